@@ -1,0 +1,238 @@
+//! What a workload asks for: its tasks, and how many of their pods it needs at once.
+//!
+//! Rule: Volcano's Job (`batch.volcano.sh/v1alpha1`) after its defaults: a gang may start with `min_available` pods in
+//! all and each task's own minimum (a minimum per task counts only while the job's minimum is at least their sum:
+//! `pkg/scheduler/api/job_info.go`, `CheckTaskMinAvailable`). A Deployment or a Pod is a gang of one task.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::resources::Resources;
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self(name.into())
+            }
+        }
+        impl From<String> for $name {
+            fn from(name: String) -> Self {
+                Self(name.into())
+            }
+        }
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// A member cluster's name (Karmada's `Cluster` object).
+    ClusterName
+}
+name! {
+    /// A task's name within its job.
+    TaskName
+}
+name! {
+    /// A Volcano queue's name.
+    QueueName
+}
+
+/// Which workload: Kubernetes group (empty for core), kind, namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkloadRef {
+    /// API group, empty for core.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for WorkloadRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// A gang: tasks, and the minimum that must start together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    /// In the order of the job's spec.
+    pub tasks: Vec<Task>,
+    /// Pods that must be placed together; at most the sum of the tasks' replicas.
+    pub min_available: u32,
+    /// Pods that must succeed for the job to be complete, where the user says so.
+    pub min_success: Option<u32>,
+    /// How close the pods must be.
+    pub topology: Option<Topology>,
+    /// Why all pods must be in one cluster, where they must (a plugin that builds ranks or host lists).
+    pub one_cluster: Option<String>,
+}
+
+/// One pod template and its number of pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Unique in the gang.
+    pub name: TaskName,
+    /// Pods wanted.
+    pub replicas: u32,
+    /// Pods needed; at most `replicas`.
+    pub min_available: u32,
+    /// What one pod asks for, `pods: 1` included.
+    pub request: Resources,
+    /// Where one pod may run.
+    pub node: NodeClaim,
+    /// The template's PriorityClass; empty for none.
+    pub priority_class: String,
+    /// Sizes that must not be cut.
+    pub partition: Option<Partition>,
+}
+
+/// Sizes of a partitioned task (`partitionPolicy`): `total * size == replicas`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Number of partitions.
+    pub total: u32,
+    /// Pods of one partition.
+    pub size: u32,
+    /// Partitions needed.
+    pub min: u32,
+}
+
+/// `networkTopology` of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// True for mode `hard`.
+    pub hard: bool,
+    /// Highest tier (lower is closer).
+    pub highest_tier: Option<u32>,
+    /// The same by the tier's name.
+    pub highest_tier_name: Option<String>,
+}
+
+/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeClaim {
+    /// All labels must be there.
+    pub selector: BTreeMap<String, String>,
+    /// At least one term must match, if there are any.
+    pub affinity: Vec<NodeTerm>,
+    /// Taints the pod stands.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// One term of a node affinity: all expressions must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeTerm {
+    /// On the node's labels.
+    pub labels: Vec<Requirement>,
+    /// On the node's fields (`metadata.name`).
+    pub fields: Vec<Requirement>,
+}
+
+/// `key operator values`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Requirement {
+    /// Label or field.
+    pub key: String,
+    /// How to compare.
+    pub operator: Operator,
+    /// With what.
+    pub values: Vec<String>,
+}
+
+/// A selector's operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// None of the values.
+    NotIn,
+    /// There.
+    Exists,
+    /// Not there.
+    DoesNotExist,
+    /// Greater, as integers.
+    Gt,
+    /// Less, as integers.
+    Lt,
+}
+
+/// A toleration as Kubernetes writes it; an empty key with `exists` stands everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Toleration {
+    /// Empty for every key.
+    pub key: String,
+    /// True for operator `Exists`.
+    pub exists: bool,
+    /// Compared for operator `Equal`.
+    pub value: String,
+    /// Empty for every effect.
+    pub effect: String,
+}
+
+/// A taint of a node or a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, may be empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+impl Gang {
+    /// All pods.
+    #[must_use]
+    pub fn replicas(&self) -> u32 {
+        self.tasks.iter().fold(0, |sum, task| sum.saturating_add(task.replicas))
+    }
+
+    /// What all pods ask for.
+    #[must_use]
+    pub fn full_demand(&self) -> Resources {
+        let mut demand = Resources::new();
+        for task in &self.tasks {
+            demand.add(&task.request.times(u64::from(task.replicas)));
+        }
+        demand
+    }
+
+    /// The sum of the tasks' minimums.
+    #[must_use]
+    pub fn task_minimums(&self) -> u32 {
+        self.tasks.iter().fold(0, |sum, task| sum.saturating_add(task.min_available))
+    }
+
+    /// Whether each task's own minimum counts (Volcano ignores them below a smaller job minimum).
+    #[must_use]
+    pub fn task_minimums_bind(&self) -> bool {
+        self.min_available >= self.task_minimums()
+    }
+}

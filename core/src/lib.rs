@@ -1,0 +1,10 @@
+//! Caldera's decisions, as plain functions of values.
+//!
+//! No I/O, no clock, no randomness, no log, no floats in accounting: the same values give the same decision.
+//! Start with [`gang`] (what a workload asks for), [`resources`] (how much), and [`plan`] (where it goes).
+#![forbid(unsafe_code)]
+
+pub mod gang;
+pub mod plan;
+pub mod quantity;
+pub mod resources;

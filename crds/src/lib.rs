@@ -1,0 +1,4 @@
+//! Typed APIs: our own, and the parts of Karmada's and Volcano's that we read or write.
+#![forbid(unsafe_code)]
+
+pub mod names;

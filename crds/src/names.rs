@@ -1,0 +1,72 @@
+//! Every label, annotation, finalizer and field manager that Caldera writes or reads, by whose it is.
+
+/// Our names, all under `caldera.dev/`.
+pub mod caldera {
+    /// `spec.schedulerName` of the bindings we place; also the source of their events.
+    pub const SCHEDULER_NAME: &str = "caldera";
+    /// On a ResourceBinding: whose the scheduling suspension is. [`GATE_CLOSED`]: the webhook set it, it is ours to
+    /// lift. [`GATE_OPEN`]: we lifted it. Absent: the binding is not in scope, or its suspension is somebody else's.
+    pub const GATE: &str = "caldera.dev/gate";
+    /// See [`GATE`].
+    pub const GATE_CLOSED: &str = "closed";
+    /// See [`GATE`].
+    pub const GATE_OPEN: &str = "open";
+    /// On a ResourceBinding: what the controller charged when it opened the gate (JSON). No record, no placement.
+    pub const ADMISSION: &str = "caldera.dev/admission";
+    /// On a ResourceBinding: the gang's shares by cluster (JSON of `caldera_core::plan::Plan`).
+    pub const PLAN: &str = "caldera.dev/plan";
+    /// On a ResourceBinding: the priority that the webhook asserts in `spec.schedulePriority` (decimal integer).
+    pub const PRIORITY: &str = "caldera.dev/priority";
+    /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster, so that a stale plan is noticed.
+    pub const REVISED: &str = "caldera.dev/revised-replicas";
+    /// On a workload: `true` keeps it in its queue until the user takes it away.
+    pub const HOLD: &str = "caldera.dev/hold";
+    /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
+    pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
+    /// See [`NAMESPACE_OPT_IN`].
+    pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
+    /// On a job: how its pods find each other when it is split over clusters. Absent: rank plugins keep it whole.
+    pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
+    /// On a PodGroup of ours (label): the kind of its workload.
+    pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
+    /// On a PodGroup of ours (label): the name of its workload.
+    pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
+    /// Field manager of the controller.
+    pub const MANAGER_CONTROLLER: &str = "caldera-controller";
+    /// Field manager of the global scheduler.
+    pub const MANAGER_SCHEDULER: &str = "caldera-scheduler";
+    /// Field manager of the webhook (its configurations).
+    pub const MANAGER_WEBHOOK: &str = "caldera-webhook";
+}
+
+/// Volcano's names.
+pub mod volcano {
+    /// Queue of a workload (label or annotation).
+    pub const QUEUE: &str = "volcano.sh/queue-name";
+    /// Older annotation of the same.
+    pub const QUEUE_OLD: &str = "scheduling.volcano.sh/queue-name";
+    /// Pod annotation: its PodGroup.
+    pub const GROUP: &str = "scheduling.k8s.io/group-name";
+    /// Pod label and annotation: its job.
+    pub const JOB_NAME: &str = "volcano.sh/job-name";
+    /// Pod label and annotation: its task.
+    pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+    /// The queue of jobs that name none.
+    pub const DEFAULT_QUEUE: &str = "default";
+    /// The queue above all queues.
+    pub const ROOT_QUEUE: &str = "root";
+    /// Scheduler of members.
+    pub const SCHEDULER_NAME: &str = "volcano";
+}
+
+/// Karmada's names.
+pub mod karmada {
+    /// On a ResourceBinding: the placement that its clusters were chosen for (JSON).
+    pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
+    /// On a Work: its ResourceBinding.
+    pub const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
+    /// On a Work: its ResourceBinding.
+    pub const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+    /// Works of cluster `x` are in namespace `karmada-es-x`.
+    pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
+}
