@@ -1,1 +1,5 @@
 #![forbid(unsafe_code)]
+
+pub mod fields;
+pub mod patch;
+pub mod schema;
