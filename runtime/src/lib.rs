@@ -1,1 +1,15 @@
+//! I/O plumbing, the only place for it: clients, watches, writes, TLS, health and metrics, telemetry, shutdown.
+//!
+//! Components decide in pure code and touch the world through three things here: [`watch::follow`] turns a kind's
+//! objects into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod clock;
+pub mod event;
+pub mod serve;
+pub mod shutdown;
+pub mod telemetry;
+pub mod tls;
+pub mod watch;
+pub mod write;

@@ -1,0 +1,141 @@
+//! Certificates: a private authority, leaves for servers, and server configurations.
+//!
+//! Used by the webhook when it is given no certificate of its own, and by the sandbox. Keys are made by `rcgen` with
+//! ring; call [`install_provider`] once per process before any TLS is spoken.
+
+use std::{net::IpAddr, sync::Arc};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Making or signing one failed.
+    #[error("failed to make a certificate for {subject}: {source}")]
+    Make {
+        /// For whom.
+        subject: String,
+        /// What happened.
+        source: rcgen::Error,
+    },
+    /// The PEM holds no usable certificate or key.
+    #[error("failed to read the {what} from PEM: {message}")]
+    Pem {
+        /// `certificate` or `private key`.
+        what: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// Certificate and key do not go together.
+    #[error("the certificate and the key can not serve TLS: {source}")]
+    Config {
+        /// What is wrong.
+        source: rustls::Error,
+    },
+}
+
+/// Makes ring the process's crypto provider; later calls change nothing.
+pub fn install_provider() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A certificate chain and its key, both PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// Leaf first.
+    pub cert_pem: String,
+    /// PKCS#8.
+    pub key_pem: String,
+}
+
+/// A private certificate authority.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// What clients must trust.
+    pub cert_pem: String,
+}
+
+impl Authority {
+    /// A new authority.
+    ///
+    /// # Errors
+    /// If no key can be made.
+    pub fn new(name: &str) -> Result<Self, TlsError> {
+        let failed = |source| TlsError::Make { subject: name.to_owned(), source };
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let cert = params.self_signed(&key).map_err(failed)?;
+        Ok(Self { issuer: Issuer::new(params, key), cert_pem: cert.pem() })
+    }
+
+    /// A server's certificate for these names and addresses.
+    ///
+    /// # Errors
+    /// If a name is not a DNS name or no key can be made.
+    pub fn server(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<Identity, TlsError> {
+        let failed = |source| TlsError::Make { subject: name.to_owned(), source };
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params =
+            CertificateParams::new(dns.iter().map(|dns| (*dns).to_owned()).collect::<Vec<_>>()).map_err(failed)?;
+        params.distinguished_name = common_name(name);
+        params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// A server configuration that speaks HTTP/2 and HTTP/1.1 with this identity.
+///
+/// # Errors
+/// If the PEM is unusable.
+pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    install_provider();
+    let certs = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TlsError::Pem { what: "certificate", message: error.to_string() })?;
+    if certs.is_empty() {
+        return Err(TlsError::Pem { what: "certificate", message: "there is none".to_owned() });
+    }
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
+        .map_err(|error| TlsError::Pem { what: "private key", message: error.to_string() })?;
+    let mut config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(certs, key)
+        .map_err(|source| TlsError::Config { source })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_makes_a_usable_server_identity() {
+        let authority = Authority::new("test").unwrap();
+        let identity = authority.server("localhost", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        assert!(server_config(&identity).is_ok());
+    }
+
+    #[test]
+    fn garbage_pem_is_told() {
+        let identity = Identity { cert_pem: "x".into(), key_pem: "y".into() };
+        assert!(server_config(&identity).unwrap_err().to_string().contains("certificate"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Following a kind: its objects as events on a channel, in order, for ever.
+//!
+//! A restart of the watch (expired version, lost connection, server gone) shows as [`Event::Reset`] with everything
+//! there is now: state machines that take `Reset` need no other repair. Objects that do not parse are logged and left
+//! out; they never stop the others. A kind that the server does not have (yet) is asked for again.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject},
+    core::DeserializeGuard,
+    runtime::watcher::{self, watcher},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// What happened to a kind's objects.
+#[derive(Debug, Clone)]
+pub enum Event<K> {
+    /// These are all objects now; forget the others.
+    Reset(Vec<K>),
+    /// One was created or changed.
+    Applied(K),
+    /// One is gone; its last state.
+    Deleted(K),
+}
+
+impl<K> Event<K> {
+    /// The same with each object mapped; objects that map to nothing are left out (a single one yields no event).
+    pub fn filter_map<T>(self, mut f: impl FnMut(K) -> Option<T>) -> Option<Event<T>> {
+        match self {
+            Self::Reset(all) => Some(Event::Reset(all.into_iter().filter_map(f).collect())),
+            Self::Applied(one) => f(one).map(Event::Applied),
+            Self::Deleted(one) => f(one).map(Event::Deleted),
+        }
+    }
+}
+
+/// First wait after a failed watch; doubles up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Follows `api`, sending `convert(event)` for each event, until `shutdown` or until the receiver is gone.
+///
+/// `what` names the kind in logs. A failing watch is retried for ever, with growing waits, and logged on its first
+/// failure.
+pub async fn follow<K, T>(
+    what: &str,
+    api: Api<K>,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut convert: impl FnMut(Event<K>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Clone,
+    T: Send,
+{
+    let mut stream = Box::pin(watcher(api, config));
+    let mut listed = Vec::new();
+    let mut wait = FIRST_WAIT;
+    let mut failing = false;
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            next = stream.next() => next,
+        };
+        let event = match next {
+            None => return,
+            Some(Err(error)) => {
+                if failing {
+                    tracing::debug!(kind = what, %error, "still can not watch");
+                } else {
+                    tracing::warn!(kind = what, %error, "can not watch; trying again until it works");
+                }
+                failing = true;
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(wait) => {}
+                }
+                wait = (wait * 2).min(LONGEST_WAIT);
+                continue;
+            }
+            Some(Ok(event)) => event,
+        };
+        if failing && !matches!(event, watcher::Event::Init) {
+            tracing::info!(kind = what, "watching again");
+            (failing, wait) = (false, FIRST_WAIT);
+        }
+        let event = match event {
+            watcher::Event::Init => {
+                listed.clear();
+                continue;
+            }
+            watcher::Event::InitApply(object) => {
+                listed.push(object);
+                continue;
+            }
+            watcher::Event::InitDone => Event::Reset(std::mem::take(&mut listed)),
+            watcher::Event::Apply(object) => Event::Applied(object),
+            watcher::Event::Delete(object) => Event::Deleted(object),
+        };
+        if let Some(event) = convert(event)
+            && events.send(event).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// [`follow`] for a typed kind, leaving out (and logging) objects that do not parse.
+pub async fn follow_typed<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut convert: impl FnMut(Event<K>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Send,
+{
+    let kind = K::kind(&()).into_owned();
+    let parsed = |guard: DeserializeGuard<K>| match guard.0 {
+        Ok(object) => Some(object),
+        Err(invalid) => {
+            let name = invalid.metadata.name.as_deref().unwrap_or_default();
+            let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
+            tracing::warn!(kind, namespace, name, error = invalid.error, "left out an object that does not parse");
+            None
+        }
+    };
+    let convert = |event: Event<DeserializeGuard<K>>| event.filter_map(parsed).and_then(&mut convert);
+    follow(&kind, api, config, events, convert, shutdown).await;
+}
+
+/// [`follow`] for any kind, as JSON.
+pub async fn follow_json<T>(
+    client: Client,
+    resource: ApiResource,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut convert: impl FnMut(Event<Value>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    T: Send,
+{
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+    let to_json = |object: DynamicObject| {
+        let mut value = serde_json::to_value(object).ok()?;
+        // Items of a list carry no type of their own.
+        let map = value.as_object_mut()?;
+        map.insert("apiVersion".into(), api_version.clone().into());
+        map.insert("kind".into(), kind.clone().into());
+        Some(value)
+    };
+    let convert = |event: Event<DynamicObject>| event.filter_map(to_json).and_then(&mut convert);
+    follow(&resource.kind, api, config, events, convert, shutdown).await;
+}
+
+/// The resource of a kind, by its parts.
+#[must_use]
+pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
