@@ -1,0 +1,117 @@
+//! The server as a value: options in, router or HTTPS listener out.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::User;
+use crate::clock::{Clock, SystemClock};
+use crate::resource::Registry;
+use crate::store::Store;
+
+/// What a server is started with.
+#[derive(Clone)]
+pub struct Options {
+    /// Shown in logs.
+    pub name: String,
+    pub clock: Arc<dyn Clock>,
+    /// Bearer token of the administrator (`system:masters`); generated when not given.
+    pub admin_token: Option<String>,
+    /// More users, by bearer token.
+    pub users: BTreeMap<String, User>,
+    /// Events kept per kind: how far back a watch or a list at an exact version can reach.
+    pub history: usize,
+    /// Webhook servers in this process, by `namespace/service` or by `host:port` of the URL: called without a socket.
+    pub webhooks: BTreeMap<String, axum::Router>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "caldera".into(),
+            clock: Arc::new(SystemClock),
+            admin_token: None,
+            users: BTreeMap::new(),
+            history: 8192,
+            webhooks: BTreeMap::new(),
+        }
+    }
+}
+
+/// An embedded Kubernetes API server. Clones share one state.
+#[derive(Clone)]
+pub struct ApiServer(Arc<State>);
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) admin_token: String,
+    pub(crate) users: BTreeMap<String, User>,
+    pub(crate) registry: ArcSwap<Registry>,
+    store: Mutex<Store>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").field("name", &self.0.options.name).finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// A server with the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    pub fn new(options: Options) -> Self {
+        let admin_token = options.admin_token.clone().unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
+        let mut users = options.users.clone();
+        users.insert(admin_token.clone(), User::admin());
+        let store = Store::new(options.history);
+        let state = State {
+            admin_token,
+            users,
+            registry: ArcSwap::from_pointee(crate::builtin::registry()),
+            store: Mutex::new(store),
+            options,
+        };
+        let server = Self(Arc::new(state));
+        crate::namespace::create_initial(&server);
+        server
+    }
+
+    /// The HTTP interface, for use in-process: requests without credentials count as the administrator's.
+    pub fn router(&self) -> axum::Router {
+        crate::http::router(self.clone(), crate::http::Anonymous::IsAdmin)
+    }
+
+    /// Serves HTTPS (HTTP/1.1 and HTTP/2) in the background until `shutdown`; returns the bound address.
+    pub async fn serve(
+        &self,
+        listen: SocketAddr,
+        tls: Arc<rustls::ServerConfig>,
+        shutdown: CancellationToken,
+    ) -> io::Result<SocketAddr> {
+        crate::http::serve(self.clone(), listen, tls, shutdown).await
+    }
+
+    pub fn admin_token(&self) -> &str {
+        &self.0.admin_token
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.0
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        // A panic under the lock would be a defect of ours; the data is still consistent (commit is all or nothing).
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.0.registry.load_full()
+    }
+
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.0.options.clock.now()
+    }
+}
