@@ -5,6 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod gang;
+pub mod inventory;
+pub mod place;
 pub mod plan;
 pub mod quantity;
 pub mod resources;
+pub mod select;
+pub mod split;

@@ -1,0 +1,152 @@
+//! Whether a pod may run on a node: selector, required node affinity, and taints against tolerations.
+//!
+//! Rule: Kubernetes' scheduler (`nodeaffinity.GetRequiredNodeAffinity`, `v1helper.FindMatchingUntoleratedTaint`):
+//! every label of the selector, and at least one affinity term (an empty term matches nothing); `NotIn` and
+//! `DoesNotExist` match a label that is absent; `Gt` and `Lt` compare integers. `PreferNoSchedule` never forbids.
+
+use std::collections::BTreeMap;
+
+use crate::gang::{NodeClaim, NodeTerm, Operator, Requirement, Taint, Toleration};
+
+/// The label that holds a node's name.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The only field of a node that an affinity can name.
+pub const NODE_NAME_FIELD: &str = "metadata.name";
+
+impl NodeClaim {
+    /// True if a node with this name, these labels and taints satisfies the claim.
+    #[must_use]
+    pub fn admits(&self, name: &str, labels: &BTreeMap<String, String>, taints: &[Taint]) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(name, labels)))
+            && taints.iter().filter(|taint| taint.forbids()).all(|taint| taint.tolerated_by(&self.tolerations))
+    }
+
+    /// True if the claim tells nodes apart by their names, so that equal nodes are not interchangeable for it.
+    #[must_use]
+    pub fn names_nodes(&self) -> bool {
+        self.selector.contains_key(HOSTNAME)
+            || self
+                .affinity
+                .iter()
+                .any(|term| !term.fields.is_empty() || term.labels.iter().any(|label| label.key == HOSTNAME))
+    }
+}
+
+impl NodeTerm {
+    fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        if self.labels.is_empty() && self.fields.is_empty() {
+            return false;
+        }
+        self.labels.iter().all(|requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str)))
+            && self.fields.iter().all(|field| field.key == NODE_NAME_FIELD && field.matches(Some(name)))
+    }
+}
+
+impl Requirement {
+    /// True if a label with this value (`None`: absent) satisfies the requirement.
+    #[must_use]
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let listed = || value.is_some_and(|value| self.values.iter().any(|wanted| wanted == value));
+        match self.operator {
+            Operator::In => listed(),
+            Operator::NotIn => !listed(),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => self.compare(value, |value, wanted| value > wanted),
+            Operator::Lt => self.compare(value, |value, wanted| value < wanted),
+        }
+    }
+
+    fn compare(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
+        let (Some(value), [wanted]) = (value, self.values.as_slice()) else { return false };
+        matches!((value.parse(), wanted.parse()), (Ok(value), Ok(wanted)) if holds(value, wanted))
+    }
+}
+
+impl Taint {
+    /// True for the effects that keep a new pod (or binding) away.
+    #[must_use]
+    pub fn forbids(&self) -> bool {
+        self.effect == "NoSchedule" || self.effect == "NoExecute"
+    }
+
+    /// True if one of the tolerations stands this taint.
+    #[must_use]
+    pub fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
+        tolerations.iter().any(|toleration| toleration.stands(self))
+    }
+}
+
+impl Toleration {
+    fn stands(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && (self.exists || self.value == taint.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn requirement(key: &str, operator: Operator, values: &[&str]) -> Requirement {
+        Requirement { key: key.into(), operator, values: values.iter().map(|value| (*value).to_owned()).collect() }
+    }
+
+    #[test]
+    fn affinity_terms_are_alternatives_and_an_empty_term_matches_nothing() {
+        let on = |key: &str| NodeTerm { labels: vec![requirement(key, Operator::Exists, &[])], fields: vec![] };
+        let mut claim = NodeClaim { affinity: vec![on("a"), on("b")], ..NodeClaim::default() };
+        assert!(claim.admits("n", &labels(&[("b", "")]), &[]));
+        assert!(!claim.admits("n", &labels(&[("c", "")]), &[]));
+        claim.affinity = vec![NodeTerm::default()];
+        assert!(!claim.admits("n", &labels(&[("b", "")]), &[]));
+    }
+
+    #[test]
+    fn operators_follow_kubernetes() {
+        let cases = [
+            (Operator::In, vec!["x"], Some("x"), true),
+            (Operator::In, vec!["x"], None, false),
+            (Operator::NotIn, vec!["x"], None, true),
+            (Operator::NotIn, vec!["x"], Some("x"), false),
+            (Operator::DoesNotExist, vec![], None, true),
+            (Operator::Gt, vec!["5"], Some("6"), true),
+            (Operator::Gt, vec!["5"], Some("5"), false),
+            (Operator::Gt, vec!["5"], Some("garbage"), false),
+            (Operator::Lt, vec!["5"], Some("-1"), true),
+            (Operator::Lt, vec!["5", "6"], Some("1"), false),
+        ];
+        for (operator, values, value, want) in cases {
+            assert_eq!(requirement("k", operator, &values).matches(value), want, "{operator:?} {values:?} {value:?}");
+        }
+    }
+
+    #[test]
+    fn only_untolerated_no_schedule_and_no_execute_keep_a_pod_away() {
+        let taint = |effect: &str| Taint { key: "gpu".into(), value: "a".into(), effect: effect.into() };
+        let mut claim = NodeClaim::default();
+        assert!(claim.admits("n", &BTreeMap::new(), &[taint("PreferNoSchedule")]));
+        assert!(!claim.admits("n", &BTreeMap::new(), &[taint("NoSchedule")]));
+        claim.tolerations = vec![Toleration { key: "gpu".into(), value: "a".into(), ..Toleration::default() }];
+        assert!(claim.admits("n", &BTreeMap::new(), &[taint("NoSchedule"), taint("NoExecute")]));
+        claim.tolerations[0].effect = "NoExecute".into();
+        assert!(!claim.admits("n", &BTreeMap::new(), &[taint("NoSchedule")]));
+        claim.tolerations = vec![Toleration { exists: true, ..Toleration::default() }];
+        assert!(claim.admits("n", &BTreeMap::new(), &[taint("NoSchedule"), taint("NoExecute")]));
+    }
+
+    #[test]
+    fn a_field_matches_the_nodes_name() {
+        let term = NodeTerm { labels: vec![], fields: vec![requirement(NODE_NAME_FIELD, Operator::In, &["n1"])] };
+        let claim = NodeClaim { affinity: vec![term], ..NodeClaim::default() };
+        assert!(claim.admits("n1", &BTreeMap::new(), &[]));
+        assert!(!claim.admits("n2", &BTreeMap::new(), &[]));
+        assert!(claim.names_nodes());
+    }
+}
