@@ -98,6 +98,11 @@ impl ApiServer {
         &self.0.admin_token
     }
 
+    /// Makes every version before now unusable for exact and continued lists (not for watches).
+    pub fn compact(&self) {
+        self.store().compact();
+    }
+
     pub(crate) fn state(&self) -> &State {
         &self.0
     }
