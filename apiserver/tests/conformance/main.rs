@@ -1,0 +1,226 @@
+//! Holds the server against recorded conversations with a real kube-apiserver.
+//!
+//! How to run it, from the workspace root:
+//!
+//! ```text
+//! cargo test -p caldera-apiserver --test conformance -- --nocapture                      everything: one line per area
+//! CALDERA_CONFORMANCE_CASE=crud-create cargo test ... --test conformance -- --nocapture   every difference of the cases
+//!                                                                                         whose id begins so (or an area)
+//! CALDERA_CONFORMANCE_FAILURES=1 cargo test ... --test conformance -- --nocapture         the first difference of each failing case
+//! CALDERA_CONFORMANCE_GRADE=C ... with CASE or FAILURES                                   show optional (grade C) differences too
+//! ```
+//!
+//! The recordings are found in `CALDERA_CONFORMANCE_DIR`, by default `../shared/conformance` beside the workspace; without them
+//! the test prints a notice and passes. `conformance <area>: P of N` counts the cases without a difference of grade A or B;
+//! the line `  strict` counts those without any difference at all. `CALDERA_CONFORMANCE_SERVER` and its tokens (see `target.rs`)
+//! point the runner at another server, a real one for instance.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bind;
+mod case;
+mod compare;
+mod hooks;
+mod http;
+mod kubectl;
+mod run;
+mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use case::Case;
+use compare::Grade;
+use run::{Outcome, Runner};
+use tokio::sync::Semaphore;
+
+/// The least number of passing cases per area (of the recordings at hand): raised as the server improves.
+const FLOORS: [(&str, usize); 0] = [];
+
+struct Score {
+    passed: usize,
+    grade_a: usize,
+    strict: usize,
+    total: usize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_cases() {
+    let folder = std::env::var_os("CALDERA_CONFORMANCE_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/conformance")), PathBuf::from);
+    if !folder.is_dir() {
+        println!("conformance: skipped, no recordings at {}", folder.display());
+        return;
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let wanted = std::env::var("CALDERA_CONFORMANCE_CASE").ok();
+    let chosen = |c: &Case| wanted.as_ref().is_none_or(|w| c.id.starts_with(w.as_str()) || c.area == *w);
+    let cases: Vec<Arc<Case>> = case::load(&folder).into_iter().filter(chosen).map(Arc::new).collect();
+
+    let target = Arc::new(target::Target::start().await);
+    let runner = Arc::new(Runner { http: http::Http::new(&target), target, hooks: hooks::Hooks::start().await });
+    install_fixtures(&runner, &folder, &cases).await;
+    let outcomes = run_all(&runner, &cases).await;
+    report(&cases, &outcomes, wanted.is_some());
+}
+
+async fn install_fixtures(runner: &Arc<Runner>, folder: &std::path::Path, cases: &[Arc<Case>]) {
+    let sets: BTreeSet<&String> = cases.iter().flat_map(|c| &c.requires).collect();
+    let fixtures: Vec<_> = case::fixtures(folder).into_iter().filter(|f| sets.contains(&f.set)).collect();
+    let mut created = Vec::new();
+    for fixture in &fixtures {
+        let request = case::Request {
+            method: "POST".into(),
+            path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
+            query: BTreeMap::new(),
+            headers: BTreeMap::from([
+                ("Content-Type".to_owned(), "application/json".to_owned()),
+                ("User-Agent".to_owned(), "conformance/1.0".to_owned()),
+            ]),
+            user: None,
+            body: Some(fixture.body.clone()),
+            body_text: None,
+            body_repeat: None,
+            body_from: None,
+            content_type: None,
+        };
+        match runner.send_plain(&request).await {
+            Ok(answer) if answer.status == 201 || answer.status == 409 => created.push(&fixture.name),
+            Ok(answer) => println!("fixture {}: {} {}", fixture.name, answer.status, compare::clip(&answer.text, 400)),
+            Err(why) => println!("fixture {}: {why}", fixture.name),
+        }
+    }
+    for name in created {
+        if let Err(why) = runner.wait_established(name).await {
+            println!("fixture {name}: {why}");
+        }
+    }
+}
+
+/// Cases own their names, so most run side by side; webhook and CRD cases run one at a time, compaction last and alone.
+async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, Outcome> {
+    let slots = Arc::new(Semaphore::new(12));
+    let kubectl_slots = Arc::new(Semaphore::new(3));
+    let kubectl = kubectl::find();
+    let mut tasks = Vec::new();
+    let (mut webhooks, mut crds, mut compacting) = (Vec::new(), Vec::new(), Vec::new());
+    for case in cases.iter().cloned() {
+        if case.area == "kubectl" {
+            if kubectl.is_none() {
+                continue;
+            }
+            let (runner, slots) = (runner.clone(), kubectl_slots.clone());
+            tasks.push(tokio::spawn(async move {
+                let _slot = slots.acquire().await;
+                let outcome = limited(kubectl::run(&runner, &case)).await;
+                (case.id.clone(), outcome)
+            }));
+        } else if case.tagged("compact") {
+            compacting.push(case);
+        } else if case.area == "webhooks" {
+            webhooks.push(case);
+        } else if case.tagged("crd-lifecycle") {
+            crds.push(case);
+        } else {
+            let (runner, slots) = (runner.clone(), slots.clone());
+            tasks.push(tokio::spawn(async move {
+                let _slot = slots.acquire().await;
+                let outcome = limited(runner.run(&case)).await;
+                (case.id.clone(), outcome)
+            }));
+        }
+    }
+    let mut outcomes = BTreeMap::new();
+    let hooked = async {
+        let mut done = Vec::new();
+        for case in webhooks {
+            done.push((case.id.clone(), limited(runner.run(&case)).await));
+        }
+        done
+    };
+    let lifecycles = async {
+        let mut done = Vec::new();
+        for case in crds {
+            done.push((case.id.clone(), limited(runner.run(&case)).await));
+        }
+        done
+    };
+    let (hooked, lifecycles, side_by_side) =
+        tokio::join!(hooked, lifecycles, async { futures::future::join_all(tasks).await });
+    outcomes.extend(hooked);
+    outcomes.extend(lifecycles);
+    for result in side_by_side {
+        match result {
+            Ok((id, outcome)) => drop(outcomes.insert(id, outcome)),
+            Err(why) => println!("a case broke the runner: {why}"),
+        }
+    }
+    for case in compacting {
+        outcomes.insert(case.id.clone(), limited(runner.run(&case)).await);
+    }
+    if kubectl.is_none() && cases.iter().any(|c| c.area == "kubectl") {
+        println!("conformance kubectl: skipped, no kubectl on PATH");
+    }
+    outcomes
+}
+
+async fn limited(case: impl Future<Output = Outcome>) -> Outcome {
+    match tokio::time::timeout(Duration::from_secs(45), case).await {
+        Ok(outcome) => outcome,
+        Err(_) => Outcome { diffs: Vec::new(), skipped: Some("not finished after 45 s".into()) },
+    }
+}
+
+fn report(cases: &[Arc<Case>], outcomes: &BTreeMap<String, Outcome>, detailed: bool) {
+    let least = match std::env::var("CALDERA_CONFORMANCE_GRADE").as_deref() {
+        Ok("C") => Grade::C,
+        Ok("A") => Grade::A,
+        _ => Grade::B,
+    };
+    let brief = std::env::var_os("CALDERA_CONFORMANCE_FAILURES").is_some();
+    let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
+    for case in cases {
+        let Some(outcome) = outcomes.get(&case.id) else { continue };
+        let score = scores.entry(&case.area).or_insert(Score { passed: 0, grade_a: 0, strict: 0, total: 0 });
+        let worst = outcome.diffs.iter().map(|d| d.grade).max();
+        score.total += 1;
+        score.passed += usize::from(outcome.skipped.is_none() && worst.is_none_or(|g| g < Grade::B));
+        score.grade_a += usize::from(outcome.skipped.is_none() && worst.is_none_or(|g| g < Grade::A));
+        score.strict += usize::from(outcome.skipped.is_none() && worst.is_none());
+        if detailed || brief {
+            print_case(case, outcome, least, if detailed { 200 } else { 1 });
+        }
+    }
+    let mut below = Vec::new();
+    for (area, score) in &scores {
+        println!("conformance {area}: {} of {}", score.passed, score.total);
+        println!("  strict {area}: {}, without message texts: {}", score.strict, score.grade_a);
+        if let Some((_, floor)) = FLOORS.iter().find(|(a, _)| a == area)
+            && score.passed < *floor
+        {
+            below.push(format!("{area}: {} passed, {floor} are recorded", score.passed));
+        }
+    }
+    let all: usize = scores.values().map(|s| s.passed).sum();
+    let total: usize = scores.values().map(|s| s.total).sum();
+    println!("conformance total: {all} of {total}");
+    assert!(detailed || below.is_empty(), "areas below their recorded floor: {}", below.join("; "));
+}
+
+fn print_case(case: &Case, outcome: &Outcome, least: Grade, limit: usize) {
+    let shown: Vec<_> = outcome.diffs.iter().filter(|d| d.grade >= least).collect();
+    if shown.is_empty() && outcome.skipped.is_none() {
+        if limit > 1 {
+            println!("PASS {}", case.id);
+        }
+        return;
+    }
+    println!("FAIL {} ({} differences): {}", case.id, shown.len(), case.why);
+    if let Some(why) = &outcome.skipped {
+        println!("  {why}");
+    }
+    for diff in shown.iter().take(limit) {
+        println!("  [{:?}] {}\n      want: {}\n      have: {}", diff.grade, diff.place, diff.golden, diff.actual);
+    }
+}
