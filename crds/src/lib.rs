@@ -1,4 +1,5 @@
 //! Typed APIs: our own, and the parts of Karmada's and Volcano's that we read or write.
 #![forbid(unsafe_code)]
 
+pub mod job_admission;
 pub mod names;

@@ -1,0 +1,267 @@
+//! Refusals of a new job (`validateJobCreate`), in Volcano's order; a job without tasks, or an MPI job without its
+//! master, is refused for that alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::{PLUGINS, Refusal, int, partition, pods, policies::policy_refusals, tasks, text};
+
+/// What is wrong with a new job; empty if it may be created.
+#[must_use]
+pub fn create_refusals(job: &Value) -> Vec<Refusal> {
+    let empty = Map::new();
+    let spec = job.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
+    if tasks(spec).next().is_none() {
+        return vec![Refusal::new("spec.tasks", "No task specified in job spec", "a job needs at least one task")];
+    }
+    if let Some(refusal) = mpi_without_master(spec) {
+        return vec![refusal];
+    }
+    let mut refusals = negative_numbers(spec);
+    refusals.extend(topology_refusal(spec.get("networkTopology"), "spec.networkTopology"));
+    let mut names = BTreeSet::new();
+    let mut replicas = 0i64;
+    for (index, task) in tasks(spec).enumerate() {
+        refusals.extend(task_numbers(name, index, task));
+        replicas = replicas.saturating_add(int(task, "replicas"));
+        let task_name = text(task, "name");
+        refusals.extend(pods::label_refusal(task_name, &format!("spec.tasks[{index}].name")));
+        if !names.insert(task_name) {
+            refusals.push(Refusal::new(
+                format!("spec.tasks[{index}].name"),
+                format!("duplicated task name {task_name}"),
+                format!("{task_name:?} is the name of an earlier task; names must be unique in a job"),
+            ));
+            break;
+        }
+        refusals.extend(policy_refusals(
+            task.get("policies"),
+            "spec.tasks.policies",
+            &format!("spec.tasks[{index}].policies"),
+        ));
+        refusals.extend(pods::pod_name_refusal(name, task_name, index));
+        refusals.extend(pods::template_refusals(task, index));
+        refusals.extend(partition_refusal(name, index, task));
+    }
+    refusals.extend(pods::job_name_refusal(name));
+    let minimum = int(spec, "minAvailable");
+    if replicas < minimum {
+        refusals.push(Refusal::new(
+            "spec.minAvailable",
+            "job 'minAvailable' should not be greater than total replicas in tasks",
+            format!("{minimum} is more than the {replicas} replicas of all tasks"),
+        ));
+    }
+    refusals.extend(policy_refusals(spec.get("policies"), "spec.policies", "spec.policies"));
+    refusals.extend(unknown_plugins(spec));
+    refusals.extend(volume_refusal(spec.get("volumes")));
+    if !is_acyclic(spec) {
+        refusals.push(Refusal::new(
+            "spec.tasks[*].dependsOn",
+            "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)",
+            "the dependencies form a cycle, or name a task that the job does not have",
+        ));
+    }
+    refusals
+}
+
+fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
+    [
+        ("minAvailable", "job 'minAvailable' must be >= 0."),
+        ("maxRetry", "'maxRetry' cannot be less than zero."),
+        ("ttlSecondsAfterFinished", "'ttlSecondsAfterFinished' cannot be less than zero."),
+    ]
+    .into_iter()
+    .filter(|(key, _)| int(spec, key) < 0)
+    .map(|(key, volcano)| Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", int(spec, key))))
+    .collect()
+}
+
+fn task_numbers(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
+    let name = text(task, "name");
+    let mut refusals = Vec::new();
+    let replicas = int(task, "replicas");
+    if replicas < 0 {
+        refusals.push(Refusal::new(
+            format!("spec.tasks[{index}].replicas"),
+            format!("'replicas' < 0 in task: {name}, job: {job}"),
+            format!("{replicas} is below 0"),
+        ));
+    }
+    let field = format!("spec.tasks[{index}].minAvailable");
+    match task.get("minAvailable").and_then(Value::as_i64) {
+        Some(minimum) if minimum < 0 => refusals.push(Refusal::new(
+            field,
+            format!("'minAvailable' < 0 in task: {name}, job: {job}"),
+            format!("{minimum} is below 0"),
+        )),
+        Some(minimum) if minimum > replicas => refusals.push(Refusal::new(
+            field,
+            format!("'minAvailable' is greater than 'replicas' in task: {name}, job: {job}"),
+            format!("{minimum} is more than the task's {replicas} replicas"),
+        )),
+        _ => {}
+    }
+    refusals
+}
+
+/// A partitioned task's replicas are `totalPartitions * partitionSize` (`validatePartitionPolicy`).
+pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
+    let Some(partition) = partition(task) else { return Vec::new() };
+    let name = text(task, "name");
+    let (replicas, minimum) = (int(task, "replicas"), task.get("minAvailable").and_then(Value::as_i64));
+    let path = format!("spec.tasks[{index}].partitionPolicy");
+    let place = format!("in task: {name}, job: {job}");
+    let mut refusals = Vec::new();
+    if partition.total <= 0 {
+        refusals.push(Refusal::new(
+            format!("{path}.totalPartitions"),
+            format!("'TotalPartitions' must be greater than 0 {place}"),
+            format!("{} is not above 0", partition.total),
+        ));
+    } else if partition.size <= 0 {
+        refusals.push(Refusal::new(
+            format!("{path}.partitionSize"),
+            format!("'PartitionSize' must be greater than 0 {place}"),
+            format!("{} is not above 0", partition.size),
+        ));
+    } else if replicas != partition.total.saturating_mul(partition.size) {
+        refusals.push(Refusal::new(
+            format!("spec.tasks[{index}].replicas"),
+            format!("'Replicas' are not equal to TotalPartitions*PartitionSize {place}"),
+            format!("{replicas} is not {} partitions of {} pods", partition.total, partition.size),
+        ));
+    } else if let Some(minimum) = minimum
+        && partition.min > 0
+        && partition.min.saturating_mul(partition.size) != minimum
+    {
+        refusals.push(Refusal::new(
+            format!("spec.tasks[{index}].minAvailable"),
+            format!("'MinAvailable' is not equal to MinPartitions*PartitionSize {place}"),
+            format!("{minimum} is not {} partitions of {} pods", partition.min, partition.size),
+        ));
+    }
+    let topology = task.get("partitionPolicy").and_then(|policy| policy.get("networkTopology"));
+    refusals.extend(topology_refusal(topology, &format!("{path}.networkTopology")));
+    refusals
+}
+
+/// At most one of `highestTierAllowed` and `highestTierName`.
+pub(super) fn topology_refusal(topology: Option<&Value>, path: &str) -> Option<Refusal> {
+    let topology = topology?.as_object()?;
+    let by_number = topology.get("highestTierAllowed").is_some_and(|tier| !tier.is_null());
+    (by_number && !text(topology, "highestTierName").is_empty()).then(|| {
+        Refusal::new(
+            path,
+            "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously",
+            "give highestTierAllowed or highestTierName, not both",
+        )
+    })
+}
+
+fn mpi_without_master(spec: &Map<String, Value>) -> Option<Refusal> {
+    let arguments = spec.get("plugins")?.get("mpi")?;
+    let master = master_argument(arguments);
+    let found = tasks(spec).any(|task| text(task, "name") == master);
+    (!found).then(|| {
+        Refusal::new(
+            "spec.plugins.mpi",
+            "The specified mpi master task was not found",
+            format!("the job has no task named {master:?}, the master of the mpi plugin"),
+        )
+    })
+}
+
+/// `--master=x`, `-master x`, ...: what Go's flag package takes; the last one wins.
+fn master_argument(arguments: &Value) -> String {
+    let mut master = "master".to_owned();
+    let mut words = arguments.as_array().into_iter().flatten().filter_map(Value::as_str);
+    while let Some(word) = words.next() {
+        let Some(flag) = word.strip_prefix('-') else { break };
+        let flag = flag.strip_prefix('-').unwrap_or(flag);
+        match flag.split_once('=') {
+            Some(("master", value)) => value.clone_into(&mut master),
+            Some(_) => {}
+            None => {
+                let value = words.next().unwrap_or("");
+                if flag == "master" {
+                    value.clone_into(&mut master);
+                }
+            }
+        }
+    }
+    master
+}
+
+fn unknown_plugins(spec: &Map<String, Value>) -> Vec<Refusal> {
+    let plugins = spec.get("plugins").and_then(Value::as_object).into_iter().flatten();
+    plugins
+        .filter(|(name, _)| !PLUGINS.contains(&name.as_str()))
+        .map(|(name, _)| {
+            Refusal::new(
+                format!("spec.plugins.{name}"),
+                format!("unable to find job plugin: {name}"),
+                format!("{name:?} is not a job plugin; there are {}", PLUGINS.join(", ")),
+            )
+        })
+        .collect()
+}
+
+/// The first thing wrong with the volumes (`validateIO`).
+fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
+    let mut paths = BTreeSet::new();
+    let volumes = volumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    for (index, volume) in volumes.enumerate() {
+        let field = format!("spec.volumes[{index}]");
+        let (path, claim_name) = (text(volume, "mountPath"), text(volume, "volumeClaimName"));
+        let has_claim = volume.get("volumeClaim").is_some_and(|claim| !claim.is_null());
+        if path.is_empty() {
+            return Some(Refusal::new(field, "mountPath is required;", "mountPath is required"));
+        }
+        if !paths.insert(path) {
+            return Some(Refusal::new(
+                field,
+                format!("duplicated mountPath: {path};"),
+                format!("mountPath {path:?} is that of an earlier volume"),
+            ));
+        }
+        if !has_claim && claim_name.is_empty() {
+            let text = "either VolumeClaim or VolumeClaimName must be specified";
+            return Some(Refusal::new(field, format!("{text};"), "give volumeClaim or volumeClaimName"));
+        }
+        if has_claim && !claim_name.is_empty() {
+            return Some(Refusal::new(
+                field,
+                "conflict: If you want to use an existing PVC, just specify VolumeClaimName.If you want to create a \
+                 new PVC, you do not need to specify VolumeClaimName",
+                "give volumeClaim for a new claim or volumeClaimName for an existing one, not both",
+            ));
+        }
+        if !claim_name.is_empty() && !pods::is_dns_subdomain(claim_name) {
+            return Some(Refusal::new(
+                format!("{field}.volumeClaimName"),
+                format!("invalid VolumeClaimName {claim_name} : [{}]", pods::SUBDOMAIN_RULE),
+                format!("{claim_name:?} is not a name: {}", pods::SUBDOMAIN_RULE),
+            ));
+        }
+    }
+    None
+}
+
+/// Whether `dependsOn` orders all tasks (`topoSort`): a dependency on a task that is not there counts as a cycle.
+fn is_acyclic(spec: &Map<String, Value>) -> bool {
+    let mut waits: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for task in tasks(spec) {
+        let on = task.get("dependsOn").and_then(|on| on.get("name")).and_then(Value::as_array);
+        waits.insert(text(task, "name"), on.into_iter().flatten().filter_map(Value::as_str).collect());
+    }
+    while let Some(ready) = waits.iter().find(|(_, on)| on.is_empty()).map(|(name, _)| *name) {
+        waits.remove(ready);
+        for on in waits.values_mut() {
+            on.remove(ready);
+        }
+    }
+    waits.is_empty()
+}

@@ -1,0 +1,212 @@
+//! What Volcano's own job webhooks do to `batch.volcano.sh/v1alpha1 Job`: the defaults on CREATE and the refusals on
+//! CREATE and UPDATE, as plain functions of JSON.
+//!
+//! Rule: Volcano `pkg/webhooks/admission/jobs/mutate/mutate_job.go` (`createPatch`, in its order) and
+//! `jobs/validate/{admit_job,util}.go`. Negative numbers, which newer Volcanos leave to the CRD's schema, are refused
+//! here too. The queue's existence and state are a question of their own ([`queue_refusals`]): a member refuses, the
+//! host only warns.
+//!
+//! Each refusal has two texts: Volcano's, for whoever stands in for Volcano, and a sentence with field, value and limit.
+
+mod create;
+mod pods;
+mod policies;
+mod update;
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE, SCHEDULER_NAME};
+
+pub use create::create_refusals;
+pub use update::update_refusals;
+
+/// `maxRetry` of jobs and tasks that give none.
+pub const DEFAULT_MAX_RETRY: i64 = 3;
+/// Names of Volcano's job plugins.
+pub const PLUGINS: [&str; 8] = ["env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"];
+
+/// One reason not to admit a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Where, as a path from the object's root: `spec.tasks[0].minAvailable`.
+    pub field: String,
+    /// Volcano's text.
+    pub volcano: String,
+    /// What is wrong, with the value and the limit.
+    pub why: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(field: impl Into<String>, volcano: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), volcano: volcano.into(), why: why.into() }
+    }
+
+    /// `field: why`, for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.field, self.why)
+    }
+}
+
+/// Volcano's text.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.volcano)
+    }
+}
+
+/// Volcano's texts for what is wrong with a new job; empty if it may be created (its queue is another question).
+#[must_use]
+pub fn validate_create(job: &Value) -> Vec<String> {
+    create_refusals(job).into_iter().map(|refusal| refusal.volcano).collect()
+}
+
+/// Volcano's text for what is wrong with a change; empty if it may be made.
+#[must_use]
+pub fn validate_update(old: &Value, new: &Value) -> Vec<String> {
+    update_refusals(old, new).into_iter().map(|refusal| refusal.volcano).collect()
+}
+
+/// What a member's webhook sees of a job's queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueView<'a> {
+    /// `status.state`, empty before the queue controller wrote it.
+    pub state: &'a str,
+    /// Queues whose `spec.parent` is this one.
+    pub children: usize,
+}
+
+/// Why a member refuses a job for its queue; `None` is a queue that does not exist.
+#[must_use]
+pub fn queue_refusals(name: &str, queue: Option<&QueueView<'_>>) -> Vec<Refusal> {
+    let refusal = |volcano: String, why: String| Refusal::new("spec.queue", volcano, why);
+    let Some(queue) = queue else {
+        return vec![refusal(
+            format!("unable to find job queue: queue.scheduling.volcano.sh \"{name}\" not found"),
+            format!("queue {name:?} does not exist"),
+        )];
+    };
+    let mut refusals = Vec::new();
+    if queue.state != "Open" {
+        let state = queue.state;
+        refusals.push(refusal(
+            format!("can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"),
+            format!("queue {name:?} is {}, not Open", if state.is_empty() { "without a state" } else { state }),
+        ));
+    }
+    if name == ROOT_QUEUE {
+        refusals.push(refusal("can not submit job to root queue".into(), "no job may be in queue \"root\"".into()));
+    } else if queue.children > 0 {
+        let children = queue.children;
+        refusals.push(refusal(
+            format!("can only submit job to leaf queue, queue `{name}` has {children} child queues"),
+            format!("queue {name:?} has {children} child queues; only a queue without children takes jobs"),
+        ));
+    }
+    refusals
+}
+
+/// Fills in what Volcano fills in when a job is created; changes nothing when done twice.
+pub fn default_job(job: &mut Value) {
+    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if is_empty_text(spec.get("queue")) {
+        spec.insert("queue".into(), json!(DEFAULT_QUEUE));
+    }
+    if is_empty_text(spec.get("schedulerName")) {
+        spec.insert("schedulerName".into(), json!(SCHEDULER_NAME));
+    }
+    if int(spec, "maxRetry") == 0 {
+        spec.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
+    }
+    if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
+        for (index, task) in tasks.iter_mut().enumerate() {
+            if let Some(task) = task.as_object_mut() {
+                default_task(task, index);
+            }
+        }
+    }
+    if int(spec, "minAvailable") == 0 {
+        let sum: i64 = tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
+        spec.insert("minAvailable".into(), json!(sum));
+    }
+    if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
+        default_plugins(plugins);
+    }
+}
+
+fn default_task(task: &mut Map<String, Value>, index: usize) {
+    if is_empty_text(task.get("name")) {
+        task.insert("name".into(), json!(default_task_name(index)));
+    }
+    if let Some(pod) = task.get_mut("template").and_then(|t| t.get_mut("spec")).and_then(Value::as_object_mut)
+        && pod.get("hostNetwork") == Some(&json!(true))
+        && is_empty_text(pod.get("dnsPolicy"))
+    {
+        pod.insert("dnsPolicy".into(), json!("ClusterFirstWithHostNet"));
+    }
+    if task.get("minAvailable").is_none_or(Value::is_null) {
+        let minimum = partition(task)
+            .filter(|partition| partition.min > 0)
+            .map_or_else(|| int(task, "replicas"), |partition| partition.min.saturating_mul(partition.size));
+        task.insert("minAvailable".into(), json!(minimum));
+    }
+    if int(task, "maxRetry") == 0 {
+        task.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
+    }
+}
+
+fn default_plugins(plugins: &mut Map<String, Value>) {
+    if ["tensorflow", "mpi", "pytorch", "ray"].iter().any(|name| plugins.contains_key(*name)) {
+        plugins.entry("svc").or_insert_with(|| json!([]));
+    }
+    if plugins.contains_key("mpi") {
+        plugins.entry("ssh").or_insert_with(|| json!([]));
+    }
+}
+
+/// The name Volcano gives to the task at `index` if it has none.
+#[must_use]
+pub fn default_task_name(index: usize) -> String {
+    format!("default{index}")
+}
+
+/// A task's minimum where the job's is computed: its own, or all its replicas.
+fn task_minimum(task: &Map<String, Value>) -> i64 {
+    task.get("minAvailable").and_then(Value::as_i64).unwrap_or_else(|| int(task, "replicas"))
+}
+
+struct Partition {
+    total: i64,
+    size: i64,
+    min: i64,
+}
+
+fn partition(task: &Map<String, Value>) -> Option<Partition> {
+    let policy = task.get("partitionPolicy")?.as_object()?;
+    Some(Partition {
+        total: int(policy, "totalPartitions"),
+        size: int(policy, "partitionSize"),
+        min: int(policy, "minPartitions"),
+    })
+}
+
+fn int(object: &Map<String, Value>, key: &str) -> i64 {
+    object.get(key).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+fn is_empty_text(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_str).unwrap_or("").is_empty()
+}
+
+fn tasks(spec: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    spec.get("tasks").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Refusals of names and pod templates: the part of Kubernetes' pod validation that a batch job trips over (containers,
+//! images, quantities, requests against limits, restart policy), with Kubernetes' texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::quantity::Quantity;
+use serde_json::{Map, Value};
+
+use super::{Refusal, text};
+
+const QUANTITY_RULE: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                          must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
+                          used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+/// Kubernetes' rule for the names of most objects.
+pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+     and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const MAX_NAME: usize = 63;
+
+/// A task's name is a DNS label.
+pub(super) fn label_refusal(name: &str, field: &str) -> Option<Refusal> {
+    let rule = if name.len() > MAX_NAME { "must be no more than 63 characters" } else { LABEL_RULE };
+    (!is_dns_label(name)).then(|| Refusal::new(field, format!("[{rule}]"), format!("{name:?} is not a name: {rule}")))
+}
+
+/// The name of a task's pod must be a label's value, too. Volcano tries the task's index as the pod's index.
+pub(super) fn pod_name_refusal(job: &str, task: &str, index: usize) -> Option<Refusal> {
+    let pod = format!("{job}-{task}-{index}");
+    (pod.len() > MAX_NAME).then(|| {
+        Refusal::new(
+            "metadata.name",
+            format!("create pod with name {pod} validate failed [name part must be no more than 63 characters]"),
+            format!("pods would be named like {pod:?}: {} characters, at most {MAX_NAME} are allowed", pod.len()),
+        )
+    })
+}
+
+/// A job's name is a label's value, too.
+pub(super) fn job_name_refusal(job: &str) -> Option<Refusal> {
+    (job.len() > MAX_NAME).then(|| {
+        Refusal::new(
+            "metadata.name",
+            format!("create job with name {job} validate failed [name part must be no more than 63 characters]"),
+            format!("{} characters, at most {MAX_NAME} are allowed", job.len()),
+        )
+    })
+}
+
+/// What is wrong with a task's pod template.
+pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<Refusal> {
+    let empty = Map::new();
+    let pod = task.get("template").and_then(|t| t.get("spec")).and_then(Value::as_object).unwrap_or(&empty);
+    let mut errors = Errors { index, refusals: Vec::new() };
+    if list(pod, "containers").next().is_none() {
+        errors.add("template.spec.containers", "Required value".into());
+    }
+    let mut names = BTreeSet::new();
+    for kind in ["containers", "initContainers"] {
+        for (i, container) in list(pod, kind).enumerate() {
+            container_refusals(container, &format!("template.spec.{kind}[{i}]"), &mut names, &mut errors);
+        }
+    }
+    let restart = text(pod, "restartPolicy");
+    if !["", "Always", "OnFailure", "Never"].contains(&restart) {
+        let supported = "supported values: \"Always\", \"Never\", \"OnFailure\"";
+        errors.add("template.spec.restartPolicy", format!("Unsupported value: \"{restart}\": {supported}"));
+    }
+    if errors.refusals.is_empty() {
+        errors.refusals.extend(whole_cpus(task, pod, index));
+    }
+    errors.refusals
+}
+
+struct Errors {
+    index: usize,
+    refusals: Vec<Refusal>,
+}
+
+impl Errors {
+    fn add(&mut self, path: &str, error: String) {
+        let index = self.index;
+        let volcano = format!("spec.task[{index}].{path}: {error}. ");
+        self.refusals.push(Refusal::new(format!("spec.tasks[{index}].{path}"), volcano, error));
+    }
+}
+
+fn container_refusals<'a>(
+    container: &'a Map<String, Value>,
+    path: &str,
+    names: &mut BTreeSet<&'a str>,
+    errors: &mut Errors,
+) {
+    let name = text(container, "name");
+    if name.is_empty() {
+        errors.add(&format!("{path}.name"), "Required value".into());
+    } else if !is_dns_label(name) {
+        errors.add(&format!("{path}.name"), format!("Invalid value: \"{name}\": {LABEL_RULE}"));
+    } else if !names.insert(name) {
+        errors.add(&format!("{path}.name"), format!("Duplicate value: \"{name}\""));
+    }
+    if text(container, "image").is_empty() {
+        errors.add(&format!("{path}.image"), "Required value".into());
+    }
+    let empty = Map::new();
+    let resources = container.get("resources").and_then(Value::as_object).unwrap_or(&empty);
+    let limits = amounts(resources, "limits", path, errors);
+    let requests = amounts(resources, "requests", path, errors);
+    for (name, request) in &requests {
+        let request_path = format!("{path}.resources.requests");
+        match limits.get(name) {
+            Some(limit) if !may_overcommit(name) && request != limit => errors
+                .add(&request_path, format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}")),
+            Some(limit) if request > limit => errors.add(
+                &request_path,
+                format!("Invalid value: \"{request}\": must be less than or equal to {name} limit of {limit}"),
+            ),
+            None if !may_overcommit(name) => errors.add(
+                &format!("{path}.resources.limits"),
+                "Required value: Limit must be set for non overcommitable resources".into(),
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// The readable amounts of `requests` or `limits`; the others become errors.
+fn amounts<'a>(
+    resources: &'a Map<String, Value>,
+    which: &str,
+    path: &str,
+    errors: &mut Errors,
+) -> BTreeMap<&'a str, Quantity> {
+    let mut amounts = BTreeMap::new();
+    for (name, value) in resources.get(which).and_then(Value::as_object).into_iter().flatten() {
+        let field = format!("{path}.resources.{which}[{name}]");
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match serde_json::from_value::<Quantity>(value.clone()) {
+            Err(_) => errors.add(&field, format!("Invalid value: \"{shown}\": {QUANTITY_RULE}")),
+            Ok(amount) if amount.is_negative() => {
+                errors.add(&field, format!("Invalid value: \"{shown}\": must be greater than or equal to 0"));
+            }
+            Ok(amount) if is_extended(name) && amount != Quantity::from_nano(amount.units_ceil() * 1_000_000_000) => {
+                errors.add(&field, format!("Invalid value: \"{shown}\": must be an integer"));
+            }
+            Ok(amount) => {
+                amounts.insert(name.as_str(), amount);
+            }
+        }
+    }
+    amounts
+}
+
+/// With a `topologyPolicy`, every container asks for a whole number of cores, at least one (`validateTaskTopoPolicy`).
+fn whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize) -> Option<Refusal> {
+    if ["", "none"].contains(&text(task, "topologyPolicy")) {
+        return None;
+    }
+    let containers = list(pod, "containers").chain(list(pod, "initContainers"));
+    containers.enumerate().find_map(|(i, container)| {
+        let resources = container.get("resources");
+        let requests = resources.and_then(|r| r.get("requests")).and_then(Value::as_object).filter(|r| !r.is_empty());
+        let from = requests.or_else(|| resources.and_then(|r| r.get("limits")).and_then(Value::as_object));
+        let cpu = from.and_then(|from| from.get("cpu")).and_then(|v| serde_json::from_value(v.clone()).ok());
+        let milli = cpu.unwrap_or(Quantity::ZERO).milli_ceil();
+        (milli == 0 || milli % 1000 != 0).then(|| {
+            Refusal::new(
+                format!("spec.tasks[{index}].topologyPolicy"),
+                format!("the cpu request isn't an integer in spec.task[{index}] container[{i}]."),
+                format!("needs whole cores in every container; container {i} asks for {milli}m"),
+            )
+        })
+    })
+}
+
+fn list<'a>(pod: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
+    pod.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+}
+
+/// Kubernetes overcommits its own resources except huge pages.
+fn may_overcommit(name: &str) -> bool {
+    !is_extended(name) && !name.starts_with("hugepages-")
+}
+
+fn is_extended(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(domain, _)| !domain.ends_with("kubernetes.io"))
+}
+
+fn is_dns_label(name: &str) -> bool {
+    let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.len() <= MAX_NAME
+        && bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
+}
+
+/// Whether a name is a DNS subdomain, as most objects' names are.
+pub(super) fn is_dns_subdomain(name: &str) -> bool {
+    let part_is_label = |part: &str| part.len() > MAX_NAME || is_dns_label(part);
+    !name.is_empty() && name.len() <= 253 && name.split('.').all(part_is_label)
+}
