@@ -2,4 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod job_admission;
+pub mod karmada;
 pub mod names;
+mod schema;
+pub mod volcano;
+pub mod wire;

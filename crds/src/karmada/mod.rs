@@ -1,0 +1,11 @@
+//! Karmada's APIs, one module per API group.
+
+pub mod apps;
+pub mod cluster;
+pub mod config;
+mod interpreter;
+mod overrides;
+mod placement;
+pub mod policy;
+pub mod work;
+pub mod work_v1alpha1;

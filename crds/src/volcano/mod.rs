@@ -1,0 +1,6 @@
+//! Volcano's APIs, one module per API group.
+
+pub mod batch;
+pub mod bus;
+pub mod scheduling;
+pub mod topology;

@@ -1,0 +1,87 @@
+//! `topology.volcano.sh/v1alpha1`: HyperNode.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    schema::DNS_SUBDOMAIN,
+    wire::{null_is_default, object, words},
+};
+
+words! {
+    /// What a member of a HyperNode is.
+    MemberType { Node = "Node", HyperNode = "HyperNode", }
+}
+object! {
+    /// A network domain.
+    HyperNode, "topology.volcano.sh", "v1alpha1", "hypernodes", ClusterResourceScope
+    { spec: HyperNodeSpec } { status: HyperNodeStatus }
+}
+
+/// By name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExactMatch {
+    #[schemars(extend("minLength" = 1, "maxLength" = 253, "pattern" = DNS_SUBDOMAIN))]
+    pub name: String,
+}
+
+/// By pattern of the name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegexMatch {
+    #[schemars(extend("minLength" = 1))]
+    pub pattern: String,
+}
+
+/// Which ones; exactly one way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberSelector {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<ExactMatch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_match: Option<LabelSelector>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex_match: Option<RegexMatch>,
+}
+
+/// Members of a domain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberSpec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{"message": "Either ExactMatch or RegexMatch or LabelMatch must be specified", "rule": "has(self.exactMatch) || has(self.regexMatch) || has(self.labelMatch)"}, {"message": "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified", "rule": "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) <= 1"}]))]
+    pub selector: Option<MemberSelector>,
+    #[serde(rename = "type")]
+    pub type_: MemberType,
+}
+
+/// A network domain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HyperNodeSpec {
+    /// Nodes or hypernodes of the domain.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("minItems" = 1))]
+    pub members: Vec<MemberSpec>,
+    /// Lower is closer.
+    #[schemars(extend("format" = null, "minimum" = 0))]
+    pub tier: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 253))]
+    pub tier_name: Option<String>,
+}
+
+/// What is in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HyperNodeStatus {
+    /// What is the case, and since when.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0))]
+    pub node_count: Option<i64>,
+}
