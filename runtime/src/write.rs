@@ -111,7 +111,8 @@ fn request(write: &Write) -> Result<http::Request<Vec<u8>>, http::Error> {
         path += &format!("/namespaces/{namespace}");
     }
     path += &format!("/{}", resource.plural);
-    if !matches!(body, Body::Create(_)) {
+    // A POST goes to the collection, or to a subresource of one object (a pod's `binding`).
+    if !matches!(body, Body::Create(_)) || subresource.is_some() {
         path += &format!("/{name}");
         if let Some(subresource) = subresource {
             path += &format!("/{subresource}");

@@ -1,0 +1,346 @@
+//! A host and its members in one process: API servers over HTTPS, their CRDs, the stand-ins, and kubeconfigs.
+//!
+//! Caldera's own components are not started here: they are pointed at [`Fleet::host`] like at any other Karmada.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use caldera_apiserver::{ApiServer, Options};
+use caldera_runtime::{
+    client::{self, ClientError, WriteCounts},
+    tls::{Authority, TlsError, server_config},
+    watch::resource,
+    write::{self, Body, Failure, Write},
+};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    karmada,
+    member::{self, NodeGroup},
+};
+
+/// One member of the fleet.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Name.
+    pub name: String,
+    /// Karmada's `spec.region`.
+    pub region: String,
+    /// Labels of the Cluster object.
+    pub labels: Vec<(String, String)>,
+    /// Nodes.
+    pub nodes: Vec<NodeGroup>,
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the host's API server listens; port 0 for any.
+    pub host: SocketAddr,
+    /// The members.
+    pub members: Vec<Member>,
+    /// How long a simulated pod runs if it says nothing.
+    pub default_run: Duration,
+}
+
+impl Config {
+    /// `count` members: every third has GPUs, the others only cores.
+    #[must_use]
+    pub fn with_members(count: usize) -> Self {
+        let group = |prefix: String, count, allocatable: &[(&str, &str)], labels: &[(&str, &str)]| NodeGroup {
+            prefix,
+            count,
+            allocatable: pairs(allocatable),
+            labels: pairs(labels),
+        };
+        let member = |index: usize| {
+            let name = format!("member{}", index + 1);
+            let cores = [("cpu", "8"), ("memory", "32Gi"), ("ephemeral-storage", "100Gi")];
+            let mut nodes = vec![group(format!("{name}-cpu"), 2, &cores, &[("node.caldera.dev/pool", "cpu")])];
+            let gpus = index % 3 == 2;
+            if gpus {
+                let cards = [("cpu", "16"), ("memory", "64Gi"), ("ephemeral-storage", "100Gi"), ("nvidia.com/gpu", "8")];
+                nodes.push(group(format!("{name}-gpu"), 2, &cards, &[("node.caldera.dev/pool", "gpu")]));
+            }
+            let labels = pairs(&[("caldera.dev/gpu", if gpus { "true" } else { "false" })]);
+            Member { name, region: format!("region-{}", index % 2 + 1), labels, nodes }
+        };
+        Self {
+            host: (Ipv4Addr::LOCALHOST, 0).into(),
+            members: (0..count).map(member).collect(),
+            default_run: Duration::from_secs(2),
+        }
+    }
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+/// Why a fleet does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A port is taken or a socket failed.
+    #[error("failed to serve {server} at {address}: {source}")]
+    Serve {
+        /// `host` or the member.
+        server: String,
+        /// Where.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// No certificate.
+    #[error("failed to make the certificate of {server}: {source}")]
+    Certificate {
+        /// `host` or the member.
+        server: String,
+        /// What happened.
+        source: TlsError,
+    },
+    /// No client of our own server.
+    #[error("failed to reach {server}: {source}")]
+    Client {
+        /// `host` or the member.
+        server: String,
+        /// What happened.
+        source: Box<ClientError>,
+    },
+    /// The server refused what every server gets.
+    #[error("failed to install {what} on {server}: {source}")]
+    Install {
+        /// `host` or the member.
+        server: String,
+        /// Kind and name.
+        what: String,
+        /// What happened.
+        source: Failure,
+    },
+    /// A stand-in did not start.
+    #[error("failed to start the stand-ins of {server}: {message}")]
+    StandIn {
+        /// `host` or the member.
+        server: String,
+        /// What happened.
+        message: String,
+    },
+    /// A file could not be written.
+    #[error("failed to write {path:?}: {source}")]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+/// How to reach one API server.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// `host` or the member's name.
+    pub name: String,
+    /// `https://127.0.0.1:port`.
+    pub server: String,
+    /// Bearer token of the administrator.
+    pub token: String,
+    /// What signed its certificate.
+    pub ca_pem: String,
+}
+
+impl Endpoint {
+    /// A kubeconfig with this server as its only context.
+    #[must_use]
+    pub fn kubeconfig(&self) -> String {
+        use base64::Engine;
+        let ca = base64::engine::general_purpose::STANDARD.encode(&self.ca_pem);
+        let Self { name, server, token, .. } = self;
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {name}\nclusters:\n- name: {name}\n  cluster:\n    \
+             server: {server}\n    certificate-authority-data: {ca}\nusers:\n- name: {name}-admin\n  user:\n    \
+             token: {token}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: {name}-admin\n"
+        )
+    }
+
+    /// A client for `component`.
+    ///
+    /// # Errors
+    /// If the endpoint is not usable.
+    pub fn client(&self, component: &str, counts: &WriteCounts) -> Result<Client, ClientError> {
+        let config = client::config_for(&self.server, &self.token, Some(self.ca_pem.as_bytes()), false)?;
+        client::from_config(config, component, counts)
+    }
+}
+
+/// A running fleet; it stops with the token it was started with.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    /// The Karmada host.
+    pub host: Endpoint,
+    /// The members.
+    pub members: Vec<Endpoint>,
+}
+
+impl Fleet {
+    /// Starts everything and returns once every server answers and every member has joined.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn start(config: Config, shutdown: &CancellationToken) -> Result<Self, Error> {
+        let authority =
+            Authority::new("caldera-sandbox").map_err(|source| Error::Certificate { server: "host".into(), source })?;
+        let host = serve("host", config.host, &authority, shutdown).await?;
+        let counts = WriteCounts::default();
+        let host_client = client_of(&host, "sandbox", &counts)?;
+        let mut crds = caldera_crds::manifests::karmada_crds();
+        crds.push(caldera_crds::manifests::cluster_crd());
+        crds.extend(caldera_crds::manifests::volcano_crds());
+        install_all(&host_client, "host", crds).await?;
+        run_karmada(&host, shutdown)?;
+
+        let mut starting = Vec::new();
+        for member in config.members {
+            let (authority, host_client) = (&authority, &host_client);
+            starting.push(async move {
+                let endpoint = start_member(&member, config.default_run, authority, shutdown).await?;
+                join(host_client, &member, &endpoint).await?;
+                Ok::<_, Error>(endpoint)
+            });
+        }
+        let members = futures::future::try_join_all(starting).await?;
+        Ok(Self { host, members })
+    }
+
+    /// Writes `DIR/host.kubeconfig` and `DIR/members/<name>.kubeconfig`.
+    ///
+    /// # Errors
+    /// If the folder can not be written.
+    pub fn write_kubeconfigs(&self, dir: &Path) -> Result<(), Error> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Write { path, source }
+        };
+        let members = dir.join("members");
+        fs::create_dir_all(&members).map_err(failed(&members))?;
+        let path = dir.join("host.kubeconfig");
+        fs::write(&path, self.host.kubeconfig()).map_err(failed(&path))?;
+        for member in &self.members {
+            let path = members.join(format!("{}.kubeconfig", member.name));
+            fs::write(&path, member.kubeconfig()).map_err(failed(&path))?;
+        }
+        Ok(())
+    }
+}
+
+async fn serve(
+    name: &str,
+    address: SocketAddr,
+    authority: &Authority,
+    shutdown: &CancellationToken,
+) -> Result<Endpoint, Error> {
+    let certificate = |source| Error::Certificate { server: name.to_owned(), source };
+    let identity = authority.server(name, &["localhost"], &[address.ip()]).map_err(certificate)?;
+    let tls = server_config(&identity).map_err(certificate)?;
+    let server = ApiServer::new(Options { name: name.to_owned(), ..Options::default() });
+    let bound = server
+        .serve(address, tls, shutdown.clone())
+        .await
+        .map_err(|source| Error::Serve { server: name.to_owned(), address, source })?;
+    Ok(Endpoint {
+        name: name.to_owned(),
+        server: format!("https://{bound}"),
+        token: server.admin_token().to_owned(),
+        ca_pem: authority.cert_pem.clone(),
+    })
+}
+
+fn client_of(endpoint: &Endpoint, component: &str, counts: &WriteCounts) -> Result<Client, Error> {
+    endpoint
+        .client(component, counts)
+        .map_err(|source| Error::Client { server: endpoint.name.clone(), source: Box::new(source) })
+}
+
+fn run_karmada(host: &Endpoint, shutdown: &CancellationToken) -> Result<(), Error> {
+    let client = client_of(host, "karmada", &WriteCounts::default())?;
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        if let Err(error) = karmada::run(karmada::Config::default(), client, shutdown).await {
+            tracing::error!(%error, "the Karmada stand-ins stopped");
+        }
+    });
+    Ok(())
+}
+
+async fn start_member(
+    member: &Member,
+    default_run: Duration,
+    authority: &Authority,
+    shutdown: &CancellationToken,
+) -> Result<Endpoint, Error> {
+    let endpoint = serve(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
+    let client = client_of(&endpoint, "member-sim", &WriteCounts::default())?;
+    install_all(&client, &member.name, caldera_crds::manifests::volcano_crds()).await?;
+    let config = member::Config { nodes: member.nodes.clone(), default_run, ..member::Config::default() };
+    let (name, shutdown) = (member.name.clone(), shutdown.clone());
+    tokio::spawn(async move {
+        if let Err(error) = member::run(config, client, shutdown).await {
+            tracing::error!(member = name, %error, "the member's stand-ins stopped");
+        }
+    });
+    Ok(endpoint)
+}
+
+async fn join(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(), Error> {
+    let request = karmada::Join {
+        name: member.name.clone(),
+        server: endpoint.server.clone(),
+        token: endpoint.token.clone(),
+        ca_pem: endpoint.ca_pem.clone(),
+        region: member.region.clone(),
+        labels: member.labels.iter().cloned().collect(),
+    };
+    karmada::join(host, &request)
+        .await
+        .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
+}
+
+async fn install_all(client: &Client, server: &str, crds: Vec<Value>) -> Result<(), Error> {
+    let installing = crds.into_iter().map(|crd| install_crd(client, server, crd));
+    futures::future::try_join_all(installing).await.map(drop)
+}
+
+/// Creates a CRD (or leaves the one that is there) and waits until it is served.
+async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Error> {
+    let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let failed = |source| Error::Install { server: server.to_owned(), what: format!("CRD {name}"), source };
+    let resource = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+    let create = Write {
+        resource: resource.clone(),
+        namespace: String::new(),
+        name: name.clone(),
+        subresource: None,
+        body: Body::Create(crd),
+    };
+    match write::execute(client, &create).await {
+        Ok(_) | Err(Failure::Exists(_)) => {}
+        Err(failure) => return Err(failed(failure)),
+    }
+    let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(client.clone(), &resource);
+    for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] {
+        let established = api.get(&name).await.is_ok_and(|crd| {
+            crd.data.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten().any(|condition| {
+                condition.get("type") == Some(&json!("Established")) && condition.get("status") == Some(&json!("True"))
+            })
+        });
+        if established {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+    Err(failed(Failure::Transient("it was not established within 4 s".to_owned())))
+}
