@@ -12,3 +12,4 @@ pub mod quantity;
 pub mod resources;
 pub mod select;
 pub mod split;
+pub mod status;

@@ -1,0 +1,56 @@
+//! Go's durations (`1h2m3.5s`), as far as comparing them goes.
+
+/// The longest of these texts; unreadable ones count as zero. Of equals the smaller text, whatever their order.
+pub(super) fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
+    texts.max_by(|a, b| nanos(a).cmp(&nanos(b)).then_with(|| b.cmp(a))).map(str::to_owned)
+}
+
+fn nanos(text: &str) -> u128 {
+    parse(text).unwrap_or(0)
+}
+
+fn parse(text: &str) -> Option<u128> {
+    let mut rest = text;
+    let mut total = 0u128;
+    while !rest.is_empty() {
+        let number_len = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(number_len);
+        let unit_len = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_len);
+        let unit: u128 = match unit {
+            "h" => 3_600_000_000_000,
+            "m" => 60_000_000_000,
+            "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" | "µs" => 1_000,
+            "ns" => 1,
+            _ => return None,
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        total = total.checked_add(whole.checked_mul(unit)?)?;
+        let mut place = unit;
+        for digit in fraction.bytes() {
+            place /= 10;
+            total = total.checked_add(u128::from(digit.checked_sub(b'0')?) * place)?;
+        }
+        rest = tail;
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_compare_by_length_not_by_text() {
+        let longest_of = |texts: &[&str]| longest(texts.iter().copied());
+        assert_eq!(longest_of(&["9s", "1m5s", "59.9s"]).as_deref(), Some("1m5s"));
+        assert_eq!(longest_of(&["90m", "1h29m59.999s"]).as_deref(), Some("90m"));
+        assert_eq!(longest_of(&["60s", "1m"]).as_deref(), Some("1m"));
+        assert_eq!(longest_of(&["1m", "60s"]).as_deref(), Some("1m"));
+        assert_eq!(longest_of(&["nonsense", "1ns"]).as_deref(), Some("1ns"));
+        assert_eq!(longest_of(&[]), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! One status for a job that runs in several clusters, from the members' statuses.
+//!
+//! Rule: Volcano's job state machine (`pkg/controllers/job/state`) read over the union of the copies. Counters and
+//! `taskStatusCount` are sums; `minAvailable` is the template's; `retryCount` and `version` never go back; the phase is
+//! a lattice ([`phase`]); times come from the members, so that the same input gives the same output at any hour. No
+//! cluster wins for being last, and nothing is Completed while a pod runs anywhere.
+
+mod duration;
+pub mod phase;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::gang::ClusterName;
+pub use phase::Phase;
+
+/// `status` of `batch.volcano.sh/v1alpha1 Job`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatus {
+    /// Phase now.
+    pub state: JobState,
+    /// Pods needed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub min_available: u32,
+    /// By task: pods by pod phase.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    pub task_status_count: BTreeMap<String, TaskState>,
+    /// Pods by phase.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pending: u32,
+    /// See `pending`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub running: u32,
+    /// See `pending`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub succeeded: u32,
+    /// See `pending`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: u32,
+    /// See `pending`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub terminating: u32,
+    /// See `pending`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unknown: u32,
+    /// Rises with every restart.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: u32,
+    /// Restarts so far.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_count: u32,
+    /// How long it ran, as Go writes durations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_duration: Option<String>,
+    /// Objects that job plugins made.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    pub controlled_resources: BTreeMap<String, String>,
+    /// The phases so far.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
+    pub conditions: Vec<JobCondition>,
+}
+
+/// `status.state`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobState {
+    /// Absent before the member's job controller has seen the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// In a word.
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "or_default")]
+    pub reason: String,
+    /// In a sentence.
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "or_default")]
+    pub message: String,
+    /// RFC 3339, whole seconds, UTC: texts sort by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+}
+
+/// `status.taskStatusCount[*]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskState {
+    /// Pods by pod phase.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    pub phase: BTreeMap<String, u32>,
+}
+
+/// `status.conditions[*]`: a phase, and when it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobCondition {
+    /// The phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Phase>,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+}
+
+/// What of the template's spec the merge needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Template {
+    /// The job's minimum, defaults applied.
+    pub min_available: u32,
+    /// `minSuccess`, where the user says so.
+    pub min_success: Option<u32>,
+}
+
+/// What is known of the job in one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Absent: the cluster should hold a share, and nothing was heard from it.
+    pub status: Option<JobStatus>,
+    /// The share's minimum, where a plan tells: 0 is a cluster that the gang does not need.
+    pub share_minimum: Option<u32>,
+}
+
+impl Member {
+    fn phase(&self) -> Option<Phase> {
+        self.status.as_ref().and_then(|status| status.state.phase)
+    }
+
+    /// Whether the gang can do without this cluster's pods.
+    fn is_surplus(&self) -> bool {
+        self.share_minimum == Some(0)
+    }
+}
+
+/// The template's next status. `previous` is its status now; `members` are all clusters that hold a share or reported.
+#[must_use]
+pub fn merge(template: Template, previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> JobStatus {
+    let heard: BTreeMap<&ClusterName, &JobStatus> =
+        members.iter().filter_map(|(cluster, member)| Some((cluster, member.status.as_ref()?))).collect();
+    if phase::is_settled(previous, members) {
+        return previous.clone();
+    }
+    let sum = |field: fn(&JobStatus) -> u32| heard.values().fold(0u32, |sum, s| sum.saturating_add(field(s)));
+    let highest = |field: fn(&JobStatus) -> u32| heard.values().fold(field(previous), |max, s| max.max(field(s)));
+    let mut merged = JobStatus {
+        state: JobState::default(),
+        min_available: template.min_available,
+        task_status_count: task_status_count(heard.values().copied()),
+        pending: sum(|s| s.pending),
+        running: sum(|s| s.running),
+        succeeded: sum(|s| s.succeeded),
+        failed: sum(|s| s.failed),
+        terminating: sum(|s| s.terminating),
+        unknown: sum(|s| s.unknown),
+        version: highest(|s| s.version),
+        retry_count: highest(|s| s.retry_count),
+        running_duration: duration::longest(
+            heard.values().copied().chain([previous]).filter_map(|s| s.running_duration.as_deref()),
+        ),
+        controlled_resources: controlled_resources(heard.values().copied()),
+        conditions: Vec::new(),
+    };
+    let phase = phase::over_all(template, &merged, members);
+    merged.state = state(phase, previous, &heard);
+    merged.conditions = conditions(&merged.state, previous, &heard);
+    merged
+}
+
+/// Phase, since when, and what the clusters in that phase say about it.
+fn state(phase: Phase, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &JobStatus>) -> JobState {
+    let same = || heard.iter().filter(|(_, status)| status.state.phase == Some(phase));
+    let mut message: Vec<String> = Vec::new();
+    for (cluster, status) in same().filter(|(_, status)| !status.state.message.is_empty()) {
+        message.push(format!("{cluster}: {}", status.state.message));
+    }
+    let reason = same().map(|(_, status)| &status.state.reason).find(|reason| !reason.is_empty());
+    let last_transition_time = if previous.state.phase == Some(phase) && previous.state.last_transition_time.is_some() {
+        previous.state.last_transition_time.clone()
+    } else {
+        let latest = heard.values().filter_map(|status| status.state.last_transition_time.as_ref()).max().cloned();
+        // A phase can not begin before the one it follows.
+        latest.max(previous.state.last_transition_time.clone())
+    };
+    JobState {
+        phase: Some(phase),
+        reason: reason.cloned().unwrap_or_default(),
+        message: message.join("; "),
+        last_transition_time,
+    }
+}
+
+/// The phases that the job or any copy went through, each with the last time it began; final phases only if the job is
+/// in them, since a copy's end is not the job's.
+fn conditions(state: &JobState, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &JobStatus>) -> Vec<JobCondition> {
+    let mut last: BTreeMap<Phase, Option<String>> = BTreeMap::new();
+    let all = heard.values().copied().chain([previous]).flat_map(|status| &status.conditions);
+    for (phase, time) in all.filter_map(|condition| Some((condition.status?, &condition.last_transition_time))) {
+        if !phase.is_final() {
+            let known = last.entry(phase).or_default();
+            if *time > *known {
+                known.clone_from(time);
+            }
+        }
+    }
+    if let Some(phase) = state.phase {
+        last.insert(phase, state.last_transition_time.clone());
+    }
+    let mut conditions: Vec<JobCondition> = last
+        .into_iter()
+        .map(|(phase, time)| JobCondition { status: Some(phase), last_transition_time: time })
+        .collect();
+    // The phase of now is the last entry, as in Volcano's history.
+    conditions.sort_by(|a, b| {
+        let key = |c: &JobCondition| (c.status == state.phase, c.last_transition_time.clone(), c.status);
+        key(a).cmp(&key(b))
+    });
+    conditions
+}
+
+fn task_status_count<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, TaskState> {
+    let mut sums: BTreeMap<String, TaskState> = BTreeMap::new();
+    for (task, state) in heard.flat_map(|status| &status.task_status_count) {
+        let sum = sums.entry(task.clone()).or_default();
+        for (phase, pods) in &state.phase {
+            let pods_so_far = sum.phase.entry(phase.clone()).or_default();
+            *pods_so_far = pods_so_far.saturating_add(*pods);
+        }
+    }
+    sums
+}
+
+/// All members' entries; where two differ, the smaller text, so that the order of members does not matter.
+fn controlled_resources<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, String> {
+    let all: BTreeSet<(&String, &String)> = heard.flat_map(|status| &status.controlled_resources).collect();
+    all.into_iter().rev().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// `null` reads as the default.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests;

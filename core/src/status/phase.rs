@@ -1,0 +1,160 @@
+//! The phase of a job over all its copies.
+//!
+//! Rule: the strongest statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy has
+//! ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed). Somebody is
+//! aborting, terminating or restarting: so is the job. Otherwise Volcano's own test, over the sums: Running when
+//! `running + succeeded + failed >= minAvailable`, else Pending.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{JobStatus, Member, Template};
+use crate::gang::ClusterName;
+
+/// Volcano's job phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Phase {
+    /// Waits for pods to start.
+    Pending,
+    /// At least the minimum runs.
+    Running,
+    /// Starts over.
+    Restarting,
+    /// Ends well.
+    Completing,
+    /// Ended well.
+    Completed,
+    /// Is being suspended.
+    Aborting,
+    /// Suspended; may be resumed.
+    Aborted,
+    /// Is being ended.
+    Terminating,
+    /// Ended by command.
+    Terminated,
+    /// Ended badly.
+    Failed,
+}
+
+impl Phase {
+    const ALL: [Self; 10] = [
+        Self::Pending,
+        Self::Running,
+        Self::Restarting,
+        Self::Completing,
+        Self::Completed,
+        Self::Aborting,
+        Self::Aborted,
+        Self::Terminating,
+        Self::Terminated,
+        Self::Failed,
+    ];
+
+    /// Volcano's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Restarting => "Restarting",
+            Self::Completing => "Completing",
+            Self::Completed => "Completed",
+            Self::Aborting => "Aborting",
+            Self::Aborted => "Aborted",
+            Self::Terminating => "Terminating",
+            Self::Terminated => "Terminated",
+            Self::Failed => "Failed",
+        }
+    }
+
+    /// Nothing leads out of it (Aborted can be resumed).
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Terminated | Self::Failed)
+    }
+
+    /// No pod of the job is meant to run any more.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        self.is_final() || matches!(self, Self::Aborted)
+    }
+
+    /// Whether a copy in this phase does its work: Karmada's health. A gang that waits for its start is not healthy, so
+    /// that failover can move it and a graceful eviction waits for its replacement.
+    #[must_use]
+    pub const fn is_healthy(self) -> bool {
+        matches!(self, Self::Running | Self::Completing | Self::Completed)
+    }
+}
+
+/// An empty or unknown word reads as no phase: a newer Volcano must not stop the merge.
+impl<'de> Deserialize<'de> for Phase {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        Ok(Self::ALL.into_iter().find(|phase| phase.as_str() == word).unwrap_or(Self::Pending))
+    }
+}
+
+/// Whether the job has ended for good and nobody says otherwise: copies that vanish later (a lost cluster, a cleaned-up
+/// Work) do not bring it back.
+pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> bool {
+    previous.state.phase.is_some_and(Phase::is_final)
+        && (members.is_empty() || members.values().any(|member| member.phase().is_none()))
+        && members.values().all(|member| {
+            member.status.as_ref().is_none_or(|s| s.running == 0 && s.state.phase.is_none_or(Phase::is_final))
+        })
+}
+
+/// The job's phase; `sums` holds the members' counters.
+pub(super) fn over_all(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+    let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
+    if members.values().any(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()) {
+        return Phase::Failed;
+    }
+    let nothing_runs = sums.running == 0;
+    if !members.is_empty() && members.values().all(|member| member.phase().is_some_and(Phase::has_ended)) {
+        return match end(template, sums, members) {
+            Phase::Completed if !nothing_runs => Phase::Completing,
+            end => end,
+        };
+    }
+    if any(Phase::Terminating) || any(Phase::Terminated) {
+        return Phase::Terminating;
+    }
+    if any(Phase::Aborting) || any(Phase::Aborted) {
+        return Phase::Aborting;
+    }
+    if any(Phase::Restarting) {
+        return Phase::Restarting;
+    }
+    let all_end_well = |member: &Member| matches!(member.phase(), Some(Phase::Completing | Phase::Completed));
+    if any(Phase::Completing) && members.values().all(all_end_well) {
+        return Phase::Completing;
+    }
+    if has_started(template, sums, members) { Phase::Running } else { Phase::Pending }
+}
+
+/// All copies have ended: how the job ended.
+fn end(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+    let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
+    if any(Phase::Terminated) {
+        return Phase::Terminated;
+    }
+    if any(Phase::Aborted) {
+        return Phase::Aborted;
+    }
+    // Only copies that the gang can do without failed: the union decides, as Volcano does when all pods are finished.
+    let needed = template.min_success.unwrap_or(template.min_available);
+    if any(Phase::Failed) && sums.succeeded < needed { Phase::Failed } else { Phase::Completed }
+}
+
+/// Volcano's step from Pending to Running, over the union; a status without counters counts by its phase.
+fn has_started(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> bool {
+    let started = sums.running.saturating_add(sums.succeeded).saturating_add(sums.failed);
+    let runs = |member: &Member| {
+        matches!(member.phase(), Some(Phase::Running | Phase::Completing | Phase::Completed)) || member.is_surplus()
+    };
+    let some_run = members.values().any(|member| member.phase().is_some() && runs(member));
+    (started >= template.min_available && started > 0) || (some_run && members.values().all(runs))
+}

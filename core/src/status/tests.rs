@@ -1,0 +1,308 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn members(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> BTreeMap<ClusterName, Member> {
+    entries
+        .into_iter()
+        .map(|(name, status)| (ClusterName::from(name), Member { status, share_minimum: None }))
+        .collect()
+}
+
+/// A status from JSON, as members report it.
+fn status(json: &str) -> Option<JobStatus> {
+    Some(serde_json::from_str(json).unwrap())
+}
+
+fn phase(phase: &str, running: u32, succeeded: u32) -> Option<JobStatus> {
+    status(&format!(
+        r#"{{"state":{{"phase":"{phase}","lastTransitionTime":"2026-01-01T00:00:09Z"}},"running":{running},"succeeded":{succeeded}}}"#
+    ))
+}
+
+const TEN: Template = Template { min_available: 10, min_success: None };
+
+fn merged(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> JobStatus {
+    merge(TEN, &JobStatus::default(), &members(entries))
+}
+
+fn merged_phase(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> Phase {
+    merged(entries).state.phase.unwrap()
+}
+
+/// volcano.md A.2 29: one cluster's Completed must not hide another that runs.
+#[test]
+fn the_last_cluster_does_not_win() {
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let got = merged([(first, phase("Completed", 0, 6)), (second, phase("Running", 4, 0))]);
+        assert_eq!(got.state.phase, Some(Phase::Running));
+        assert_eq!((got.running, got.succeeded, got.min_available), (4, 6, 10));
+    }
+}
+
+/// volcano.md A.2 28: every counter is reflected, not only `running`.
+#[test]
+fn every_counter_is_summed() {
+    let one = status(
+        r#"{"state":{"phase":"Running"},"minAvailable":6,"pending":1,"running":2,"succeeded":3,"failed":4,
+            "terminating":5,"unknown":6,"version":2,"retryCount":1,"runningDuration":"90s",
+            "taskStatusCount":{"w":{"phase":{"Running":2,"Pending":1}}},"controlledResources":{"plugin-svc":"svc"}}"#,
+    );
+    let two = status(
+        r#"{"state":{"phase":"Running"},"minAvailable":4,"pending":10,"running":20,"succeeded":30,"failed":40,
+            "terminating":50,"unknown":60,"version":1,"retryCount":3,"runningDuration":"1m1s",
+            "taskStatusCount":{"w":{"phase":{"Running":5}},"m":{"phase":{"Running":1}}},
+            "controlledResources":{"volume-pvc-x":"x"}}"#,
+    );
+    let got = serde_json::to_string(&merged([("a", one), ("b", two)])).unwrap();
+    assert_eq!(
+        got,
+        r#"{"state":{"phase":"Running"},"minAvailable":10,"taskStatusCount":{"m":{"phase":{"Running":1}},"w":{"phase":{"Pending":1,"Running":7}}},"pending":11,"running":22,"succeeded":33,"failed":44,"terminating":55,"unknown":66,"version":2,"retryCount":3,"runningDuration":"90s","controlledResources":{"plugin-svc":"svc","volume-pvc-x":"x"},"conditions":[{"status":"Running"}]}"#
+    );
+}
+
+#[test]
+fn a_job_nobody_reported_on_is_pending_with_the_templates_minimum() {
+    for entries in [vec![], vec![("a", None)], vec![("a", status("{}")), ("b", status(r#"{"state":{}}"#))]] {
+        let got = serde_json::to_string(&merged(entries)).unwrap();
+        assert_eq!(got, r#"{"state":{"phase":"Pending"},"minAvailable":10,"conditions":[{"status":"Pending"}]}"#);
+    }
+}
+
+#[test]
+fn a_gang_runs_when_the_union_holds_its_minimum() {
+    assert_eq!(merged_phase([("a", phase("Running", 6, 0)), ("b", phase("Pending", 0, 0))]), Phase::Pending);
+    assert_eq!(merged_phase([("a", phase("Running", 6, 0)), ("b", phase("Pending", 4, 0))]), Phase::Running);
+    assert_eq!(merged_phase([("a", phase("Running", 6, 0)), ("b", phase("Running", 4, 0))]), Phase::Running);
+    assert_eq!(merged_phase([("a", phase("Running", 6, 0)), ("b", None)]), Phase::Pending);
+}
+
+#[test]
+fn completed_needs_every_cluster() {
+    assert_eq!(merged_phase([("a", phase("Completed", 0, 6)), ("b", phase("Completed", 0, 4))]), Phase::Completed);
+    assert_eq!(merged_phase([("a", phase("Completed", 0, 10)), ("b", None)]), Phase::Running);
+    assert_eq!(merged_phase([("a", phase("Completed", 0, 6)), ("b", phase("Completing", 3, 1))]), Phase::Completing);
+    assert_eq!(merged_phase([("a", phase("Completed", 1, 5)), ("b", phase("Completed", 0, 4))]), Phase::Completing);
+}
+
+#[test]
+fn one_failed_copy_fails_the_gang_unless_the_gang_can_do_without_it() {
+    assert_eq!(merged_phase([("a", phase("Completed", 0, 6)), ("b", phase("Failed", 0, 0))]), Phase::Failed);
+    assert_eq!(merged_phase([("a", phase("Running", 6, 0)), ("b", phase("Failed", 0, 0))]), Phase::Failed);
+    let surplus = |done: u32| {
+        let mut all = members([("a", phase("Completed", 0, done)), ("b", phase("Failed", 0, 1))]);
+        all.get_mut("b").unwrap().share_minimum = Some(0);
+        merge(TEN, &JobStatus::default(), &all).state.phase.unwrap()
+    };
+    assert_eq!(surplus(10), Phase::Completed);
+    assert_eq!(surplus(8), Phase::Failed);
+}
+
+#[test]
+fn commands_show_on_the_whole_job() {
+    let one = |word| merged_phase([("a", phase(word, 0, 0)), ("b", phase("Running", 10, 0))]);
+    assert_eq!(one("Aborting"), Phase::Aborting);
+    assert_eq!(one("Aborted"), Phase::Aborting);
+    assert_eq!(one("Terminated"), Phase::Terminating);
+    assert_eq!(one("Restarting"), Phase::Restarting);
+    let all = |word| merged_phase([("a", phase(word, 0, 0)), ("b", phase("Completed", 0, 4))]);
+    assert_eq!(all("Aborted"), Phase::Aborted);
+    assert_eq!(all("Terminated"), Phase::Terminated);
+}
+
+#[test]
+fn a_preempted_job_is_pending_again() {
+    let before = merged([("a", phase("Running", 6, 0)), ("b", phase("Running", 4, 0))]);
+    let after = merge(TEN, &before, &BTreeMap::new());
+    assert_eq!((after.state.phase, after.running), (Some(Phase::Pending), 0));
+}
+
+#[test]
+fn a_finished_job_stays_finished_when_a_copy_vanishes() {
+    let before = merged([("a", phase("Completed", 0, 6)), ("b", phase("Completed", 0, 4))]);
+    assert_eq!(merge(TEN, &before, &BTreeMap::new()), before);
+    assert_eq!(merge(TEN, &before, &members([("a", phase("Completed", 0, 6)), ("b", None)])), before);
+    let again = merge(TEN, &before, &members([("a", phase("Running", 6, 0)), ("b", None)]));
+    assert_eq!(again.state.phase, Some(Phase::Pending));
+}
+
+#[test]
+fn a_retry_count_never_goes_back() {
+    let before = JobStatus { retry_count: 2, version: 5, ..JobStatus::default() };
+    let got = merge(TEN, &before, &members([("a", phase("Running", 10, 0))]));
+    assert_eq!((got.retry_count, got.version), (2, 5));
+}
+
+#[test]
+fn times_come_from_the_members_and_stay() {
+    let at = |word: &str, running: u32, time: &str| {
+        status(&format!(
+            r#"{{"state":{{"phase":"{word}","lastTransitionTime":"{time}"}},"running":{running},
+                "conditions":[{{"status":"Pending","lastTransitionTime":"2026-01-01T00:00:01Z"}},
+                              {{"status":"{word}","lastTransitionTime":"{time}"}}]}}"#
+        ))
+    };
+    let first =
+        merged([("a", at("Running", 6, "2026-01-01T00:00:05Z")), ("b", at("Running", 4, "2026-01-01T00:00:07Z"))]);
+    assert_eq!(first.state.last_transition_time.as_deref(), Some("2026-01-01T00:00:07Z"));
+    // A restart in one cluster that ends in the same phase does not move the job's time.
+    let later =
+        members([("a", at("Running", 6, "2026-01-01T00:09:00Z")), ("b", at("Running", 4, "2026-01-01T00:00:07Z"))]);
+    let second = merge(TEN, &first, &later);
+    assert_eq!(second.state.last_transition_time, first.state.last_transition_time);
+    let history: Vec<_> =
+        second.conditions.iter().map(|c| (c.status.unwrap(), c.last_transition_time.clone())).collect();
+    assert_eq!(
+        history,
+        [
+            (Phase::Pending, Some("2026-01-01T00:00:01Z".to_owned())),
+            (Phase::Running, Some("2026-01-01T00:00:07Z".to_owned()))
+        ]
+    );
+}
+
+#[test]
+fn a_copys_end_is_not_in_the_jobs_history() {
+    let done = status(
+        r#"{"state":{"phase":"Completed"},"succeeded":6,"conditions":[{"status":"Running"},{"status":"Completed"}]}"#,
+    );
+    let got = merged([("a", done), ("b", phase("Running", 4, 0))]);
+    assert!(got.conditions.iter().all(|c| c.status != Some(Phase::Completed)), "{:?}", got.conditions);
+}
+
+#[test]
+fn a_failure_says_where_and_why() {
+    let failed = status(r#"{"state":{"phase":"Failed","reason":"PodFailed","message":"pod w-0 exited with 1"}}"#);
+    let got = merged([("b", failed), ("a", phase("Running", 6, 0))]);
+    assert_eq!((got.state.reason.as_str(), got.state.message.as_str()), ("PodFailed", "b: pod w-0 exited with 1"));
+}
+
+#[test]
+fn unknown_words_and_nulls_do_not_stop_the_merge() {
+    let odd =
+        status(r#"{"state":{"phase":"Dreaming","reason":null},"conditions":null,"taskStatusCount":null,"new":{}}"#);
+    assert_eq!(merged_phase([("a", odd)]), Phase::Pending);
+}
+
+const TIMES: [&str; 4] =
+    ["2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z", "2026-01-01T00:00:04Z"];
+
+fn any_phase() -> impl Strategy<Value = Option<Phase>> {
+    let words = [
+        Phase::Pending,
+        Phase::Running,
+        Phase::Restarting,
+        Phase::Completing,
+        Phase::Completed,
+        Phase::Aborting,
+        Phase::Aborted,
+        Phase::Terminating,
+        Phase::Terminated,
+        Phase::Failed,
+    ];
+    prop::option::weighted(0.9, prop::sample::select(words.to_vec()))
+}
+
+fn any_time() -> impl Strategy<Value = Option<String>> {
+    prop::option::of(prop::sample::select(TIMES.to_vec()).prop_map(str::to_owned))
+}
+
+prop_compose! {
+    fn any_status()(
+        phase in any_phase(), time in any_time(), history in prop::collection::vec((any_phase(), any_time()), 0..4),
+        counters in prop::array::uniform8(0u32..6), pods in prop::collection::btree_map("[ab]", 0u32..5, 0..2),
+        message in "|x|y", duration in prop::option::of("[1-9][smh]"), resource in prop::option::of("[xy]"),
+    ) -> JobStatus {
+        let [pending, running, succeeded, failed, terminating, unknown, version, retry_count] = counters;
+        JobStatus {
+            state: JobState { phase, reason: message.clone(), message, last_transition_time: time },
+            min_available: 3,
+            task_status_count: BTreeMap::from([("w".to_owned(), TaskState { phase: pods })]),
+            pending, running, succeeded, failed, terminating, unknown, version, retry_count,
+            running_duration: duration,
+            controlled_resources: resource.into_iter().map(|r| ("plugin".to_owned(), r)).collect(),
+            conditions: history
+                .into_iter()
+                .map(|(status, last_transition_time)| JobCondition { status, last_transition_time })
+                .collect(),
+        }
+    }
+}
+
+fn any_members() -> impl Strategy<Value = Vec<Member>> {
+    prop::collection::vec(
+        (prop::option::weighted(0.9, any_status()), prop::option::of(0u32..3))
+            .prop_map(|(status, share_minimum)| Member { status, share_minimum }),
+        0..4,
+    )
+}
+
+fn named(members: &[Member]) -> BTreeMap<ClusterName, Member> {
+    members.iter().enumerate().map(|(i, m)| (ClusterName::from(format!("m{i}")), m.clone())).collect()
+}
+
+fn any_template() -> impl Strategy<Value = Template> {
+    (0u32..12, prop::option::of(1u32..6))
+        .prop_map(|(min_available, min_success)| Template { min_available, min_success })
+}
+
+/// What must hold whatever the names of the clusters are.
+fn without_names(mut status: JobStatus) -> JobStatus {
+    status.state.message.clear();
+    status.state.reason.clear();
+    status
+}
+
+proptest! {
+    #[test]
+    fn completed_is_never_claimed_while_something_runs(
+        template in any_template(), previous in any_status(), members in any_members(),
+    ) {
+        let got = merge(template, &previous, &named(&members));
+        if got.state.phase == Some(Phase::Completed) {
+            for status in members.iter().filter_map(|m| m.status.as_ref()) {
+                prop_assert_eq!(status.running, 0);
+                prop_assert!(status.state.phase.is_none_or(Phase::has_ended), "{:?}", status.state.phase);
+            }
+        } else if !previous.state.phase.is_some_and(Phase::is_final) {
+            prop_assert!(got.conditions.iter().all(|c| c.status != Some(Phase::Completed)));
+        }
+    }
+
+    #[test]
+    fn clusters_may_swap_their_names(
+        template in any_template(), previous in any_status(), members in any_members().prop_shuffle(),
+    ) {
+        let mut reversed = members.clone();
+        reversed.reverse();
+        let (a, b) = (merge(template, &previous, &named(&members)), merge(template, &previous, &named(&reversed)));
+        prop_assert_eq!(without_names(a), without_names(b));
+    }
+
+    #[test]
+    fn merging_again_changes_nothing(
+        template in any_template(), previous in any_status(), members in any_members(),
+    ) {
+        let members = named(&members);
+        let once = merge(template, &previous, &members);
+        prop_assert_eq!(&merge(template, &once, &members), &once);
+        prop_assert_eq!(merge(template, &previous, &members), once);
+    }
+
+    #[test]
+    fn counters_are_the_members_sums(template in any_template(), members in any_members()) {
+        let got = merge(template, &JobStatus::default(), &named(&members));
+        let sum = |f: fn(&JobStatus) -> u32| members.iter().filter_map(|m| m.status.as_ref()).map(f).sum::<u32>();
+        prop_assert_eq!(got.running, sum(|s| s.running));
+        prop_assert_eq!(got.succeeded, sum(|s| s.succeeded));
+        prop_assert_eq!(got.pending, sum(|s| s.pending));
+        prop_assert_eq!(got.failed, sum(|s| s.failed));
+        prop_assert_eq!(got.min_available, template.min_available);
+    }
+
+    #[test]
+    fn a_status_reads_back(status in any_status()) {
+        let text = serde_json::to_string(&status).unwrap();
+        prop_assert_eq!(serde_json::from_str::<JobStatus>(&text).unwrap(), status);
+    }
+}
