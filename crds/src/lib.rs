@@ -3,6 +3,7 @@
 
 pub mod job_admission;
 pub mod karmada;
+pub mod manifests;
 pub mod names;
 mod schema;
 pub mod volcano;
