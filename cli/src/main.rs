@@ -1,2 +1,34 @@
+//! The `caldera` binary: a subcommand for each component, the sandbox, the demo, and what a fresh Karmada needs.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod components;
+mod demo;
+mod manifests;
+mod sandbox;
+mod stack;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = args::Args::parse();
+    caldera_runtime::tls::install_provider();
+    caldera_runtime::telemetry::start(args.command.default_log(), args.log_format.into());
+    match args.command.run().await {
+        Ok(code) => code,
+        Err(error) => {
+            // The chain of causes, without repeating what a cause's own text already says.
+            let mut text = error.to_string();
+            for cause in error.chain().skip(1).map(ToString::to_string) {
+                if !text.contains(&cause) {
+                    text = format!("{text}: {cause}");
+                }
+            }
+            eprintln!("caldera: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

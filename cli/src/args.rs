@@ -1,0 +1,195 @@
+//! What can be said on the command line.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use caldera_runtime::telemetry::Format;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::{components, demo, manifests, sandbox};
+
+/// Multi-cluster batch federation on Karmada and Volcano.
+#[derive(Debug, Parser)]
+#[command(name = "caldera", version, about)]
+pub struct Args {
+    /// How logs look on standard error.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// See [`Format`].
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// One line of text a record.
+    Text,
+    /// One JSON object a record.
+    Json,
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Auto => Self::Auto,
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs the main job on a sandbox: example queues and jobs, live progress, tables at the end.
+    Demo(DemoArgs),
+    /// Serves a Karmada host and members in this process until Ctrl-C, with kubeconfigs for kubectl.
+    Sandbox(SandboxArgs),
+    /// Gives an API server simulated nodes and a simulated Volcano.
+    MemberSim(MemberSimArgs),
+    /// Runs the Karmada stand-ins against an API server that has Karmada's and Volcano's CRDs.
+    KarmadaSim(ComponentArgs),
+    /// Runs the webhook: gates, plans, validation, Karmada's resource interpreter.
+    Webhook(WebhookArgs),
+    /// Runs the controller: queues, quotas, releases.
+    Controller(ComponentArgs),
+    /// Runs the global scheduler: placement and gang split.
+    Scheduler(ComponentArgs),
+    /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
+    Manifests(ManifestsArgs),
+}
+
+/// Which API server, and where a component shows its health.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ComponentArgs {
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where /healthz, /readyz and /metrics listen; none if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct WebhookArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// Where the webhook listens for HTTPS.
+    #[arg(long, default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// PEM certificate chain. Without it a private authority and a certificate are made at start.
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM private key.
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Registers the webhook configurations with this URL (https://host:port) at start, trusting the authority made
+    /// at start (or --ca-bundle).
+    #[arg(long, value_name = "URL")]
+    pub register_url: Option<String>,
+    /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
+    #[arg(long, value_name = "FILE")]
+    pub ca_bundle: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DemoArgs {
+    /// Prints one JSON document instead of progress and tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Leaves everything running at the end, until Ctrl-C.
+    #[arg(long)]
+    pub keep: bool,
+    /// With --keep: where kubeconfigs are written.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Gives up after this many seconds.
+    #[arg(long, default_value_t = 55)]
+    pub deadline: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SandboxArgs {
+    /// Where host.kubeconfig and members/<name>.kubeconfig are written.
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How many members.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub members: u16,
+    /// Where the host's API server listens; port 0 for any.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Only the servers and the stand-ins, without Caldera's own components.
+    #[arg(long)]
+    pub bare: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MemberSimArgs {
+    /// Kubeconfig of the member; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Simulated nodes: NAME=COUNT:RESOURCE=AMOUNT,... (may be repeated), for instance cpu=2:cpu=8,memory=32Gi.
+    #[arg(long = "nodes", value_name = "GROUP", value_parser = sandbox::node_group)]
+    pub nodes: Vec<caldera_sandbox::member::NodeGroup>,
+    /// Seconds that a pod runs if its manifest says nothing.
+    #[arg(long, default_value_t = 2.0)]
+    pub default_run: f64,
+    /// Leaves Deployments, StatefulSets and batch Jobs to a kube-controller-manager.
+    #[arg(long)]
+    pub no_workloads: bool,
+    /// Where the simulated Volcano's admission listens; the API server must reach it.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub admission: SocketAddr,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ManifestsArgs {
+    /// URL of the webhook as the Karmada API server reaches it: https://host:port.
+    #[arg(long, value_name = "URL", conflicts_with = "webhook_service")]
+    pub webhook_url: Option<String>,
+    /// Service of the webhook instead of a URL: NAMESPACE/NAME[:PORT].
+    #[arg(long, value_name = "SERVICE")]
+    pub webhook_service: Option<String>,
+    /// PEM bundle that signed the webhook's certificate.
+    #[arg(long, value_name = "FILE")]
+    pub ca_bundle: Option<PathBuf>,
+    /// Only these groups; all if not given.
+    #[arg(long = "only", value_enum)]
+    pub only: Vec<ManifestGroup>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ManifestGroup {
+    /// Volcano's CRDs for the Karmada API.
+    Crds,
+    /// Webhook and resource interpreter configurations.
+    Webhooks,
+    /// What propagates queues and priority classes to members.
+    Policies,
+    /// Roles of the components.
+    Rbac,
+}
+
+impl Command {
+    /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
+    pub const fn default_log(&self) -> &'static str {
+        match self {
+            Self::Demo(_) | Self::Sandbox(_) => "warn",
+            _ => "info,kube=warn,hyper=warn,h2=warn",
+        }
+    }
+
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Demo(args) => demo::run(args).await,
+            Self::Sandbox(args) => sandbox::run(args).await,
+            Self::MemberSim(args) => sandbox::member_sim(args).await,
+            Self::KarmadaSim(args) => sandbox::karmada_sim(args).await,
+            Self::Webhook(args) => components::webhook(args).await,
+            Self::Controller(args) => components::controller(args).await,
+            Self::Scheduler(args) => components::scheduler(args).await,
+            Self::Manifests(args) => manifests::print(&args),
+        }
+    }
+}

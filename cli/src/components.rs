@@ -1,0 +1,122 @@
+//! `caldera webhook`, `caldera controller`, `caldera scheduler`: each alone, against any Karmada.
+
+use std::{fs, path::Path, process::ExitCode};
+
+use anyhow::Context;
+use caldera_runtime::{
+    client::{self, WriteCounts},
+    serve::{self, Ready, SharedRegistry},
+    shutdown,
+    tls::{Authority, Identity},
+};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::{ComponentArgs, WebhookArgs},
+    manifests, stack,
+};
+
+/// A client that has spoken to its server once, so that a wrong kubeconfig is told now and not in a log later.
+pub async fn client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCounts) -> anyhow::Result<Client> {
+    let config = client::config(kubeconfig).await?;
+    let server = config.cluster_url.to_string();
+    let client = client::from_config(config, component, counts)?;
+    client::check(&client, &server).await?;
+    Ok(client)
+}
+
+async fn admin(args: &ComponentArgs, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
+    let (ready, registry) = (Ready::default(), SharedRegistry::default());
+    if let Some(listen) = args.admin {
+        let bound = serve::start(listen, ready.clone(), registry.clone(), stop.clone()).await?;
+        tracing::info!(address = %bound, "serving health and metrics");
+    }
+    Ok((ready, registry))
+}
+
+pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let client = client(args.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
+    let (ready, registry) = admin(&args, &stop).await?;
+    let config = caldera_controller::Config { ready, registry, ..caldera_controller::Config::default() };
+    caldera_controller::run(config, client, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let client = client(args.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
+    let (ready, registry) = admin(&args, &stop).await?;
+    let config = caldera_global_scheduler::Config { ready, registry, ..caldera_global_scheduler::Config::default() };
+    caldera_global_scheduler::run(config, client, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let client = client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
+    let (ready, registry) = admin(&args.component, &stop).await?;
+    let (identity, ca_pem) = identity(&args)?;
+    let listener = std::net::TcpListener::bind(args.listen)
+        .with_context(|| format!("failed to listen on {}", args.listen))?;
+    if let Some(url) = &args.register_url {
+        let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
+        for object in manifests::webhooks(&endpoint, &ca_pem) {
+            stack::apply(&client, object).await?;
+        }
+    }
+    let config =
+        caldera_webhook::Config { ready, registry, ..caldera_webhook::Config::new(listener, identity) };
+    caldera_webhook::run(config, client, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The certificate to serve, and what clients must trust.
+fn identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()));
+    if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
+        let trusted = match &args.ca_bundle {
+            Some(bundle) => read(bundle)?,
+            None => identity.cert_pem.clone(),
+        };
+        return Ok((identity, trusted));
+    }
+    let authority = Authority::new("caldera-webhook")?;
+    let host = args.register_url.as_deref().map(host_of).unwrap_or_default();
+    let mut names = vec!["localhost", "caldera-webhook", "caldera-webhook.caldera-system.svc"];
+    let mut addresses = vec![std::net::Ipv4Addr::LOCALHOST.into(), args.listen.ip()];
+    match host.parse() {
+        Ok(address) => addresses.push(address),
+        Err(_) if host.is_empty() => {}
+        Err(_) => names.push(host),
+    }
+    Ok((authority.server("caldera-webhook", &names, &addresses)?, authority.cert_pem))
+}
+
+/// `https://host:port/path` -> `host`.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_url_is_found() {
+        for (url, host) in [
+            ("https://10.0.0.1:8443/x", "10.0.0.1"),
+            ("https://webhook.example.com", "webhook.example.com"),
+            ("https://[::1]:8443", "::1"),
+        ] {
+            assert_eq!(host_of(url), host);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What the API showed, and the lines that tell it: a state machine without I/O.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use caldera_core::plan::Plan;
+use caldera_crds::names::{caldera, volcano};
+use caldera_runtime::watch::Event;
+use serde_json::Value;
+
+/// The kinds the demo looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Job,
+    Deployment,
+    Queue,
+    PodGroup,
+    Binding,
+}
+
+impl Kind {
+    pub const ALL: [Self; 5] = [Self::Job, Self::Deployment, Self::Queue, Self::PodGroup, Self::Binding];
+
+    /// Group, version, kind, plural.
+    pub const fn parts(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Job => ("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+            Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
+            Self::Queue => ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::PodGroup => ("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Binding => ("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        }
+    }
+}
+
+/// One workload's story.
+#[derive(Debug, Default, Clone)]
+pub struct Job {
+    /// `Job` or `Deployment`.
+    pub kind: String,
+    pub queue: String,
+    pub priority: String,
+    /// Since the demo's start.
+    pub seen: Option<Duration>,
+    pub released: Option<Duration>,
+    pub started: Option<Duration>,
+    pub ended: Option<Duration>,
+    /// Replicas by task by cluster.
+    pub clusters: BTreeMap<String, BTreeMap<String, u32>>,
+    pub phase: String,
+    /// Ready replicas of a Deployment, and how many it wants.
+    pub ready: (i64, i64),
+    /// Why it waits: the PodGroup's condition.
+    pub reason: String,
+    pub message: String,
+    /// Every phase that the template's status went through.
+    pub phases: Vec<String>,
+}
+
+impl Job {
+    pub fn placed(&self) -> bool {
+        !self.clusters.is_empty()
+    }
+
+    pub fn waiting(&self) -> bool {
+        self.released.is_none() && !self.message.is_empty()
+    }
+}
+
+/// One queue.
+#[derive(Debug, Default, Clone)]
+pub struct Queue {
+    pub state: String,
+    /// Resource to (most ever used, used now, limit).
+    pub resources: BTreeMap<String, (String, String, String)>,
+}
+
+/// Everything seen so far.
+#[derive(Debug, Default)]
+pub struct Board {
+    pub jobs: BTreeMap<String, Job>,
+    pub queues: BTreeMap<String, Queue>,
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(name)?.as_str()
+}
+
+impl Board {
+    pub fn job(&self, name: &str) -> Job {
+        self.jobs.get(name).cloned().unwrap_or_default()
+    }
+
+    pub fn queue_is_open(&self, name: &str) -> bool {
+        self.queues.get(name).is_some_and(|queue| queue.state == "Open")
+    }
+
+    /// Takes in an event at `at` since the start; returns what is worth a line.
+    pub fn observe(&mut self, kind: Kind, event: Event<Value>, at: Duration) -> Vec<String> {
+        let objects = match event {
+            Event::Reset(all) => all,
+            Event::Applied(one) => vec![one],
+            Event::Deleted(_) => Vec::new(),
+        };
+        objects
+            .iter()
+            .flat_map(|object| match kind {
+                Kind::Job => self.job_changed(object, at),
+                Kind::Deployment => self.deployment_changed(object, at),
+                Kind::Queue => self.queue_changed(object),
+                Kind::PodGroup => self.group_changed(object, at),
+                Kind::Binding => self.binding_changed(object, at),
+            })
+            .collect()
+    }
+
+    fn job_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
+        let name = text(object, "/metadata/name");
+        let job = self.jobs.entry(name.to_owned()).or_default();
+        job.kind = "Job".to_owned();
+        job.seen.get_or_insert(at);
+        job.queue = text(object, "/spec/queue").to_owned();
+        job.priority = text(object, "/spec/priorityClassName").to_owned();
+        let phase = text(object, "/status/state/phase");
+        if phase == job.phase || phase.is_empty() {
+            return Vec::new();
+        }
+        job.phase = phase.to_owned();
+        job.phases.push(phase.to_owned());
+        match phase {
+            "Running" => drop(job.started.get_or_insert(at)),
+            "Completed" | "Failed" | "Terminated" | "Aborted" => job.ended = Some(at),
+            _ => {}
+        }
+        vec![format!("{name:<15} {phase}")]
+    }
+
+    fn deployment_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
+        let name = text(object, "/metadata/name");
+        let job = self.jobs.entry(name.to_owned()).or_default();
+        job.kind = "Deployment".to_owned();
+        job.seen.get_or_insert(at);
+        job.queue = annotation(object, volcano::QUEUE_OLD).or(annotation(object, volcano::QUEUE)).unwrap_or_default().to_owned();
+        let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+        let ready = (number("/status/readyReplicas"), number("/spec/replicas"));
+        if ready == job.ready {
+            return Vec::new();
+        }
+        job.ready = ready;
+        job.phase = format!("{}/{} ready", ready.0, ready.1);
+        if ready.0 == ready.1 {
+            job.started.get_or_insert(at);
+        }
+        vec![format!("{name:<15} {}", job.phase)]
+    }
+
+    fn queue_changed(&mut self, object: &Value) -> Vec<String> {
+        let queue = self.queues.entry(text(object, "/metadata/name").to_owned()).or_default();
+        queue.state = text(object, "/status/state").to_owned();
+        let quantity = |value: Option<&Value>| {
+            value.and_then(|v| serde_json::from_value::<caldera_core::quantity::Quantity>(v.clone()).ok()).unwrap_or_default()
+        };
+        for (resource, limit) in object.pointer("/spec/capability").and_then(Value::as_object).into_iter().flatten() {
+            let used = quantity(object.pointer("/status/allocated").and_then(|all| all.get(resource)));
+            let row = queue.resources.entry(resource.clone()).or_default();
+            let most = row.0.parse::<caldera_core::quantity::Quantity>().unwrap_or_default().max(used);
+            *row = (most.to_string(), used.to_string(), quantity(Some(limit)).to_string());
+        }
+        Vec::new()
+    }
+
+    fn group_changed(&mut self, object: &Value, _at: Duration) -> Vec<String> {
+        let Some(name) = object.pointer("/metadata/labels").and_then(|labels| labels.get(caldera::WORKLOAD_NAME)) else {
+            return Vec::new();
+        };
+        let name = name.as_str().unwrap_or_default();
+        let job = self.jobs.entry(name.to_owned()).or_default();
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let waiting = conditions.into_iter().flatten().find(|condition| {
+            text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True"
+        });
+        let Some(condition) = waiting else { return Vec::new() };
+        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
+        if (reason, message) == (&job.reason, &job.message) {
+            return Vec::new();
+        }
+        job.reason = reason.to_owned();
+        job.message = message.to_owned();
+        vec![format!("{name:<15} waits: {message}")]
+    }
+
+    fn binding_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
+        let name = text(object, "/spec/resource/name");
+        let Some(job) = self.jobs.get_mut(name) else { return Vec::new() };
+        let mut lines = Vec::new();
+        if annotation(object, caldera::ADMISSION).is_some() && job.released.is_none() {
+            job.released = Some(at);
+            lines.push(format!("{name:<15} released by queue {}", job.queue));
+        }
+        let mut clusters: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
+        if let Some(plan) = annotation(object, caldera::PLAN).and_then(|plan| serde_json::from_str::<Plan>(plan).ok()) {
+            for (cluster, share) in &plan.clusters {
+                let tasks = share.tasks.iter().filter(|(_, task)| task.replicas > 0);
+                let tasks = tasks.map(|(task, share)| (task.to_string(), share.replicas)).collect();
+                clusters.insert(cluster.to_string(), tasks);
+            }
+        }
+        if !clusters.is_empty() && clusters != job.clusters {
+            job.clusters = clusters;
+            lines.push(format!("{name:<15} placed: {}", where_to(&job.clusters)));
+        }
+        lines
+    }
+}
+
+/// `member1: pod 8; member2: pod 2`.
+pub fn where_to(clusters: &BTreeMap<String, BTreeMap<String, u32>>) -> String {
+    let cluster = |(name, tasks): (&String, &BTreeMap<String, u32>)| {
+        let tasks: Vec<String> = tasks.iter().map(|(task, replicas)| format!("{task} {replicas}")).collect();
+        format!("{name}: {}", tasks.join(", "))
+    };
+    clusters.iter().map(cluster).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,158 @@
+//! `caldera demo`: a sandbox, Caldera's components, example queues and jobs, and what became of them.
+//!
+//! The script below is the story; [`board`] keeps what the API showed; [`report`] prints it. The exit code is 0 only
+//! if every expectation held.
+
+mod board;
+mod report;
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use caldera_runtime::{
+    client::WriteCounts,
+    shutdown,
+    watch::{Event, follow_json, resource},
+};
+use caldera_sandbox::fleet::{self, Fleet};
+use kube::{Client, runtime::watcher};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::DemoArgs,
+    stack::{self, Stack},
+};
+use board::{Board, Kind};
+
+const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
+const MINDSPORE: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
+const PYTORCH: &str = include_str!("../../../manifests/examples/20-pytorch-gpu.yaml");
+const TOO_BIG: &str = include_str!("../../../manifests/examples/30-too-big.yaml");
+const LOW_PRIORITY: &str = include_str!("../../../manifests/examples/40-low-priority.yaml");
+const URGENT: &str = include_str!("../../../manifests/examples/50-urgent-report.yaml");
+const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
+
+/// Runs the demo.
+pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let started = Instant::now();
+    let counts = WriteCounts::default();
+    let fleet = Fleet::start(fleet::Config::with_members(3), &stop).await?;
+    let sandbox_ready = started.elapsed();
+    if let Some(dir) = &args.dir {
+        fleet.write_kubeconfigs(dir)?;
+    }
+    let stack = Stack::start(&fleet.host, &counts, &stop).await?;
+    let viewer = fleet.host.client("demo", &WriteCounts::default())?;
+    let mut demo = Demo::new(viewer, started, args.json, &stop);
+    demo.say(&format!("sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
+
+    let deadline = started + Duration::from_secs(args.deadline);
+    let played = tokio::select! {
+        played = demo.play(deadline) => played,
+        () = stop.cancelled() => anyhow::bail!("interrupted"),
+    };
+    let summary = report::Summary::new(&demo.board, &counts, sandbox_ready, started.elapsed());
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+    } else {
+        print!("{summary}");
+    }
+    if let Err(error) = played {
+        eprintln!("caldera: {error:#}");
+    }
+    if args.keep {
+        if let Some(dir) = &args.dir {
+            eprintln!("kept: kubectl --kubeconfig {} get jobs.batch.volcano.sh; Ctrl-C ends it", dir.join("host.kubeconfig").display());
+        } else {
+            eprintln!("kept until Ctrl-C at {} (give --dir to have kubeconfigs)", fleet.host.server);
+        }
+        stop.cancelled().await;
+    }
+    stop.cancel();
+    stack.stopped().await;
+    Ok(if summary.all_held() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Demo {
+    client: Client,
+    events: mpsc::Receiver<(Kind, Event<Value>)>,
+    board: Board,
+    started: Instant,
+    quiet: bool,
+}
+
+impl Demo {
+    fn new(client: Client, started: Instant, quiet: bool, stop: &CancellationToken) -> Self {
+        let (sender, events) = mpsc::channel(256);
+        for kind in Kind::ALL {
+            let (group, version, name, plural) = kind.parts();
+            let watch = follow_json(
+                client.clone(),
+                resource(group, version, name, plural),
+                watcher::Config::default(),
+                sender.clone(),
+                move |event| Some((kind, event)),
+                stop.clone(),
+            );
+            tokio::spawn(watch);
+        }
+        Self { client, events, board: Board::default(), started, quiet }
+    }
+
+    /// The story. Each step waits for what the next one builds on.
+    async fn play(&mut self, deadline: Instant) -> anyhow::Result<()> {
+        self.apply(QUEUES).await?;
+        self.until(deadline, "the queues to open", |board| {
+            ["research", "training", "services"].iter().all(|queue| board.queue_is_open(queue))
+        })
+        .await?;
+        self.say("a single-template job of 20 cores: more than one CPU member has");
+        self.apply(MINDSPORE).await?;
+        self.say("a master and three workers with 14 GPUs, which must stay together");
+        self.apply(PYTORCH).await?;
+        self.say("a Deployment that names a queue");
+        self.apply(WEB).await?;
+        self.until(deadline, "mindspore-cpu to be placed", |board| board.job("mindspore-cpu").placed()).await?;
+        self.say("a job of 48 cores in a queue of 20");
+        self.apply(TOO_BIG).await?;
+        self.say("a job that must wait for mindspore-cpu");
+        self.apply(LOW_PRIORITY).await?;
+        self.until(deadline, "low-priority to wait in its queue", |board| board.job("low-priority").waiting()).await?;
+        self.say("and a more urgent one, submitted after it");
+        self.apply(URGENT).await?;
+        self.until(deadline, "all expectations", |board| report::expectations(board).iter().all(|e| e.held)).await
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            println!("{:>6.1}s  {text}", self.started.elapsed().as_secs_f64());
+        }
+    }
+
+    async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("an example is not YAML")?;
+        for object in documents {
+            stack::apply(&self.client, object).await?;
+        }
+        Ok(())
+    }
+
+    async fn until(&mut self, deadline: Instant, what: &str, met: impl Fn(&Board) -> bool) -> anyhow::Result<()> {
+        while !met(&self.board) {
+            let next = tokio::time::timeout_at(deadline.into(), self.events.recv()).await;
+            let Ok(Some((kind, event))) = next else {
+                anyhow::bail!("waited in vain for {what}");
+            };
+            for line in self.board.observe(kind, event, self.started.elapsed()) {
+                self.say(&line);
+            }
+        }
+        Ok(())
+    }
+}

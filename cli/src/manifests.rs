@@ -1,0 +1,197 @@
+//! `caldera manifests`: everything a Karmada host needs, as objects.
+
+use std::{fs, io::Write as _, process::ExitCode};
+
+use anyhow::Context;
+use caldera_runtime::{
+    watch::resource,
+    write::{Body, Write},
+};
+use caldera_webhook::Endpoint;
+use serde_json::{Value, json};
+
+use crate::args::{ManifestGroup, ManifestsArgs};
+
+/// Prints the chosen groups as YAML documents.
+pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
+    let wanted = |group| args.only.is_empty() || args.only.contains(&group);
+    let mut objects = Vec::new();
+    if wanted(ManifestGroup::Crds) {
+        objects.extend(caldera_crds::manifests::volcano_crds());
+    }
+    if wanted(ManifestGroup::Rbac) {
+        objects.extend(rbac());
+    }
+    if wanted(ManifestGroup::Policies) {
+        objects.extend(policies());
+    }
+    if wanted(ManifestGroup::Webhooks) {
+        let ca_bundle = match &args.ca_bundle {
+            Some(path) => fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?,
+            None => String::new(),
+        };
+        objects.extend(webhooks(&endpoint(args)?, &ca_bundle));
+    }
+    let mut out = std::io::stdout().lock();
+    for object in objects {
+        let yaml = serde_saphyr::to_string(&object).context("failed to write YAML")?;
+        // A reader that has seen enough (`| head`) is no error.
+        if writeln!(out, "---\n{}", yaml.trim_end()).is_err() {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
+    if let Some(url) = &args.webhook_url {
+        anyhow::ensure!(url.starts_with("https://"), "--webhook-url must begin with https://, not {url:?}");
+        return Ok(Endpoint::Url(url.trim_end_matches('/').to_owned()));
+    }
+    let service = args.webhook_service.as_deref().unwrap_or("caldera-system/caldera-webhook:443");
+    let (namespace, rest) = service.split_once('/').context("--webhook-service wants NAMESPACE/NAME[:PORT]")?;
+    let (name, port) = match rest.split_once(':') {
+        Some((name, port)) => (name, port.parse().with_context(|| format!("{port:?} is not a port"))?),
+        None => (rest, 443),
+    };
+    Ok(Endpoint::Service { namespace: namespace.to_owned(), name: name.to_owned(), port })
+}
+
+/// Webhook and interpreter configurations for the webhook at `endpoint`.
+pub fn webhooks(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
+    caldera_webhook::configurations(endpoint, ca_pem)
+}
+
+/// Queues and priority classes go to every member: jobs refer to them by name. Queues that a member already has (every
+/// Volcano brings `default`) are taken over; `default` and `root` stay the members' own.
+pub fn policies() -> Vec<Value> {
+    let policy = |name: &str, selectors: Value| {
+        json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "conflictResolution": "Overwrite",
+                "resourceSelectors": selectors,
+                "placement": {"clusterAffinity": {}},
+            },
+        })
+    };
+    vec![
+        policy("caldera-queues", json!([{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}])),
+        policy("caldera-priority-classes", json!([{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}])),
+    ]
+}
+
+/// What each component may do on the Karmada API, and no more.
+pub fn rbac() -> Vec<Value> {
+    let read = ["get", "list", "watch"];
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| {
+        json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+    };
+    let workloads = rule(
+        &["batch.volcano.sh", "apps", "batch", ""],
+        &["jobs", "deployments", "statefulsets", "pods", "namespaces"],
+        &read,
+    );
+    let bindings = rule(&["work.karmada.io"], &["resourcebindings"], &["get", "list", "watch", "patch"]);
+    let clusters = rule(&["cluster.karmada.io"], &["clusters"], &read);
+    let proxy = rule(&["cluster.karmada.io"], &["clusters/proxy"], &["get"]);
+    let secrets = rule(&[""], &["secrets"], &["get"]);
+    let events = rule(&[""], &["events"], &["create", "patch"]);
+    let classes = rule(&["scheduling.k8s.io"], &["priorityclasses"], &read);
+    let queues = rule(&["scheduling.volcano.sh"], &["queues"], &["get", "list", "watch", "create"]);
+    let queue_status = rule(&["scheduling.volcano.sh"], &["queues/status"], &["patch"]);
+    let groups = rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
+    let leases = rule(&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
+    let works = rule(&["work.karmada.io"], &["works"], &read);
+    let status = rule(&["work.karmada.io"], &["resourcebindings/status"], &["patch"]);
+    let configurations = rule(
+        &["admissionregistration.k8s.io", "config.karmada.io"],
+        &["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "resourceinterpreterwebhookconfigurations"],
+        &["get", "list", "watch", "create", "patch"],
+    );
+    let read_queues = rule(&["scheduling.volcano.sh"], &["queues"], &read);
+    let role = |component: &str, rules: Vec<Value>| {
+        let name = format!("caldera-{component}");
+        let labels = json!({"app.kubernetes.io/part-of": "caldera"});
+        [
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": name, "labels": labels}, "rules": rules,
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": name, "labels": labels},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "caldera-system"}],
+            }),
+        ]
+    };
+    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "caldera-system"}})];
+    for component in ["webhook", "controller", "scheduler"] {
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": format!("caldera-{component}"), "namespace": "caldera-system"},
+        }));
+    }
+    objects.extend(role(
+        "webhook",
+        vec![workloads.clone(), bindings.clone(), read_queues.clone(), classes.clone(), works, configurations],
+    ));
+    objects.extend(role(
+        "controller",
+        vec![
+            workloads.clone(),
+            bindings.clone(),
+            clusters.clone(),
+            proxy.clone(),
+            secrets.clone(),
+            events.clone(),
+            classes.clone(),
+            queues,
+            queue_status,
+            groups,
+            leases.clone(),
+        ],
+    ));
+    objects.extend(role(
+        "scheduler",
+        vec![workloads, bindings, status, clusters, proxy, secrets, events, classes, read_queues, leases],
+    ));
+    objects
+}
+
+/// A server-side apply of `object`, whose plural follows from its kind as for every kind used here.
+pub fn apply_write(object: Value, manager: &'static str) -> anyhow::Result<Write> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+    anyhow::ensure!(!kind.is_empty() && !name.is_empty(), "a manifest has no kind or no name");
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let lower = kind.to_lowercase();
+    let plural = match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if lower.ends_with('s') => format!("{lower}es"),
+        None => format!("{lower}s"),
+    };
+    let namespace = text("/metadata/namespace");
+    Ok(Write {
+        resource: resource(group, version, &kind, &plural),
+        namespace,
+        name,
+        subresource: None,
+        body: Body::Apply { object, manager },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plurals_follow_from_kinds() {
+        for (kind, plural) in [("Queue", "queues"), ("PropagationPolicy", "propagationpolicies"), ("PriorityClass", "priorityclasses")] {
+            let write = apply_write(json!({"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "x"}}), "m").unwrap();
+            assert_eq!(write.resource.plural, plural);
+        }
+    }
+}
