@@ -33,6 +33,11 @@ impl CauseReason {
             Self::Internal => "InternalError",
         }
     }
+
+    /// Whether an error of this kind keeps CEL rules from running (`hasBlockingErr`).
+    pub(crate) fn blocks_rules(self) -> bool {
+        matches!(self, Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid)
+    }
 }
 
 /// One violation. `message` is the cause's message; the message of the Status lists `field: message`.

@@ -1,50 +1,233 @@
 //! What a kind's objects look like: pruning, defaulting and validation, and how lists merge.
 //!
 //! Custom kinds follow the structural schema of their CustomResourceDefinition (apiextensions-apiserver
-//! `pkg/apiserver/schema`); built-in kinds follow the OpenAPI document and the tables in `builtin`.
+//! `pkg/apiserver/schema`); built-in kinds follow the table of Go's types in `builtin.txt`.
 
+mod builtin;
+mod cel;
+mod checks;
+mod crd;
+mod crd_schema;
+mod defaulting;
+mod defaults;
+mod embedded;
 mod error;
+mod formats;
+mod gotext;
+mod lists;
+pub mod names;
+mod node;
+mod path;
+mod prune;
+mod quantity;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate};
+pub(crate) use node::{Additional, ListKind, Node, PatchStrategy};
 
 /// The schema of one version of one kind.
 #[derive(Debug)]
-pub struct TypeSchema {}
+pub struct TypeSchema {
+    pub(crate) root: node::Link,
+    /// Group and kind of a built-in type, whose rules are partly code.
+    builtin: Option<(String, String)>,
+}
 
 impl TypeSchema {
     /// The schema of a CRD version: `versions[].schema.openAPIV3Schema`, and the CRD's `spec.preserveUnknownFields`.
-    pub fn from_crd(_open_api_v3_schema: &Value, _preserve_unknown: bool) -> Self {
-        Self {}
+    /// A null schema accepts everything.
+    pub fn from_crd(open_api_v3_schema: &Value, preserve_unknown: bool) -> Self {
+        let mut root = Node::parse(open_api_v3_schema);
+        root.preserve |= preserve_unknown || open_api_v3_schema.is_null();
+        // Type and metadata are those of every object, whatever the schema says about them.
+        let text = || Node { wire: builtin::Wire::String, types: vec![node::Kind::String], ..Node::default() };
+        for name in ["apiVersion", "kind"] {
+            root.properties.entry(name.to_owned()).or_insert_with(|| text().into());
+        }
+        Self { root: root.into(), builtin: None }
     }
 
-    /// The schema of a built-in kind. An unknown kind gets a schema that accepts everything.
-    pub fn builtin(_group: &str, _version: &str, _kind: &str) -> Arc<TypeSchema> {
-        Arc::new(Self {})
+    /// The schema of a built-in kind, made once. An unknown kind gets a schema that accepts everything.
+    pub fn builtin(group: &str, version: &str, kind: &str) -> Arc<TypeSchema> {
+        builtin::schema(group, version, kind)
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        self.root.node()
+    }
+
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.builtin.is_some()
+    }
+
+    /// Why the object cannot be decoded at all, if so. For a built-in kind this is Go's complaint about a value of the
+    /// wrong type; for a custom kind it is about metadata (its own or an embedded resource's).
+    pub fn decode_error(&self, object: &Value) -> Option<String> {
+        match &self.builtin {
+            Some((_, kind)) => builtin::decode_error(object, self.node(), kind),
+            None => prune::metadata_error(object, self.node()),
+        }
     }
 
     /// Removes the fields the schema does not know and returns their paths, sorted
-    /// (`spec.foo`, `spec.list[0].bar`), for `unknown field "spec.foo"`.
-    pub fn prune(&self, _object: &mut Value) -> Vec<String> {
-        Vec::new()
+    /// (`spec.foo`, `spec.list[0].bar`), for `unknown field "spec.foo"`. Brings metadata into the form of ObjectMeta.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        if self.builtin.is_some() {
+            let mut unknown = Vec::new();
+            builtin::canonical(object, self.node(), &mut unknown);
+            unknown.sort();
+            return unknown;
+        }
+        prune::prune(object, self.node(), true)
     }
 
-    /// Fills in the defaults.
-    pub fn default(&self, _object: &mut Value) {}
+    /// Fills in the defaults. For a built-in kind this includes the zero values that Go always writes.
+    pub fn default(&self, object: &mut Value) {
+        match &self.builtin {
+            Some((group, kind)) => {
+                builtin::canonical(object, self.node(), &mut Vec::new());
+                defaults::default(object, group, kind);
+            }
+            None => defaulting::default(object, self.node()),
+        }
+    }
 
-    /// All violations in the apiserver's order. With `old`, transition rules run and unchanged parts are ratcheted.
-    pub fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        Vec::new()
+    /// All violations of a custom object's schema, without those of its own metadata. With `old`, transition rules run
+    /// and unchanged parts are ratcheted. Built-in kinds have none.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.validate_after(Vec::new(), object, old)
+    }
+
+    /// As `validate`, after errors that were found before (metadata, scale): they come first, and may keep the CEL
+    /// rules from running.
+    pub fn validate_after(&self, before: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if self.builtin.is_some() {
+            return before;
+        }
+        let mut errors = before;
+        errors.extend(checks::check(object, old, self.node(), ""));
+        errors.extend(embedded::check(object, self.node()));
+        self.finish(errors, object, old)
+    }
+
+    /// As `validate_after`, for a write through `/status`: only the status is checked against the schema, whose texts
+    /// then start there; rules see the whole object.
+    pub fn validate_status(&self, before: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if self.builtin.is_some() {
+            return before;
+        }
+        let mut errors = before;
+        if let (Some(status), Some(node)) = (object.get("status"), self.node().member("status")) {
+            let old_status = old.and_then(|old| old.get("status"));
+            errors.extend(checks::check(status, old_status, node, "status"));
+        }
+        self.finish(errors, object, old)
+    }
+
+    /// List invariants and rules.
+    fn finish(&self, mut errors: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let node = self.node();
+        let fresh = lists::check(object, node);
+        if !fresh.is_empty() && old.is_none_or(|old| lists::check(old, node).is_empty()) {
+            errors.extend(fresh);
+        }
+        if !node.has_rules {
+            return errors;
+        }
+        if errors.iter().any(|error| error.reason.blocks_rules()) {
+            errors.push(FieldError::new(
+                CauseReason::Invalid,
+                "<nil>",
+                "Invalid value: null: some validation rules were not checked because the object was invalid; correct \
+                 the existing errors to complete validation",
+            ));
+        } else {
+            errors.extend(cel::check(object, old, node));
+        }
+        errors
     }
 }
 
-/// Fills in the defaults of a CustomResourceDefinition (names, conversion, scope of printer columns).
-pub fn default_crd(_crd: &mut Value) {}
+/// The replica counts and the selector behind `/scale` must have their types (`validateScaleSpec`,
+/// `validateScaleStatus`). `scale` is the CRD's `subresources.scale`; `with_spec` is false for a write to `/status`.
+pub fn scale_errors(object: &Value, scale: &Value, with_spec: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let path = |key: &str| scale.get(key).and_then(Value::as_str);
+    let mut report = |path: &str, value: &str, detail: &str| {
+        errors.push(FieldError::new(CauseReason::Invalid, path, format!("Invalid value: {value}: {detail}")));
+    };
+    let counts = [path("specReplicasPath").filter(|_| with_spec), path("statusReplicasPath")];
+    for path in counts.into_iter().flatten() {
+        match nested(object, path) {
+            Err(detail) => report(path, "0", &detail),
+            Ok(None) => {}
+            Ok(Some(value)) => match value.as_i64() {
+                None => report(path, "0", &wrong_accessor(path, value, "int64")),
+                Some(count) if count < 0 => report(path, &count.to_string(), "should be a non-negative integer"),
+                Some(count) if count > i64::from(i32::MAX) => {
+                    report(path, &count.to_string(), "should be less than or equal to 2147483647");
+                }
+                Some(_) => {}
+            },
+        }
+    }
+    if let Some(path) = path("labelSelectorPath") {
+        match nested(object, path) {
+            Err(detail) => report(path, "\"\"", &detail),
+            Ok(Some(value)) if !value.is_string() => report(path, "\"\"", &wrong_accessor(path, value, "string")),
+            Ok(_) => {}
+        }
+    }
+    errors
+}
 
-/// Validates a CustomResourceDefinition after defaulting.
-pub fn validate_crd(_crd: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-    Vec::new()
+/// `NestedFieldNoCopy`: a value on the way that is no object is an error.
+fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
+    let mut value = object;
+    let mut gone = String::new();
+    for part in path.trim_start_matches('.').split('.') {
+        let Some(map) = value.as_object() else {
+            return Err(wrong_accessor(&format!("{gone}.{part}"), value, "map[string]interface{}"));
+        };
+        gone = format!("{gone}.{part}");
+        match map.get(part) {
+            Some(next) => value = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(value))
+}
+
+fn wrong_accessor(path: &str, value: &Value, wanted: &str) -> String {
+    let (shown, kind) = match value {
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+        Value::Bool(flag) => (flag.to_string(), "bool"),
+        Value::Number(number) if number.is_f64() => (gotext::value(value), "float64"),
+        Value::Number(number) => (number.to_string(), "int64"),
+        Value::String(text) => (text.clone(), "string"),
+        Value::Array(_) => (go_value(value), "[]interface {}"),
+        Value::Object(_) => (go_value(value), "map[string]interface {}"),
+    };
+    format!("{path} accessor error: {shown} is of the type {kind}, expected {wanted}")
+}
+
+/// `%v` of lists and maps.
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let mut parts: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect();
+            parts.sort();
+            format!("map[{}]", parts.join(" "))
+        }
+        other => gotext::value(other),
+    }
 }

@@ -1,0 +1,5 @@
+//! placeholder
+use serde_json::Value;
+use super::error::FieldError;
+pub fn default_crd(_crd: &mut Value) {}
+pub fn validate_crd(_crd: &Value, _old: Option<&Value>) -> Vec<FieldError> { Vec::new() }
