@@ -4,12 +4,15 @@
 //! Start with [`gang`] (what a workload asks for), [`resources`] (how much), and [`plan`] (where it goes).
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod gang;
 pub mod inventory;
 pub mod place;
 pub mod plan;
+pub mod podgroup;
 pub mod quantity;
 pub mod resources;
 pub mod select;
 pub mod split;
 pub mod status;
+pub mod webster;

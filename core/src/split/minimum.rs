@@ -1,0 +1,116 @@
+//! Dividing a gang's minimums over its parts, so that every member's Volcano accepts and starts its part.
+//!
+//! Rule (Volcano's validation, `admit_job.go`, and its default for a zero): in each part a task's minimum is at most the
+//! task's replicas there; the job's minimum is at most all replicas there and at least one (zero is re-defaulted, and a
+//! part without a minimum would be Completed when all its pods fail); where the gang's task minimums bind (the job's
+//! minimum is at least their sum) they bind in every part too. Task minimums sum to the gang's. So does the job's
+//! minimum, except where that would leave a part with none: such a part needs one pod.
+
+use crate::{
+    gang::{ClusterName, Gang},
+    plan::{Plan, Share, TaskShare},
+    webster::{Tie, divide, divide_capped},
+};
+
+/// The plan for `pods[site][task]`, with all minimums divided. Sites without pods are left out.
+pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], tie: Tie) -> Plan {
+    let (names, pods): (Vec<&ClusterName>, Vec<&Vec<u32>>) =
+        names.iter().zip(pods).filter(|(_, pods)| sum(pods) > 0).unzip();
+    let mut tasks = vec![vec![TaskShare::default(); gang.tasks.len()]; names.len()];
+    for (task, minimums) in task_minimums(gang, &names, &pods, tie).into_iter().enumerate() {
+        for (site, min_available) in minimums.into_iter().enumerate() {
+            tasks[site][task] = TaskShare { replicas: pods[site][task], min_available };
+        }
+    }
+    let jobs = job_minimums(gang, &names, &mut tasks, tie);
+    let sizes: Vec<u64> = pods.iter().map(|pods| sum(pods)).collect();
+    let successes = gang.min_success.map(|wanted| at_least_one(u64::from(wanted), &sizes, &names, tie));
+    let share = |site: usize| Share {
+        tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
+        min_available: jobs[site],
+        min_success: successes.as_ref().map(|successes| successes[site]),
+    };
+    Plan { clusters: names.iter().enumerate().map(|(site, name)| ((*name).clone(), share(site))).collect() }
+}
+
+fn sum(pods: &[u32]) -> u64 {
+    pods.iter().copied().map(u64::from).sum()
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// By task, then site. Votes are the pods there, so that nobody gets a minimum above its pods; a partitioned task's
+/// minimum is divided in whole partitions.
+fn task_minimums(gang: &Gang, names: &[&ClusterName], pods: &[&Vec<u32>], tie: Tie) -> Vec<Vec<u32>> {
+    let divide_one = |(index, task): (usize, &crate::gang::Task)| {
+        let unit = task.partition.filter(|partition| partition.min > 0).map_or(1, |partition| partition.size.max(1));
+        let votes: Vec<(u64, &ClusterName)> =
+            pods.iter().zip(names).map(|(pods, name)| (u64::from(pods[index] / unit), *name)).collect();
+        let placed: u64 = votes.iter().map(|(votes, _)| votes).sum();
+        let house = u64::from(task.min_available / unit).min(placed);
+        divide(house, &votes, tie).into_iter().map(|units| small(units) * unit).collect()
+    };
+    gang.tasks.iter().enumerate().map(divide_one).collect()
+}
+
+fn job_minimums(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<TaskShare>], tie: Tie) -> Vec<u32> {
+    let replicas = |site: &Vec<TaskShare>| site.iter().map(|task| u64::from(task.replicas)).sum::<u64>();
+    let minimums = |site: &Vec<TaskShare>| site.iter().map(|task| u64::from(task.min_available)).sum::<u64>();
+    let all: u64 = tasks.iter().map(replicas).sum();
+    let wanted = u64::from(gang.min_available).min(all);
+    if !gang.task_minimums_bind() {
+        let sizes: Vec<u64> = tasks.iter().map(replicas).collect();
+        return at_least_one(wanted, &sizes, names, tie);
+    }
+    // What the job needs beyond its tasks' minimums may be any pods.
+    let bound: u64 = tasks.iter().map(minimums).sum();
+    let spare: Vec<(u64, &ClusterName)> =
+        tasks.iter().zip(names).map(|(site, name)| (replicas(site) - minimums(site), *name)).collect();
+    let mut extra = divide(wanted.saturating_sub(bound), &spare, tie);
+    for site in 0..tasks.len() {
+        if extra[site] + minimums(&tasks[site]) > 0 {
+            continue;
+        }
+        // First take an extra pod from where there are most, then a task's minimum, both only from parts with two.
+        let size = |site: usize, extra: &[u64], tasks: &[Vec<TaskShare>]| extra[site] + minimums(&tasks[site]);
+        let donor = (0..tasks.len())
+            .filter(|other| extra[*other] > 0 && size(*other, &extra, tasks) > 1)
+            .max_by_key(|other| (extra[*other], std::cmp::Reverse(*other)));
+        if let Some(donor) = donor {
+            extra[donor] -= 1;
+            extra[site] += 1;
+        } else if !move_task_minimum(gang, tasks, site) {
+            extra[site] += 1;
+        }
+    }
+    tasks.iter().zip(extra).map(|(site, extra)| small(minimums(site) + extra)).collect()
+}
+
+/// Moves one pod of some task's minimum to `site`, which has none; false if no task allows it.
+fn move_task_minimum(gang: &Gang, tasks: &mut [Vec<TaskShare>], site: usize) -> bool {
+    for task in 0..gang.tasks.len() {
+        if gang.tasks[task].partition.is_some() || tasks[site][task].replicas == 0 {
+            continue;
+        }
+        let total = |site: &Vec<TaskShare>| site.iter().map(|task| task.min_available).sum::<u32>();
+        let donor = (0..tasks.len())
+            .filter(|other| tasks[*other][task].min_available > 0 && total(&tasks[*other]) > 1)
+            .max_by_key(|other| (tasks[*other][task].min_available, std::cmp::Reverse(*other)));
+        if let Some(donor) = donor {
+            tasks[donor][task].min_available -= 1;
+            tasks[site][task].min_available += 1;
+            return true;
+        }
+    }
+    false
+}
+
+/// `house` divided by `sizes`, but one for everybody even if that is more than the house.
+fn at_least_one(house: u64, sizes: &[u64], names: &[&ClusterName], tie: Tie) -> Vec<u32> {
+    let parts = sizes.len() as u64;
+    let rest: Vec<(u64, u64, &ClusterName)> =
+        sizes.iter().zip(names).map(|(size, name)| (*size, size.saturating_sub(1), *name)).collect();
+    divide_capped(house.saturating_sub(parts), &rest, tie).into_iter().map(|more| small(more + 1)).collect()
+}

@@ -1,0 +1,527 @@
+use std::sync::Arc;
+
+use proptest::{prelude::*, strategy::Strategy as Generate, strategy::ValueTree};
+
+use super::{Strategy, *};
+use crate::{
+    gang::{NodeClaim, Partition, Task, Topology},
+    inventory::{Amounts, Shape, Source},
+    quantity::Quantity,
+    resources::Resources,
+};
+
+fn request(cpu: i64, gpu: i64) -> Resources {
+    [("cpu", Quantity::from_units(cpu)), ("gpu", Quantity::from_units(gpu)), ("pods", Quantity::from_units(1))]
+        .into_iter()
+        .collect()
+}
+
+fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Task {
+    Task {
+        name: name.into(),
+        replicas,
+        min_available,
+        request: request(cpu, gpu),
+        node: NodeClaim::default(),
+        priority_class: String::new(),
+        partition: None,
+    }
+}
+
+fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+}
+
+/// Nodes of (cpu, gpu), each with its own name, 10 pods each.
+fn capacity(cluster: usize, nodes: &[(i64, i64)]) -> Capacity {
+    let amounts = |cpu, gpu| -> Amounts {
+        [("cpu", cpu), ("gpu", gpu), ("pods", 10)].map(|(name, n)| (name.into(), Quantity::from_units(n))).into()
+    };
+    let mut shapes: Vec<Shape> = Vec::new();
+    for (index, (cpu, gpu)) in nodes.iter().enumerate() {
+        let free = amounts(*cpu, *gpu);
+        let name: Arc<str> = format!("n{cluster}-{index}").into();
+        match shapes.iter_mut().find(|shape| shape.free == free) {
+            Some(shape) => shape.nodes.push(name),
+            None => shapes.push(Shape {
+                labels: Some(Arc::default()),
+                taints: Arc::from([]),
+                allocatable: Arc::new(free.clone()),
+                free,
+                nodes: vec![name],
+            }),
+        }
+    }
+    Capacity { shapes, source: Source::Nodes }
+}
+
+struct World {
+    names: Vec<ClusterName>,
+    capacities: Vec<Capacity>,
+}
+
+fn world(clusters: &[Vec<(i64, i64)>]) -> World {
+    World {
+        names: (0..clusters.len()).map(|i| ClusterName::from(format!("m{i}"))).collect(),
+        capacities: clusters.iter().enumerate().map(|(i, nodes)| capacity(i, nodes)).collect(),
+    }
+}
+
+fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<'a> {
+    let candidates = world.names.iter().zip(&world.capacities);
+    Problem {
+        gang,
+        candidates: candidates.map(|(name, capacity)| Candidate { name, weight: 1, capacity }).collect(),
+        strategy,
+        previous: None,
+        most_clusters: None,
+        tie: Tie::Ascending,
+    }
+}
+
+fn split(gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<Plan, Refusal> {
+    solve(&problem(gang, &world(clusters), strategy))
+}
+
+/// `m0: worker 3/2, master 1/1 (min 3)`, one line for each cluster.
+fn shown(plan: &Plan) -> Vec<String> {
+    let share = |share: &Share| {
+        let tasks: Vec<String> =
+            share.tasks.iter().map(|(name, task)| format!("{name} {}/{}", task.replicas, task.min_available)).collect();
+        format!("{} (min {})", tasks.join(", "), share.min_available)
+    };
+    plan.clusters.iter().map(|(cluster, one)| format!("{cluster}: {}", share(one))).collect()
+}
+
+#[test]
+fn one_cluster_is_used_where_one_is_enough_and_the_tightest_wins() {
+    let gang = gang(vec![task("w", 4, 4, 2, 0)], 4);
+    let plan = split(&gang, &[vec![(20, 0)], vec![(8, 0)], vec![(6, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&plan), ["m1: w 4/4 (min 4)"]);
+}
+
+#[test]
+fn aggregated_uses_the_fewest_clusters_and_the_tightest_for_the_rest() {
+    let gang = gang(vec![task("w", 10, 10, 1, 0)], 10);
+    let plan = split(&gang, &[vec![(3, 0)], vec![(8, 0)], vec![(7, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&plan), ["m1: w 8/8 (min 8)", "m3: w 2/2 (min 2)"]);
+}
+
+#[test]
+fn fragments_do_not_add_up() {
+    let gang = gang(vec![task("w", 1, 1, 1, 8)], 1);
+    let refusal = split(&gang, &[vec![(8, 4), (8, 4)], vec![(8, 6)]], Strategy::Aggregated).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "needs 1 pods at once; 0 fit now in 2 clusters; task w: 0 of 1 fit, each pod asks for gpu 8 and 14 is free"
+    );
+}
+
+#[test]
+fn less_than_the_minimum_is_never_placed() {
+    let gang = gang(vec![task("w", 8, 6, 1, 0)], 6);
+    let Refusal::Short(short) = split(&gang, &[vec![(3, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap_err() else {
+        panic!("not short");
+    };
+    assert_eq!((short.needed, short.placeable), (6, 5));
+    assert_eq!(short.best, Some(("m0".into(), 3)));
+}
+
+#[test]
+fn between_minimum_and_full_size_as_many_as_fit_are_placed() {
+    let gang = gang(vec![task("w", 8, 4, 1, 0)], 4);
+    for strategy in [Strategy::Aggregated, Strategy::DynamicWeight, Strategy::StaticWeight] {
+        let plan = split(&gang, &[vec![(3, 0)], vec![(2, 0)]], strategy).unwrap();
+        assert_eq!(plan.replicas(), 5, "{strategy:?}");
+        let minimums: u32 = plan.clusters.values().map(|share| share.min_available).sum();
+        assert_eq!(minimums, 4, "{strategy:?}");
+    }
+}
+
+#[test]
+fn elastic_pods_of_one_task_never_take_the_minimum_of_another() {
+    let gang = gang(vec![task("big", 10, 1, 1, 0), task("late", 4, 4, 2, 0)], 5);
+    let plan = split(&gang, &[vec![(6, 0)], vec![(5, 0)]], Strategy::Aggregated).unwrap();
+    let late: u32 = plan.clusters.values().map(|share| share.tasks["late"].replicas).sum();
+    assert_eq!(late, 4);
+    assert!(plan.replicas() >= 5);
+}
+
+#[test]
+fn static_weights_give_every_task_and_the_totals_their_part() {
+    let gang = gang(vec![task("a", 3, 3, 1, 0), task("b", 6, 6, 1, 0)], 9);
+    let world = world(&[vec![(50, 0)], vec![(50, 0)]]);
+    let mut problem = problem(&gang, &world, Strategy::StaticWeight);
+    problem.candidates[0].weight = 2;
+    let plan = solve(&problem).unwrap();
+    assert_eq!(shown(&plan), ["m0: a 2/2, b 4/4 (min 6)", "m1: a 1/1, b 2/2 (min 3)"]);
+}
+
+#[test]
+fn static_weight_gives_way_where_a_cluster_is_full() {
+    let gang = gang(vec![task("a", 8, 8, 1, 0)], 8);
+    let plan = split(&gang, &[vec![(2, 0)], vec![(50, 0)]], Strategy::StaticWeight).unwrap();
+    assert_eq!(shown(&plan), ["m0: a 2/2 (min 2)", "m1: a 6/6 (min 6)"]);
+}
+
+#[test]
+fn dynamic_weights_follow_what_is_free() {
+    let gang = gang(vec![task("a", 9, 9, 1, 0)], 9);
+    let plan = split(&gang, &[vec![(9, 0), (9, 0)], vec![(9, 0)]], Strategy::DynamicWeight).unwrap();
+    assert_eq!(shown(&plan), ["m0: a 6/6 (min 6)", "m1: a 3/3 (min 3)"]);
+}
+
+#[test]
+fn duplicated_puts_the_whole_gang_everywhere_or_says_where_it_can_not() {
+    let gang = gang(vec![task("a", 4, 4, 1, 0)], 4);
+    let plan = split(&gang, &[vec![(4, 0)], vec![(9, 0)]], Strategy::Duplicated).unwrap();
+    assert_eq!(shown(&plan), ["m0: a 4/4 (min 4)", "m1: a 4/4 (min 4)"]);
+    let refusal = split(&gang, &[vec![(4, 0)], vec![(3, 0)]], Strategy::Duplicated).unwrap_err().to_string();
+    assert!(refusal.contains("in every selected cluster") && refusal.contains("m1 takes 3"), "{refusal}");
+}
+
+#[test]
+fn a_gang_that_must_stay_together_uses_one_cluster_or_none() {
+    let mut gang = gang(vec![task("master", 1, 1, 1, 0), task("worker", 4, 4, 2, 0)], 5);
+    gang.one_cluster = Some("plugin pytorch builds ranks".into());
+    let plan = split(&gang, &[vec![(8, 0)], vec![(9, 0)]], Strategy::StaticWeight).unwrap();
+    assert_eq!(shown(&plan), ["m1: master 1/1, worker 4/4 (min 5)"]);
+    let refusal = split(&gang, &[vec![(8, 0)], vec![(7, 0)]], Strategy::Aggregated).unwrap_err().to_string();
+    assert!(refusal.contains("all must be in one: plugin pytorch builds ranks"), "{refusal}");
+    gang.one_cluster = None;
+    gang.topology = Some(Topology { hard: true, highest_tier: Some(1), highest_tier_name: None });
+    assert!(split(&gang, &[vec![(8, 0)], vec![(7, 0)]], Strategy::Aggregated).is_err());
+}
+
+#[test]
+fn an_elastic_gang_in_one_cluster_goes_where_most_of_it_fits() {
+    let mut gang = gang(vec![task("w", 9, 2, 1, 0)], 2);
+    gang.one_cluster = Some("svc".into());
+    let plan = split(&gang, &[vec![(3, 0)], vec![(6, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&plan), ["m1: w 6/2 (min 2)"]);
+}
+
+#[test]
+fn partitions_are_never_cut() {
+    let mut gang = gang(vec![task("w", 6, 6, 1, 0)], 6);
+    gang.tasks[0].partition = Some(Partition { total: 3, size: 2, min: 3 });
+    for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight] {
+        let plan = split(&gang, &[vec![(3, 0)], vec![(5, 0)]], strategy).unwrap();
+        assert_eq!(shown(&plan), ["m0: w 2/2 (min 2)", "m1: w 4/4 (min 4)"], "{strategy:?}");
+    }
+    assert!(split(&gang, &[vec![(3, 0)], vec![(3, 0)]], Strategy::Aggregated).is_err());
+}
+
+/// The peer left `minAvailable` whole in every copy, which a member's admission refuses (volcano-global's RIC).
+#[test]
+fn minimums_are_divided_with_the_replicas() {
+    let gang = gang(vec![task("a", 4, 3, 1, 0), task("b", 4, 1, 1, 0)], 6);
+    let plan = split(&gang, &[vec![(4, 0)], vec![(4, 0)]], Strategy::StaticWeight).unwrap();
+    assert_eq!(shown(&plan), ["m0: a 2/2, b 2/1 (min 4)", "m1: a 2/1, b 2/0 (min 2)"]);
+}
+
+/// Job minimum 0 would be re-defaulted to everything, or let a part of failed pods count as completed.
+#[test]
+fn every_part_needs_at_least_one_pod() {
+    let gang = gang(vec![task("pod", 2, 2, 1, 0)], 1);
+    let plan = split(&gang, &[vec![(1, 0)], vec![(1, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&plan), ["m0: pod 1/1 (min 1)", "m1: pod 1/1 (min 1)"]);
+}
+
+#[test]
+fn min_success_is_divided_too() {
+    let mut gang = gang(vec![task("w", 6, 6, 1, 0)], 6);
+    gang.min_success = Some(3);
+    let plan = split(&gang, &[vec![(4, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    let success: Vec<Option<u32>> = plan.clusters.values().map(|share| share.min_success).collect();
+    assert_eq!(success, [Some(2), Some(1)]);
+}
+
+#[test]
+fn selectors_taints_and_names_are_honoured_node_by_node() {
+    let mut gang = gang(vec![task("w", 2, 2, 1, 0)], 2);
+    gang.tasks[0].node.selector.insert("kubernetes.io/hostname".into(), "n1-1".into());
+    let plan = split(&gang, &[vec![(9, 0)], vec![(2, 0), (2, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&plan), ["m1: w 2/2 (min 2)"]);
+    gang.tasks[0].replicas = 3;
+    assert_eq!(split(&gang, &[vec![(9, 0)], vec![(2, 0), (2, 0)]], Strategy::Aggregated).unwrap().replicas(), 2);
+    gang.tasks[0].node.selector.insert("disk".into(), "ssd".into());
+    let refusal = split(&gang, &[vec![(9, 0)]], Strategy::Aggregated).unwrap_err().to_string();
+    assert!(refusal.contains("no node matches its selector"), "{refusal}");
+}
+
+#[test]
+fn pods_that_ask_for_nothing_are_bounded_by_pods() {
+    let mut gang = gang(vec![task("w", 25, 25, 0, 0)], 25);
+    gang.tasks[0].request = [("pods", Quantity::from_units(1))].into_iter().collect();
+    assert_eq!(split(&gang, &[vec![(0, 0), (0, 0)], vec![(0, 0)]], Strategy::Aggregated).unwrap().clusters.len(), 2);
+    gang.tasks[0].replicas = 31;
+    gang.tasks[0].min_available = 31;
+    gang.min_available = 31;
+    assert!(split(&gang, &[vec![(0, 0), (0, 0)], vec![(0, 0)]], Strategy::Aggregated).is_err());
+}
+
+#[test]
+fn growing_keeps_what_runs_and_adds_the_rest() {
+    let world = world(&[vec![(0, 0)], vec![(9, 0)]]);
+    let grown = gang(vec![task("w", 5, 5, 1, 0)], 5);
+    let before = split(&gang(vec![task("w", 3, 3, 1, 0)], 3), &[vec![(3, 0)]], Strategy::Aggregated).unwrap();
+    let mut problem = problem(&grown, &world, Strategy::Aggregated);
+    problem.previous = Some(&before);
+    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
+}
+
+#[test]
+fn shrinking_empties_the_smallest_part_first() {
+    let big = gang(vec![task("w", 6, 6, 1, 0)], 6);
+    let before = split(&big, &[vec![(4, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    let small = gang(vec![task("w", 3, 3, 1, 0)], 3);
+    let world = world(&[vec![(0, 0)], vec![(0, 0)]]);
+    let mut problem = problem(&small, &world, Strategy::Aggregated);
+    problem.previous = Some(&before);
+    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)"]);
+}
+
+#[test]
+fn a_lost_cluster_is_replaced_and_the_others_stay() {
+    let gang = gang(vec![task("w", 6, 6, 1, 0)], 6);
+    let before = split(&gang, &[vec![(4, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    let world = world(&[vec![(0, 0)], vec![(0, 0)], vec![(7, 0)]]);
+    let mut problem = problem(&gang, &world, Strategy::Aggregated);
+    problem.previous = Some(&before);
+    problem.candidates.remove(1);
+    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 4/4 (min 4)", "m2: w 2/2 (min 2)"]);
+}
+
+#[test]
+fn promised_pods_are_taken_out_node_by_node() {
+    let gang = gang(vec![task("w", 3, 3, 2, 0)], 3);
+    let left = without(&capacity(0, &[(4, 0), (4, 0), (5, 1)]), &gang, &[3]);
+    assert_eq!(left.free().get("cpu"), Quantity::from_units(7));
+    assert_eq!(left.shapes.iter().map(|shape| shape.nodes.len()).sum::<usize>(), 3);
+    assert!(split(&gang, &[vec![(4, 0)]], Strategy::Aggregated).is_err());
+}
+
+#[test]
+fn empty_problems_are_refused_in_words() {
+    let nothing = gang(vec![], 0);
+    assert_eq!(split(&nothing, &[vec![(1, 0)]], Strategy::Aggregated), Err(Refusal::NoPods));
+    let one = gang(vec![task("w", 1, 1, 1, 0)], 1);
+    assert_eq!(split(&one, &[], Strategy::Aggregated), Err(Refusal::NoCandidates));
+}
+
+/// Exhaustive packing of a share onto single nodes: an implementation that shares nothing with `pack`.
+fn packs(nodes: &mut Vec<(i64, i64, i64)>, pods: &[(i64, i64)]) -> bool {
+    let Some(((cpu, gpu), rest)) = pods.split_first() else { return true };
+    let mut tried = Vec::new();
+    for i in 0..nodes.len() {
+        let node = nodes[i];
+        if node.0 < *cpu || node.1 < *gpu || node.2 < 1 || tried.contains(&node) {
+            continue;
+        }
+        tried.push(node);
+        nodes[i] = (node.0 - cpu, node.1 - gpu, node.2 - 1);
+        let fits = packs(nodes, rest);
+        nodes[i] = node;
+        if fits {
+            return true;
+        }
+    }
+    false
+}
+
+fn share_fits(nodes: &[(i64, i64)], gang: &Gang, pods: &[u32]) -> bool {
+    let mut list: Vec<(i64, i64)> = Vec::new();
+    for (task, pods) in gang.tasks.iter().zip(pods) {
+        let units = |name| i64::try_from(task.request.get(name).units_ceil()).unwrap();
+        list.extend(vec![(units("cpu"), units("gpu")); *pods as usize]);
+    }
+    list.sort_by_key(|(cpu, gpu)| (-gpu, -cpu));
+    packs(&mut nodes.iter().map(|(cpu, gpu)| (*cpu, *gpu, 10)).collect(), &list)
+}
+
+fn any_gang(tasks: usize, most: u32) -> impl Generate<Value = Gang> {
+    let numbers = (0..=most, 0..=most, 1..4i64, 0..2i64);
+    (prop::collection::vec(numbers, 1..=tasks), 0..=most * 3, any::<bool>(), 0..4u32).prop_map(
+        |(tasks, min, together, success)| {
+            let tasks: Vec<Task> = tasks
+                .into_iter()
+                .enumerate()
+                .map(|(i, (replicas, min, cpu, gpu))| task(&format!("t{i}"), replicas, min.min(replicas), cpu, gpu))
+                .collect();
+            let mut gang = gang(tasks, 0);
+            gang.min_available = min.clamp(1.min(gang.replicas()), gang.replicas().max(1));
+            gang.one_cluster = together.then(|| "ranks".to_owned());
+            gang.min_success = (success > 0 && gang.replicas() > 0).then(|| success.min(gang.replicas()));
+            gang
+        },
+    )
+}
+
+fn any_clusters() -> impl Generate<Value = Vec<Vec<(i64, i64)>>> {
+    prop::collection::vec(prop::collection::vec((0..7i64, 0..4i64), 0..4), 1..5)
+}
+
+fn any_strategy() -> impl Generate<Value = Strategy> {
+    prop::sample::select(vec![
+        Strategy::Duplicated,
+        Strategy::Aggregated,
+        Strategy::StaticWeight,
+        Strategy::DynamicWeight,
+    ])
+}
+
+/// What every plan must satisfy, whatever the strategy.
+fn check(plan: &Plan, gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<(), TestCaseError> {
+    let parts: Vec<Plan> = if strategy == Strategy::Duplicated {
+        let one = |(name, share): (&ClusterName, &Share)| Plan { clusters: [(name.clone(), share.clone())].into() };
+        plan.clusters.iter().map(one).collect()
+    } else {
+        vec![plan.clone()]
+    };
+    for part in &parts {
+        let binds = gang.task_minimums_bind();
+        let placed = part.replicas();
+        prop_assert!(placed <= gang.replicas());
+        prop_assert!(placed >= gang.min_available);
+        for task in &gang.tasks {
+            let sum = |f: fn(&crate::plan::TaskShare) -> u32| -> u32 {
+                part.clusters.values().map(|share| f(&share.tasks[&task.name])).sum()
+            };
+            let pods = sum(|share| share.replicas);
+            prop_assert!(pods <= task.replicas);
+            prop_assert_eq!(sum(|share| share.min_available), task.min_available.min(pods));
+            prop_assert!(!binds || pods >= task.min_available);
+        }
+        let jobs: u32 = part.clusters.values().map(|share| share.min_available).sum();
+        let width = u32::try_from(part.clusters.len()).unwrap();
+        prop_assert!(jobs >= gang.min_available && jobs < gang.min_available + width.max(1));
+        if let Some(success) = gang.min_success {
+            let sum: u32 = part.clusters.values().filter_map(|share| share.min_success).sum();
+            prop_assert_eq!(sum, success.min(placed).max(width));
+        }
+        for share in part.clusters.values() {
+            let minimums: u32 = share.tasks.values().map(|task| task.min_available).sum();
+            prop_assert!(share.replicas() >= 1 && share.min_available >= 1);
+            prop_assert!(share.min_available <= share.replicas());
+            prop_assert!(!binds || share.min_available >= minimums);
+            prop_assert!(share.tasks.values().all(|task| task.min_available <= task.replicas));
+            prop_assert_eq!(share.tasks.len(), gang.tasks.len());
+        }
+        prop_assert!(gang.one_cluster.is_none() || width == 1);
+    }
+    for (name, share) in &plan.clusters {
+        let index: usize = name.as_str()[1..].parse().unwrap();
+        let pods: Vec<u32> = gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
+        prop_assert!(share_fits(&clusters[index], gang, &pods), "{name} {pods:?}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_minimums_and_nodes_hold(gang in any_gang(3, 4), clusters in any_clusters(), strategy in any_strategy()) {
+        if let Ok(plan) = split(&gang, &clusters, strategy) {
+            check(&plan, &gang, &clusters, strategy)?;
+        }
+    }
+
+    #[test]
+    fn the_order_of_clusters_does_not_matter(
+        gang in any_gang(3, 4), clusters in any_clusters(), strategy in any_strategy(), turn in 0..5usize,
+    ) {
+        let world = world(&clusters);
+        let mut turned = problem(&gang, &world, strategy);
+        let count = turned.candidates.len();
+        turned.candidates.rotate_left(turn % count);
+        turned.candidates.reverse();
+        prop_assert_eq!(solve(&turned), solve(&problem(&gang, &world, strategy)));
+    }
+
+    /// Once placed and bound, asking again changes nothing.
+    #[test]
+    fn an_unchanged_world_keeps_its_plan(gang in any_gang(3, 4), clusters in any_clusters(), strategy in any_strategy()) {
+        let mut world = world(&clusters);
+        let Ok(plan) = solve(&problem(&gang, &world, strategy)) else { return Ok(()) };
+        for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
+            let pods = share_pods(&gang, plan.clusters.get(name));
+            *capacity = without(capacity, &gang, &pods);
+        }
+        let mut again = problem(&gang, &world, strategy);
+        again.previous = Some(&plan);
+        if plan.replicas() == gang.replicas() || strategy == Strategy::Duplicated {
+            prop_assert_eq!(solve(&again), Ok(plan));
+        } else {
+            // An elastic gang may only grow.
+            let next = solve(&again).unwrap();
+            for (name, share) in &plan.clusters {
+                prop_assert!(share.tasks.iter().all(|(task, now)| next.clusters[name].tasks[task].replicas >= now.replicas));
+            }
+        }
+    }
+
+    /// One task: refused only if the minimum really does not fit, and placed in full if all fits.
+    #[test]
+    fn one_task_is_exact(gang in any_gang(1, 12), clusters in any_clusters(), strategy in any_strategy()) {
+        prop_assume!(strategy != Strategy::Duplicated && gang.replicas() > 0);
+        let fits = |nodes: &Vec<(i64, i64)>| (0..=gang.replicas()).rev().find(|n| share_fits(nodes, &gang, &[*n])).unwrap();
+        let each: Vec<u32> = clusters.iter().map(fits).collect();
+        let most = if gang.one_cluster.is_some() { *each.iter().max().unwrap() } else { each.iter().sum() };
+        match split(&gang, &clusters, strategy) {
+            Ok(plan) => prop_assert_eq!(plan.replicas(), most.min(gang.replicas())),
+            Err(_) => prop_assert!(u64::from(most) < minimum_pods(&gang)),
+        }
+    }
+
+    #[test]
+    fn one_task_uses_the_fewest_clusters(gang in any_gang(1, 12), clusters in any_clusters()) {
+        prop_assume!(gang.replicas() > 0);
+        let Ok(plan) = split(&gang, &clusters, Strategy::Aggregated) else { return Ok(()) };
+        let fits = |nodes: &Vec<(i64, i64)>| (0..=gang.replicas()).rev().find(|n| share_fits(nodes, &gang, &[*n])).unwrap();
+        let mut each: Vec<u32> = clusters.iter().map(fits).collect();
+        each.sort_by_key(|n| std::cmp::Reverse(*n));
+        let fewer: u32 = each.iter().take(plan.clusters.len() - 1).sum();
+        prop_assert!(fewer < plan.replicas());
+    }
+
+    /// More room never turns a gang of one task away.
+    #[test]
+    fn more_room_never_refuses(gang in any_gang(1, 12), mut clusters in any_clusters(), strategy in any_strategy()) {
+        let before = split(&gang, &clusters, strategy);
+        clusters[0].push((6, 3));
+        prop_assert!(before.is_err() || split(&gang, &clusters, strategy).is_ok());
+    }
+}
+
+/// Several tasks: how often a brute force finds room for the minimum that the heuristic does not. Bounded, and printed.
+#[test]
+fn several_tasks_are_rarely_refused_wrongly() {
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let (mut asked, mut wrong) = (0, 0);
+    for _ in 0..3000 {
+        let mut gang = any_gang(3, 3).new_tree(&mut runner).unwrap().current();
+        let clusters = any_clusters().new_tree(&mut runner).unwrap().current();
+        gang.min_available = gang.task_minimums().max(1);
+        if gang.task_minimums() == 0 {
+            continue;
+        }
+        asked += 1;
+        if split(&gang, &clusters, Strategy::Aggregated).is_err() && could_fit(&gang, &clusters) {
+            wrong += 1;
+        }
+    }
+    println!("several tasks: {wrong} of {asked} refused though a brute force finds room");
+    assert!(wrong * 200 <= asked, "{wrong} of {asked}");
+}
+
+fn could_fit(gang: &Gang, clusters: &[Vec<(i64, i64)>]) -> bool {
+    let need: Vec<u32> = gang.tasks.iter().map(|task| task.min_available).collect();
+    if gang.one_cluster.is_some() {
+        return clusters.iter().any(|nodes| share_fits(nodes, gang, &need));
+    }
+    let all: Vec<(i64, i64)> = clusters.concat();
+    share_fits(&all, gang, &need)
+}
