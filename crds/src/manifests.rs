@@ -5,7 +5,7 @@
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use schemars::JsonSchema;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     karmada::{apps, cluster, config, policy, work, work_v1alpha1},

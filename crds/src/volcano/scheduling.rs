@@ -49,6 +49,7 @@ pub struct SubGroupPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub match_label_keys: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0, "minimum" = 0))]
