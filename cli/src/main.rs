@@ -1,20 +1,13 @@
 //! The `caldera` binary: a subcommand for each component, the sandbox, the demo, and what a fresh Karmada needs.
 #![forbid(unsafe_code)]
 
-mod args;
-mod components;
-mod demo;
-mod manifests;
-mod sandbox;
-mod stack;
-
 use std::process::ExitCode;
 
 use clap::Parser;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = caldera_cli::args::Args::parse();
     caldera_runtime::tls::install_provider();
     caldera_runtime::telemetry::start(args.command.default_log(), args.log_format.into());
     match args.command.run().await {

@@ -127,11 +127,11 @@ fn task_minimum(task: &Value) -> i64 {
 fn live(world: &World, job: &Value, phase: &str, pods: &[&Value], counts: &Counts, now: Timestamp) -> Vec<Want> {
     let group_key = (namespace(job).to_owned(), podgroup_name(job));
     let Some(group) = world.get(Kind::PodGroup, &group_key) else {
-        let mut wants = vec![create(Kind::PodGroup, podgroup(job))];
+        let mut wants = vec![create(Kind::PodGroup, podgroup(world, job))];
         wants.extend(status(job, "Pending", counts, now));
         return wants;
     };
-    let mut wants: Vec<Want> = podgroup_change(job, group).into_iter().collect();
+    let mut wants: Vec<Want> = podgroup_change(world, job, group).into_iter().collect();
     if matches!(text(group, "/status/phase"), "" | "Pending") && pods.is_empty() {
         wants.extend(status(job, "Pending", counts, now));
         return wants;
@@ -357,7 +357,7 @@ fn replace_maps(patch: &mut Value, old: &Value, fields: &[&str]) {
 }
 
 /// The PodGroup of a job: `createOrUpdatePodGroup`.
-fn podgroup(job: &Value) -> Value {
+fn podgroup(world: &World, job: &Value) -> Value {
     let mut group = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": {
@@ -365,7 +365,7 @@ fn podgroup(job: &Value) -> Value {
             "annotations": job.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
             "labels": job.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({})),
         },
-        "spec": podgroup_spec(job),
+        "spec": podgroup_spec(world, job),
         "status": {"phase": "Pending"},
     });
     if let Some(annotations) = group.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
@@ -374,7 +374,7 @@ fn podgroup(job: &Value) -> Value {
     group
 }
 
-fn podgroup_spec(job: &Value) -> Value {
+fn podgroup_spec(world: &World, job: &Value) -> Value {
     let mut spec = json!({
         "minMember": number(job, "/spec/minAvailable"),
         "queue": queue_of(job),
@@ -384,9 +384,11 @@ fn podgroup_spec(job: &Value) -> Value {
             .collect::<serde_json::Map<_, _>>(),
     });
     if let Ok(gang) = caldera_crds::workload::gang(job) {
-        let classes = BTreeMap::new();
-        let minimum = caldera_core::podgroup::min_resources(&gang, &classes);
-        spec["minResources"] = json!(minimum);
+        let priority = |class: &str| {
+            let class = world.get(Kind::PriorityClass, &(String::new(), class.to_owned()));
+            class.map_or(0, |class| i32::try_from(number(class, "/value")).unwrap_or_default())
+        };
+        spec["minResources"] = json!(caldera_core::podgroup::minimum(&gang, priority).min_resources);
     }
     for (field, pointer) in [("priorityClassName", "/spec/priorityClassName"), ("networkTopology", "/spec/networkTopology")]
     {
@@ -397,8 +399,8 @@ fn podgroup_spec(job: &Value) -> Value {
     spec
 }
 
-fn podgroup_change(job: &Value, group: &Value) -> Option<Want> {
-    let wanted = podgroup_spec(job);
+fn podgroup_change(world: &World, job: &Value, group: &Value) -> Option<Want> {
+    let wanted = podgroup_spec(world, job);
     let differs = ["minMember", "minTaskMember", "priorityClassName", "minResources"]
         .iter()
         .any(|field| wanted.get(field).is_some() && wanted.get(field) != group.pointer(&format!("/spec/{field}")));

@@ -1,0 +1,9 @@
+//! The command line as a library, so that the end-to-end scenarios start components exactly as the binary does.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod components;
+pub mod demo;
+pub mod manifests;
+pub mod sandbox;
+pub mod stack;
