@@ -9,6 +9,7 @@ use caldera_runtime::{
     write::{self, Failure},
 };
 use caldera_sandbox::fleet::Endpoint;
+use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,18 +24,31 @@ pub struct Stack {
 impl Stack {
     /// Starts webhook, controller and scheduler against `host` and applies what they need there. Returns once the
     /// webhook serves and its configurations are applied.
+    ///
+    /// # Errors
+    /// If the webhook's port can not be bound, or the host refuses what is applied.
     pub async fn start(host: &Endpoint, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
+        Self::start_with(|component| Ok(host.client(component, counts)?), stop).await
+    }
+
+    /// The same with a client made by `client` for each component.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(
+        client: impl Fn(&str) -> anyhow::Result<Client>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
         let mut tasks = JoinSet::new();
-        let installer = host.client("install", &WriteCounts::default())?;
+        let installer = client("install")?;
 
         let authority = Authority::new("caldera-webhook")?;
         let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let address = listener.local_addr()?;
         let config = caldera_webhook::Config::new(listener, identity);
-        let client = host.client("webhook", counts)?;
-        let stopped = stop.clone();
-        tasks.spawn(async move { tell("webhook", caldera_webhook::run(config, client, stopped).await) });
+        let (webhook, stopped) = (client("webhook")?, stop.clone());
+        tasks.spawn(async move { tell("webhook", caldera_webhook::run(config, webhook, stopped).await) });
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{address}"));
         let mut objects = manifests::webhooks(&endpoint, &authority.cert_pem);
@@ -43,17 +57,22 @@ impl Stack {
             apply(&installer, object).await?;
         }
 
-        let client = host.client("controller", counts)?;
-        let stopped = stop.clone();
+        let (controller, stopped) = (client("controller")?, stop.clone());
         tasks.spawn(async move {
-            tell("controller", caldera_controller::run(caldera_controller::Config::default(), client, stopped).await);
+            let config = caldera_controller::Config::default();
+            tell("controller", caldera_controller::run(config, controller, stopped).await);
         });
-        let client = host.client("scheduler", counts)?;
-        let stopped = stop.clone();
+        let (scheduler, stopped) = (client("scheduler")?, stop.clone());
         tasks.spawn(async move {
-            tell("scheduler", caldera_global_scheduler::run(caldera_global_scheduler::Config::default(), client, stopped).await);
+            let config = caldera_global_scheduler::Config::default();
+            tell("scheduler", caldera_global_scheduler::run(config, scheduler, stopped).await);
         });
         Ok(Self { tasks })
+    }
+
+    /// Lets the components run on until their token is cancelled.
+    pub fn detach(mut self) {
+        self.tasks.detach_all();
     }
 
     /// Waits until all components have stopped.
@@ -69,7 +88,7 @@ fn tell<E: std::error::Error>(component: &str, result: Result<(), E>) {
 }
 
 /// Applies one object, whatever it is.
-pub async fn apply(client: &kube::Client, object: Value) -> anyhow::Result<Value> {
+pub async fn apply(client: &Client, object: Value) -> anyhow::Result<Value> {
     let write = manifests::apply_write(object, "caldera-install")?;
     // An API server that has just been given a CRD or a webhook may need a moment.
     let mut last = Failure::Transient(String::new());

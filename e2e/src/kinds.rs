@@ -1,0 +1,69 @@
+//! The kinds scenarios use.
+
+use caldera_runtime::watch::resource;
+use kube::api::ApiResource;
+
+/// A kind's resource, by the short name that scenarios use for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// batch.volcano.sh Job.
+    Job,
+    /// scheduling.volcano.sh Queue.
+    Queue,
+    /// scheduling.volcano.sh PodGroup.
+    PodGroup,
+    /// work.karmada.io ResourceBinding.
+    Binding,
+    /// work.karmada.io Work.
+    Work,
+    /// policy.karmada.io PropagationPolicy.
+    Policy,
+    /// cluster.karmada.io Cluster.
+    Cluster,
+    /// apps Deployment.
+    Deployment,
+    /// batch Job of Kubernetes.
+    BatchJob,
+    /// v1 Pod.
+    Pod,
+    /// v1 Node.
+    Node,
+    /// v1 Event.
+    Event,
+    /// v1 Namespace.
+    Namespace,
+    /// v1 ConfigMap.
+    ConfigMap,
+    /// scheduling.k8s.io PriorityClass.
+    PriorityClass,
+}
+
+impl Kind {
+    /// Its API resource.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        match self {
+            Self::Job => resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+            Self::Queue => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::PodGroup => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Binding => resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            Self::Work => resource("work.karmada.io", "v1alpha1", "Work", "works"),
+            Self::Policy => resource("policy.karmada.io", "v1alpha1", "PropagationPolicy", "propagationpolicies"),
+            Self::Cluster => resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
+            Self::Deployment => resource("apps", "v1", "Deployment", "deployments"),
+            Self::BatchJob => resource("batch", "v1", "Job", "jobs"),
+            Self::Pod => resource("", "v1", "Pod", "pods"),
+            Self::Node => resource("", "v1", "Node", "nodes"),
+            Self::Event => resource("", "v1", "Event", "events"),
+            Self::Namespace => resource("", "v1", "Namespace", "namespaces"),
+            Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
+            Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+        }
+    }
+
+    /// Whether objects of the kind have no namespace.
+    #[must_use]
+    pub const fn is_cluster_scoped(self) -> bool {
+        matches!(self, Self::Queue | Self::Cluster | Self::Node | Self::Namespace | Self::PriorityClass)
+    }
+}

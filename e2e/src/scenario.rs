@@ -1,0 +1,324 @@
+//! A scenario's own corner of the world: a namespace, names of its own for what has no namespace, and conditions to
+//! wait for.
+
+use std::{
+    fmt::Write as _,
+    future::Future,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    kinds::Kind,
+    manifest::policy,
+    world::{World, api, runtime, world},
+};
+
+/// How long a condition may take.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// See the module.
+pub struct Scenario {
+    world: &'static World,
+    /// The scenario's namespace.
+    pub namespace: String,
+    /// Cluster-scoped objects to take away at the end.
+    cluster_scoped: Mutex<Vec<(Kind, String)>>,
+}
+
+/// Runs a scenario in a namespace of its own and cleans up after it; on failure tells what was there.
+///
+/// # Panics
+/// If the scenario fails: this is a test.
+pub fn run<F, Fut>(name: &str, play: F)
+where
+    F: FnOnce(std::sync::Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    runtime().block_on(async {
+        let scenario = match Scenario::start(name).await {
+            Ok(scenario) => std::sync::Arc::new(scenario),
+            #[allow(clippy::panic)]
+            Err(error) => panic!("the world did not start: {error:#}"),
+        };
+        let result = play(scenario.clone()).await;
+        let account = if result.is_err() { scenario.account().await } else { String::new() };
+        scenario.clean_up().await;
+        #[allow(clippy::panic)]
+        if let Err(error) = result {
+            panic!("{error:#}\n{account}");
+        }
+    });
+}
+
+impl Scenario {
+    async fn start(name: &str) -> anyhow::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let world = world().await?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("e2e-{name}-{}-{number}", std::process::id());
+        let scenario = Self { world, namespace, cluster_scoped: Mutex::default() };
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scenario.namespace}});
+        scenario.create(Kind::Namespace, object).await?;
+        Ok(scenario)
+    }
+
+    /// The Karmada API, for what this type has no method for.
+    #[must_use]
+    pub fn host(&self) -> Client {
+        self.world.host.clone()
+    }
+
+    /// Names of the members.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        self.world.members.keys().map(String::as_str)
+    }
+
+    /// A name for a cluster-scoped object that no other scenario uses.
+    #[must_use]
+    pub fn own(&self, name: &str) -> String {
+        format!("{}-{name}", self.namespace)
+    }
+
+    fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        let namespace = (!kind.is_cluster_scoped()).then_some(self.namespace.as_str());
+        api(&self.world.host, &kind.resource(), namespace)
+    }
+
+    fn member_api(&self, member: &str, kind: Kind) -> anyhow::Result<Api<DynamicObject>> {
+        let client = self.world.members.get(member).with_context(|| format!("there is no member {member}"))?;
+        let namespace = (!kind.is_cluster_scoped()).then_some(self.namespace.as_str());
+        Ok(api(client, &kind.resource(), namespace))
+    }
+
+    /// Creates an object on the host.
+    ///
+    /// # Errors
+    /// If the server refuses it: the error is the server's.
+    pub async fn create(&self, kind: Kind, object: Value) -> anyhow::Result<Value> {
+        if kind.is_cluster_scoped() {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            self.cluster_scoped.lock().unwrap_or_else(PoisonError::into_inner).push((kind, name));
+        }
+        let object: DynamicObject = serde_json::from_value(object)?;
+        Ok(serde_json::to_value(self.api(kind).create(&PostParams::default(), &object).await?)?)
+    }
+
+    /// Creates a workload and a policy for it.
+    ///
+    /// # Errors
+    /// If the server refuses one of them.
+    pub async fn submit(&self, kind: Kind, workload: Value, placement: &Value) -> anyhow::Result<Value> {
+        self.create(Kind::Policy, policy(&workload, placement)).await?;
+        self.create(kind, workload).await
+    }
+
+    /// Creates a queue of this scenario's own with these limits and returns its name once it is open.
+    ///
+    /// # Errors
+    /// If the server refuses it or it does not open.
+    pub async fn queue(&self, name: &str, capability: Value) -> anyhow::Result<String> {
+        let name = self.own(name);
+        self.create(Kind::Queue, crate::manifest::queue(&name, &capability)).await?;
+        self.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        Ok(name)
+    }
+
+    /// An object on the host, if it is there.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn get(&self, kind: Kind, name: &str) -> anyhow::Result<Option<Value>> {
+        Ok(self.api(kind).get_opt(name).await?.map(serde_json::to_value).transpose()?)
+    }
+
+    /// All objects of a kind in the scenario's namespace (or the cluster).
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn list(&self, kind: Kind) -> anyhow::Result<Vec<Value>> {
+        let all = self.api(kind).list(&ListParams::default()).await?;
+        all.items.into_iter().map(|object| Ok(serde_json::to_value(object)?)).collect()
+    }
+
+    /// All objects of a kind in a member; of one namespace, or everywhere.
+    pub async fn list_in_member(&self, member: &str, kind: Kind, namespace: Option<&str>) -> Vec<Value> {
+        let Some(client) = self.world.members.get(member) else { return Vec::new() };
+        let api = api(client, &kind.resource(), namespace);
+        let Ok(all) = api.list(&ListParams::default()).await else { return Vec::new() };
+        all.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect()
+    }
+
+    /// An object in a member, in the scenario's namespace.
+    ///
+    /// # Errors
+    /// If the member does not answer.
+    pub async fn get_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<Option<Value>> {
+        Ok(self.member_api(member, kind)?.get_opt(name).await?.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Merges `patch` into an object.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<Value> {
+        let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(serde_json::to_value(patched)?)
+    }
+
+    /// Deletes an object in the background.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub async fn delete(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        self.api(kind).delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
+    /// Waits until `met` holds for an object on the host, and returns it.
+    ///
+    /// # Errors
+    /// If it does not within the scenario's patience: the error shows the last state.
+    pub async fn until(
+        &self,
+        kind: Kind,
+        name: &str,
+        what: &str,
+        met: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        until(self.api(kind), name, what, met).await
+    }
+
+    /// The same in a member.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn until_in_member(
+        &self,
+        member: &str,
+        kind: Kind,
+        name: &str,
+        what: &str,
+        met: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        until(self.member_api(member, kind)?, name, what, met).await
+    }
+
+    /// Waits until an object on the host is gone.
+    ///
+    /// # Errors
+    /// If it still is there after the scenario's patience.
+    pub async fn until_gone(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        gone(self.api(kind), name).await
+    }
+
+    /// Waits until an object in a member is gone.
+    ///
+    /// # Errors
+    /// As [`Self::until_gone`].
+    pub async fn until_gone_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<()> {
+        gone(self.member_api(member, kind)?, name).await
+    }
+
+    /// Waits until a Volcano Job's aggregated status shows this phase.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn until_phase(&self, job: &str, phase: &str) -> anyhow::Result<Value> {
+        self.until(Kind::Job, job, &format!("is {phase}"), |job| job["status"]["state"]["phase"] == phase).await
+    }
+
+    /// Waits until the PodGroup of a workload meets a condition, and returns it.
+    ///
+    /// # Errors
+    /// If there is none within the scenario's patience.
+    pub async fn until_podgroup(
+        &self,
+        workload: &Value,
+        what: &str,
+        met: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let (name, uid) = (workload["metadata"]["name"].as_str(), workload["metadata"]["uid"].as_str());
+        let uid = uid.context("the workload has no uid: was it created?")?;
+        let prefix = if workload["apiVersion"] == "batch.volcano.sh/v1alpha1" { name.unwrap_or_default() } else { "podgroup" };
+        self.until(Kind::PodGroup, &format!("{prefix}-{uid}"), what, met).await
+    }
+
+    /// The clusters of a workload's binding, with replicas, once it is placed.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn until_placed(&self, binding: &str) -> anyhow::Result<Vec<(String, u64)>> {
+        let placed = |binding: &Value| binding["spec"]["clusters"].as_array().is_some_and(|all| !all.is_empty());
+        let binding = self.until(Kind::Binding, binding, "is placed", placed).await?;
+        let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+        let read = |c: &Value| (c["name"].as_str().unwrap_or_default().to_owned(), c["replicas"].as_u64().unwrap_or(0));
+        Ok(clusters.iter().map(read).collect())
+    }
+
+    /// What there is, for a failure's account.
+    async fn account(&self) -> String {
+        let mut text = String::new();
+        for kind in [Kind::Job, Kind::PodGroup, Kind::Binding, Kind::Event] {
+            for object in self.list(kind).await.unwrap_or_default() {
+                let brief = json!({
+                    "name": object["metadata"]["name"], "annotations": object["metadata"]["annotations"],
+                    "spec.clusters": object["spec"]["clusters"], "suspension": object["spec"]["suspension"],
+                    "status": object["status"], "message": object["message"],
+                });
+                let _ = writeln!(text, "{kind:?} {brief}");
+            }
+        }
+        text
+    }
+
+    async fn clean_up(&self) {
+        for kind in [Kind::Policy, Kind::Job, Kind::Deployment, Kind::BatchJob, Kind::Pod] {
+            let _ = self.api(kind).delete_collection(&DeleteParams::background(), &ListParams::default()).await;
+        }
+        let own = std::mem::take(&mut *self.cluster_scoped.lock().unwrap_or_else(PoisonError::into_inner));
+        for (kind, name) in own.into_iter().rev() {
+            let _ = self.api(kind).delete(&name, &DeleteParams::background()).await;
+        }
+    }
+}
+
+async fn until(
+    api: Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    met: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Value> {
+    let matches = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| serde_json::to_value(object).is_ok_and(|object| met(&object)))
+    };
+    match tokio::time::timeout(PATIENCE, await_condition(api.clone(), name, matches)).await {
+        Ok(Ok(Some(object))) => Ok(serde_json::to_value(object)?),
+        Ok(Ok(None)) => anyhow::bail!("{name} vanished before it {what}"),
+        Ok(Err(error)) => Err(error).with_context(|| format!("failed to watch {name} until it {what}")),
+        Err(_) => {
+            let last = api.get_opt(name).await.ok().flatten();
+            let last = last.and_then(|object| serde_json::to_string(&object).ok()).unwrap_or_else(|| "absent".into());
+            anyhow::bail!("waited {PATIENCE:?} in vain until {name} {what}; it is {last}")
+        }
+    }
+}
+
+async fn gone(api: Api<DynamicObject>, name: &str) -> anyhow::Result<()> {
+    let absent = |object: Option<&DynamicObject>| object.is_none();
+    match tokio::time::timeout(PATIENCE, await_condition(api, name, absent)).await {
+        Ok(result) => result.map(drop).with_context(|| format!("failed to watch {name} until it is gone")),
+        Err(_) => anyhow::bail!("waited {PATIENCE:?} in vain until {name} is gone"),
+    }
+}

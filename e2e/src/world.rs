@@ -1,0 +1,145 @@
+//! The world scenarios run in, started once for all of them.
+//!
+//! The sandbox by default; a real Karmada where kubeconfigs are given. There Caldera's components are started in this
+//! process against the host, unless `CALDERA_E2E_COMPONENTS=external` says that they already run; a member without a
+//! Volcano (real or simulated) gets a simulated one.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
+
+use anyhow::Context;
+use caldera_cli::{manifests, stack::Stack};
+use caldera_runtime::{
+    client::{self, WriteCounts},
+    write,
+};
+use caldera_sandbox::{
+    fleet::{Config, Endpoint, Fleet},
+    member,
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+/// A Karmada host and its members.
+pub struct World {
+    /// The Karmada API.
+    pub host: Client,
+    /// The members' APIs by cluster name.
+    pub members: BTreeMap<String, Client>,
+    stop: CancellationToken,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The runtime that the world and all scenarios share.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        caldera_runtime::telemetry::start("warn", caldera_runtime::telemetry::Format::Text);
+        caldera_runtime::tls::install_provider();
+        #[allow(clippy::expect_used)]
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a tokio runtime can be built")
+    })
+}
+
+/// The world, started by whoever asks first.
+pub async fn world() -> anyhow::Result<&'static World> {
+    static WORLD: tokio::sync::OnceCell<World> = tokio::sync::OnceCell::const_new();
+    WORLD.get_or_try_init(start).await
+}
+
+async fn start() -> anyhow::Result<World> {
+    match std::env::var_os("CALDERA_E2E_HOST_KUBECONFIG") {
+        None => sandbox().await,
+        Some(host) => real(host.into()).await,
+    }
+}
+
+async fn sandbox() -> anyhow::Result<World> {
+    let stop = CancellationToken::new();
+    let fleet = Fleet::start(Config::with_members(3), &stop).await?;
+    let counts = WriteCounts::default();
+    Stack::start(&fleet.host, &counts, &stop).await?.detach();
+    let member = |endpoint: &Endpoint| Ok::<_, anyhow::Error>((endpoint.name.clone(), endpoint.client("e2e", &counts)?));
+    let members = fleet.members.iter().map(member).collect::<Result<_, _>>()?;
+    Ok(World { host: fleet.host.client("e2e", &counts)?, members, stop })
+}
+
+async fn real(host: PathBuf) -> anyhow::Result<World> {
+    let stop = CancellationToken::new();
+    let counts = WriteCounts::default();
+    let config = client::config(Some(&host)).await?;
+    let host = client::from_config(config.clone(), "e2e", &counts)?;
+    let mut members = BTreeMap::new();
+    let named = std::env::var("CALDERA_E2E_MEMBERS").context("CALDERA_E2E_MEMBERS=m1=FILE,m2=FILE is not set")?;
+    for part in named.split(',').filter(|part| !part.is_empty()) {
+        let (name, file) = part.split_once('=').with_context(|| format!("{part:?} is not NAME=FILE"))?;
+        let config = client::config(Some(file.as_ref())).await?;
+        let client = client::from_config(config, "e2e", &counts)?;
+        bring_volcano(name, &client, &stop).await?;
+        members.insert(name.to_owned(), client);
+    }
+    if std::env::var("CALDERA_E2E_COMPONENTS").as_deref() != Ok("external") {
+        install(&host, caldera_crds::manifests::volcano_crds()).await?;
+        Stack::start_with(move |component| Ok(client::from_config(config.clone(), component, &counts)?), &stop)
+            .await?
+            .detach();
+    }
+    Ok(World { host, members, stop })
+}
+
+/// Gives a member that has no Volcano the simulated one.
+async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<()> {
+    install(client, caldera_crds::manifests::volcano_crds()).await?;
+    let configurations: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &caldera_runtime::watch::resource(
+            "admissionregistration.k8s.io",
+            "v1",
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+        ),
+    );
+    let present = configurations.list(&ListParams::default()).await?.items.iter().any(|configuration| {
+        configuration.metadata.name.as_deref().is_some_and(|name| name.starts_with("volcano-admission-service"))
+    });
+    if present {
+        return Ok(());
+    }
+    let (client, stop, name) = (client.clone(), stop.clone(), name.to_owned());
+    tokio::spawn(async move {
+        if let Err(error) = member::run(member::Config::default(), client, stop).await {
+            tracing::error!(member = name, %error, "the simulated Volcano stopped");
+        }
+    });
+    Ok(())
+}
+
+/// Creates what is not there.
+async fn install(client: &Client, objects: Vec<serde_json::Value>) -> anyhow::Result<()> {
+    for object in objects {
+        let mut create = manifests::apply_write(object.clone(), "caldera-e2e")?;
+        create.body = write::Body::Create(object);
+        match write::execute(client, &create).await {
+            Ok(_) | Err(write::Failure::Exists(_)) => {}
+            Err(failure) => return Err(failure).with_context(|| format!("failed to create {}", create.name)),
+        }
+    }
+    Ok(())
+}
+
+/// A kind's API: all namespaces, or one.
+#[must_use]
+pub fn api(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    }
+}
