@@ -1,8 +1,20 @@
 //! The three patch formats of the API server as functions from the current object and a patch to the next object.
 
+mod json;
+mod merge;
+mod strategic;
+mod strategic_order;
+#[cfg(test)]
+mod tests;
+
 use serde_json::Value;
 
 use crate::schema::TypeSchema;
+
+pub use json::json_patch;
+
+/// What the Status of a 422 for `PatchError::Inapplicable` says: the reason stays on the server.
+pub const REFUSAL: &str = "the server rejected our request due to an error in our request";
 
 /// Why a patch was refused, by the HTTP status the server answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,26 +22,50 @@ pub enum PatchError {
     /// 400 BadRequest: the document cannot be read as a patch.
     #[error("{0}")]
     Malformed(String),
-    /// 422 Invalid without causes: the patch cannot be applied to this object. The Status has
-    /// `reason: Invalid`, `details: {}` and this message.
+    /// 413 RequestEntityTooLarge: too many operations.
+    #[error("{0}")]
+    TooLarge(String),
+    /// 422 Invalid with `details: {}`, no causes and the message `REFUSAL`: the patch cannot be applied to this object.
+    /// The text here is the library's, which webhook errors show.
     #[error("{0}")]
     Inapplicable(String),
-    /// 500 InternalError without reason: strategic merge over data that does not fit.
+    /// 422 Invalid about the group kind "" with one cause on the field `patch`: the merged object has no longer the
+    /// shape of its type. `patch` is the bad value as text.
+    #[error("{detail}")]
+    Mismatch { patch: String, detail: String },
+    /// 500 without a reason: strategic merge over data that does not fit.
     #[error("{0}")]
     Internal(String),
 }
 
-/// RFC 6902 with the lenience of the API server's library (evanphx/json-patch v4).
-pub fn json_patch(target: &Value, _patch: &Value) -> Result<Value, PatchError> {
-    Ok(target.clone())
+/// RFC 7386, with nulls in added objects dropped and nulls in lists kept.
+pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
+    match patch {
+        Value::Object(_) => Ok(merge::merged(target, patch)),
+        Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
+        other => Err(PatchError::Malformed(format!("error decoding patch: {}", not_a_map(other)))),
+    }
 }
 
-/// RFC 7386.
-pub fn merge_patch(target: &Value, _patch: &Value) -> Result<Value, PatchError> {
-    Ok(target.clone())
+/// Strategic merge patch: lists merge by the schema's patch merge keys. The result may have unknown fields and lacks
+/// defaults, like a body that was just read.
+pub fn strategic_merge(target: &Value, patch: &Value, schema: &TypeSchema) -> Result<Value, PatchError> {
+    match patch {
+        Value::Object(map) => strategic::merged(target, map, schema.node()),
+        // An absent document changes nothing.
+        Value::Null => Ok(target.clone()),
+        other => Err(PatchError::Malformed(not_a_map(other))),
+    }
 }
 
-/// Strategic merge patch: lists merge by the schema's patch merge keys.
-pub fn strategic_merge(target: &Value, _patch: &Value, _schema: &TypeSchema) -> Result<Value, PatchError> {
-    Ok(target.clone())
+fn not_a_map(value: &Value) -> String {
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
 }

@@ -308,6 +308,45 @@ fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<
     }
 }
 
+/// Why the converter from maps to Go's types refuses the object, if it does.
+pub fn restore_error(value: &Value, node: &Node) -> Option<String> {
+    let kind = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    match (node.wire, value) {
+        (Wire::Struct, Value::Object(map)) => {
+            let members = node.members();
+            map.iter().find_map(|(key, value)| restore_error(value, members.properties.get(key)?.node()))
+        }
+        (Wire::Map, Value::Object(map)) => {
+            let Additional::Schema(inner) = &node.additional else { return None };
+            map.values().find_map(|value| restore_error(value, inner.node()))
+        }
+        (Wire::List, Value::Array(items)) => {
+            let inner = node.items.as_ref()?.node();
+            items.iter().find_map(|item| restore_error(item, inner))
+        }
+        (Wire::Struct, _) => Some(format!("cannot restore struct from: {kind}")),
+        (Wire::Map, _) => Some(format!("cannot restore map from {kind}")),
+        (Wire::List, _) => Some(format!("cannot restore slice from {kind}")),
+        (Wire::Any, _)
+        | (Wire::String, Value::String(_))
+        | (Wire::Bool, Value::Bool(_))
+        | (Wire::Int32 | Wire::Int64 | Wire::Float, Value::Number(_)) => None,
+        (Wire::String | Wire::Bool | Wire::Int32 | Wire::Int64 | Wire::Float, _) => {
+            Some(format!("unrecognized type: {}", wire_name(node.wire)))
+        }
+        // These decode themselves.
+        _ => decode_error(value, node, ""),
+    }
+}
+
 fn wire_name(wire: Wire) -> &'static str {
     match wire {
         Wire::Any => "interface {}",

@@ -231,3 +231,18 @@ fn go_value(value: &Value) -> String {
         other => gotext::value(other),
     }
 }
+
+/// A schema that knows nothing and accepts everything.
+pub(crate) fn anything() -> &'static Node {
+    builtin::type_node("")
+}
+
+/// A value as Go's `%v` shows it: `map[a:1 b:[x y]]`.
+pub(crate) fn shown(value: &Value) -> String {
+    go_value(value)
+}
+
+/// Why a merged object cannot become Go's type again, if so (`DefaultUnstructuredConverter`).
+pub(crate) fn mismatch(object: &Value, node: &Node) -> Option<String> {
+    builtin::restore_error(object, node)
+}
