@@ -1,0 +1,11 @@
+//! End-to-end scenarios: what users, admins and operators do, over nothing but the Kubernetes API.
+//!
+//! They run on the embedded sandbox, or unchanged on a real Karmada (see `caldera_e2e`). Scenarios named `a2_<n>` show
+//! that a known defect of the peer is not ours.
+
+mod bad_input;
+mod lifecycle;
+mod queueing;
+mod services;
+mod splitting;
+mod suspension;

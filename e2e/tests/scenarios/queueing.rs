@@ -1,0 +1,164 @@
+//! Queues: limits, order, and why a job waits.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run,
+};
+use serde_json::{Value, json};
+
+fn message(group: &Value) -> String {
+    let conditions = group["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let messages: Vec<&str> = conditions.iter().filter_map(|condition| condition["message"].as_str()).collect();
+    messages.join(" / ")
+}
+
+fn says(text: &'static str) -> impl Fn(&Value) -> bool {
+    move |group| message(group).contains(text)
+}
+
+#[test]
+fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
+    run("quota", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        s.submit(Kind::Job, job("first", &queue, &[task("a", 2, "400m", "sleep 4")]), &aggregated()).await?;
+        s.until_placed("first-job").await?;
+        let second =
+            s.submit(Kind::Job, job("second", &queue, &[task("a", 1, "300m", "sleep 1")]), &aggregated()).await?;
+        let group = s.until_podgroup(&second, "tells the limit", says("300m")).await?;
+        let text = message(&group);
+        ensure!(text.contains("800m") && text.contains('1') && text.contains(&queue), "no numbers in {text:?}");
+        ensure!(group["status"]["phase"] == "Pending", "{group}");
+        // A2.1: the first job's object stays; its quota comes back when it completes.
+        s.until_phase("first", "Completed").await?;
+        s.until_placed("second-job").await?;
+        s.until_phase("second", "Completed").await?;
+        ensure!(s.get(Kind::Job, "first").await?.is_some());
+        s.until(Kind::Queue, &queue, "is empty again", |queue| {
+            let cpu = &queue["status"]["allocated"]["cpu"];
+            cpu.is_null() || cpu == "0"
+        })
+        .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_more_urgent_job_overtakes_in_its_queue() {
+    run("priority", async |s| {
+        let queue = s.queue("q", json!({"cpu": "500m"})).await?;
+        let class = s.own("urgent");
+        let object = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class}, "value": 1000,
+        });
+        s.create(Kind::PriorityClass, object).await?;
+        s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "500m", "sleep 3")]), &aggregated()).await?;
+        s.until_placed("holder-job").await?;
+        let low = s.submit(Kind::Job, job("low", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
+        s.until_podgroup(&low, "waits", |group| !message(group).is_empty()).await?;
+        let mut high = job("high", &queue, &[task("a", 1, "500m", "sleep 1")]);
+        high["spec"]["priorityClassName"] = class.as_str().into();
+        s.submit(Kind::Job, high, &aggregated()).await?;
+        s.until_placed("high-job").await?;
+        let low = s.get(Kind::Binding, "low-job").await?.context("no binding")?;
+        ensure!(low["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "low was first: {low}");
+        s.until_phase("low", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_over_its_queues_limit_is_told_that_it_can_never_start() {
+    run("never", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let workload = s.submit(Kind::Job, job("big", &queue, &[task("a", 3, "1", "sleep 1")]), &aggregated()).await?;
+        let group = s.until_podgroup(&workload, "tells the limit", says("never")).await?;
+        let text = message(&group);
+        ensure!(text.contains('3') && text.contains('1') && text.contains("cpu"), "no numbers in {text:?}");
+        // Nobody behind it is delayed.
+        s.submit(Kind::Job, job("small", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
+        s.until_phase("small", "Completed").await?;
+        // Raising the limit is enough.
+        s.patch(Kind::Queue, &queue, &json!({"spec": {"capability": {"cpu": "3"}}})).await?;
+        s.until_phase("big", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_24_a_job_may_come_before_its_queue() {
+    run("noqueue", async |s| {
+        let queue = s.own("late");
+        let workload = s.submit(Kind::Job, job("early", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
+        s.until_podgroup(&workload, "says that its queue is missing", says("does not exist")).await?;
+        s.create(Kind::Queue, caldera_e2e::manifest::queue(&queue, &json!({"cpu": "1"}))).await?;
+        s.until_phase("early", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_11_a_closed_queue_releases_nothing_until_it_opens() {
+    run("closed", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let client = s.host();
+        let api = caldera_e2e::world::api(&client, &Kind::Queue.resource(), None);
+        let state = |state: &str| kube::api::Patch::Merge(json!({"status": {"state": state}}));
+        api.patch_status(&queue, &kube::api::PatchParams::default(), &state("Closed")).await?;
+        let workload = s.submit(Kind::Job, job("shut", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
+        s.until_podgroup(&workload, "says that its queue is closed", says("Closed")).await?;
+        api.patch_status(&queue, &kube::api::PatchParams::default(), &state("Open")).await?;
+        s.until_phase("shut", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_04_an_unknown_priority_class_does_not_lose_the_job() {
+    run("noclass", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let mut workload = job("classy", &queue, &[task("a", 1, "100m", "sleep 2")]);
+        workload["spec"]["priorityClassName"] = s.own("nowhere").into();
+        s.submit(Kind::Job, workload, &aggregated()).await?;
+        s.until_placed("classy-job").await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "100m").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_05_a_parent_limits_its_children_together() {
+    run("parent", async |s| {
+        let parent = s.queue("parent", json!({"cpu": "1"})).await?;
+        let child = async |name: &str| -> anyhow::Result<String> {
+            let name = s.own(name);
+            let mut queue = caldera_e2e::manifest::queue(&name, &json!({"cpu": "1"}));
+            queue["spec"]["parent"] = parent.as_str().into();
+            s.create(Kind::Queue, queue).await?;
+            s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+            Ok(name)
+        };
+        let (left, right) = (child("left").await?, child("right").await?);
+        s.submit(Kind::Job, job("one", &left, &[task("a", 1, "700m", "sleep 3")]), &aggregated()).await?;
+        s.until_placed("one-job").await?;
+        let two = s.submit(Kind::Job, job("two", &right, &[task("a", 1, "700m", "sleep 1")]), &aggregated()).await?;
+        let group = s.until_podgroup(&two, "tells the limit", |group| !message(group).is_empty()).await?;
+        ensure!(message(&group).contains(&parent), "the parent is not named in {:?}", message(&group));
+        s.until_phase("two", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_03_a_job_without_requests_is_not_free() {
+    run("besteffort", async |s| {
+        let queue = s.queue("q", json!({"pods": "3"})).await?;
+        let mut many = task("a", 5, "1", "sleep 1");
+        many["template"]["spec"]["containers"][0]["resources"] = json!({});
+        let workload = s.submit(Kind::Job, job("free", &queue, &[many]), &aggregated()).await?;
+        let group = s.until_podgroup(&workload, "tells the limit", |group| !message(group).is_empty()).await?;
+        ensure!(message(&group).contains("pods"), "{:?}", message(&group));
+        Ok(())
+    });
+}

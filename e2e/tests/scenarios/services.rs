@@ -1,0 +1,66 @@
+//! Deployments and batch Jobs under quota.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    kinds::Kind,
+    manifest::{aggregated, deployment},
+    run,
+};
+use serde_json::json;
+
+#[test]
+fn a_deployment_that_names_a_queue_is_charged_to_it() {
+    run("service", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        s.submit(Kind::Deployment, deployment("web", Some(&queue), 3, "200m"), &aggregated()).await?;
+        s.until_placed("web-deployment").await?;
+        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "600m").await?;
+        let second = s.submit(Kind::Deployment, deployment("more", Some(&queue), 3, "200m"), &aggregated()).await?;
+        s.until_podgroup(&second, "waits", |group| group["status"]["conditions"].to_string().contains("cpu")).await?;
+        s.delete(Kind::Deployment, "web").await?;
+        s.until(Kind::Deployment, "more", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_26_a_deployment_without_a_queue_is_not_ours() {
+    run("plain", async |s| {
+        s.submit(Kind::Deployment, deployment("plain", None, 2, "50m"), &aggregated()).await?;
+        s.until_placed("plain-deployment").await?;
+        let binding = s.get(Kind::Binding, "plain-deployment").await?.context("no binding")?;
+        ensure!(binding["spec"]["schedulerName"] == "default-scheduler", "{}", binding["spec"]["schedulerName"]);
+        ensure!(binding["metadata"]["annotations"]["caldera.dev/gate"].is_null());
+        s.until(Kind::Deployment, "plain", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_batch_job_that_names_a_queue_is_queued_and_completes() {
+    run("batchjob", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let object = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "report", "labels": {"volcano.sh/queue-name": queue}},
+            "spec": {"parallelism": 2, "completions": 2, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
+                    "resources": {"requests": {"cpu": "300m", "memory": "16Mi"}},
+                }],
+            }}},
+        });
+        s.submit(Kind::BatchJob, object, &aggregated()).await?;
+        s.until_placed("report-job").await?;
+        let done = s.until(Kind::BatchJob, "report", "is complete", |job| job["status"]["succeeded"] == 2).await?;
+        ensure!(done["status"]["failed"].as_u64().unwrap_or(0) == 0, "{}", done["status"]);
+        s.until(Kind::Queue, &queue, "is empty again", |queue| {
+            let cpu = &queue["status"]["allocated"]["cpu"];
+            cpu.is_null() || cpu == "0"
+        })
+        .await?;
+        Ok(())
+    });
+}

@@ -1,0 +1,167 @@
+//! Gangs over clusters: sums, minimums, and what each member really gets.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    Scenario,
+    capacity::free_cores,
+    kinds::Kind,
+    manifest::{aggregated, duplicated, job, task},
+    run,
+};
+use serde_json::{Value, json};
+
+/// The largest member's free one-core pods, and all members'.
+async fn room(s: &Scenario) -> anyhow::Result<(u32, u32)> {
+    let cores = free_cores(s).await;
+    let by_member: Vec<u32> = cores.values().map(|nodes| nodes.iter().sum()).collect();
+    let largest = by_member.iter().max().copied().context("no members")?;
+    Ok((largest, by_member.iter().sum()))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+#[test]
+fn a_gang_larger_than_any_member_is_split_and_completes() {
+    run("split", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let cores = free_cores(&s).await;
+        // Two-core pods on the two smallest members: more than one of them holds, at most what both hold.
+        let mut sizes: Vec<(u32, String)> =
+            cores.iter().map(|(m, nodes)| (nodes.iter().map(|n| n / 2).sum(), m.clone())).collect();
+        sizes.sort();
+        ensure!(sizes.len() >= 2, "splitting needs two members");
+        let pods = sizes[1].0 + 1;
+        ensure!(pods <= sizes[0].0 + sizes[1].0, "the members are too unequal: {sizes:?}");
+        let mut workload = job("wide", &queue, &[task("worker", pods, "2", "sleep 1")]);
+        workload["spec"]["minAvailable"] = pods.into();
+        let mut placement = aggregated();
+        placement["clusterAffinity"] = json!({"clusterNames": [sizes[0].1, sizes[1].1]});
+        s.submit(Kind::Job, workload, &placement).await?;
+
+        let clusters = s.until_placed("wide-job").await?;
+        ensure!(clusters.len() == 2, "split over {clusters:?}");
+        ensure!(clusters.iter().map(|(_, replicas)| replicas).sum::<u64>() == u64::from(pods), "{clusters:?}");
+        for (member, replicas) in &clusters {
+            let copy = s.until_in_member(member, Kind::Job, "wide", "is there", |_| true).await?;
+            ensure!(number(&copy["spec"]["tasks"][0]["replicas"]) == *replicas, "{copy}");
+            // A2.30: the copy's minimums are the copy's own.
+            ensure!(number(&copy["spec"]["minAvailable"]) == *replicas, "{copy}");
+            ensure!(number(&copy["spec"]["tasks"][0]["minAvailable"]) == *replicas, "{copy}");
+        }
+        let done = s.until_phase("wide", "Completed").await?;
+        ensure!(number(&done["status"]["succeeded"]) == u64::from(pods), "{}", done["status"]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_02_every_task_is_placed_not_only_the_first() {
+    run("tasks", async |s| {
+        let queue = s.queue("q", json!({"cpu": "4"})).await?;
+        let tasks =
+            [task("master", 1, "500m", "sleep 2"), task("worker", 3, "500m", "sleep 2"), task("ps", 2, "250m", "sleep 2")];
+        s.submit(Kind::Job, job("many", &queue, &tasks), &aggregated()).await?;
+        let clusters = s.until_placed("many-job").await?;
+        ensure!(clusters.iter().map(|(_, replicas)| replicas).sum::<u64>() == 6, "{clusters:?}");
+        let queue = s
+            .until(Kind::Queue, &queue, "is charged for all tasks", |queue| queue["status"]["allocated"]["cpu"] == "2500m")
+            .await?;
+        ensure!(queue["status"]["state"] == "Open");
+        let done = s.until_phase("many", "Completed").await?;
+        for (task, pods) in [("master", 1), ("worker", 3), ("ps", 2)] {
+            ensure!(number(&done["status"]["taskStatusCount"][task]["phase"]["Succeeded"]) == pods, "{}", done["status"]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_gang_that_no_set_of_members_holds_is_never_partly_released() {
+    run("toolarge", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let (_, all) = room(&s).await?;
+        let mut workload = job("vast", &queue, &[task("worker", all * 4 + 50, "1", "sleep 1")]);
+        workload["spec"]["minAvailable"] = (all * 4 + 50).into();
+        let workload = s.submit(Kind::Job, workload, &aggregated()).await?;
+        let group = s
+            .until_podgroup(&workload, "says that it does not fit", |group| {
+                group["status"]["conditions"][0]["type"] == "Unschedulable"
+            })
+            .await?;
+        let message = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+        ensure!(message.contains("cpu"), "no dimension in {message:?}");
+        let binding = s.get(Kind::Binding, "vast-job").await?.context("no binding")?;
+        ensure!(binding["spec"]["suspension"]["scheduling"] == true, "{binding}");
+        ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
+        Ok(())
+    });
+}
+
+#[test]
+fn rank_building_jobs_stay_in_one_cluster() {
+    run("ranks", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let mut workload =
+            job("ranks", &queue, &[task("master", 1, "250m", "sleep 1"), task("worker", 3, "250m", "sleep 1")]);
+        workload["spec"]["plugins"] = json!({"pytorch": ["--master=master", "--worker=worker"]});
+        let mut placement = aggregated();
+        placement["replicaScheduling"] = json!({
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+        });
+        s.submit(Kind::Job, workload, &placement).await?;
+        let clusters = s.until_placed("ranks-job").await?;
+        ensure!(clusters.len() == 1 && clusters[0].1 == 4, "{clusters:?}");
+        s.until_phase("ranks", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_10_a_duplicated_job_is_charged_once_for_each_cluster() {
+    run("duplicated", async |s| {
+        let members = s.members().count();
+        let queue = s.queue("q", json!({"cpu": "10"})).await?;
+        let workload = job("copies", &queue, &[task("worker", 2, "500m", "sleep 3")]);
+        s.submit(Kind::Job, workload, &duplicated()).await?;
+        let clusters = s.until_placed("copies-job").await?;
+        ensure!(clusters.len() == members, "{clusters:?}");
+        let charged = caldera_core::quantity::Quantity::from_units(i64::try_from(members)?).to_string();
+        s.until(Kind::Queue, &queue, "is charged for each copy", |queue| {
+            queue["status"]["allocated"]["cpu"] == charged.as_str()
+        })
+        .await?;
+        let done = s.until_phase("copies", "Completed").await?;
+        ensure!(number(&done["status"]["succeeded"]) == 2 * u64::try_from(members)?, "{}", done["status"]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
+    run("status", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let members: Vec<String> = s.members().map(str::to_owned).collect();
+        ensure!(members.len() >= 2, "splitting needs two members");
+        let workload = job("uneven", &queue, &[task("quick", 2, "100m", "sleep 1"), task("slow", 2, "100m", "sleep 5")]);
+        let mut placement = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"staticWeightList": [
+                {"targetCluster": {"clusterNames": [members[0]]}, "weight": 1},
+                {"targetCluster": {"clusterNames": [members[1]]}, "weight": 1},
+            ]},
+        }});
+        placement["clusterAffinity"] = json!({"clusterNames": [members[0], members[1]]});
+        s.submit(Kind::Job, workload, &placement).await?;
+        let clusters = s.until_placed("uneven-job").await?;
+        ensure!(clusters.len() == 2, "{clusters:?}");
+        let running = s.until_phase("uneven", "Running").await?;
+        ensure!(number(&running["status"]["running"]) + number(&running["status"]["succeeded"]) >= 4, "{}", running["status"]);
+        let done = s.until_phase("uneven", "Completed").await?;
+        ensure!(number(&done["status"]["succeeded"]) == 4, "{}", done["status"]);
+        ensure!(number(&done["status"]["running"]) == 0, "{}", done["status"]);
+        Ok(())
+    });
+}
