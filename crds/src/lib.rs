@@ -8,3 +8,4 @@ pub mod names;
 mod schema;
 pub mod volcano;
 pub mod wire;
+pub mod workload;

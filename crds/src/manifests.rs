@@ -101,7 +101,7 @@ impl Definition {
     }
 
     /// Puts an older version, served but not stored, before the one that is there.
-    fn older(mut self, older: Self) -> Self {
+    fn older(mut self, older: &Self) -> Self {
         let mut version = older.0["spec"]["versions"][0].clone();
         version["storage"] = json!(false);
         if let Some(versions) = self.0["spec"]["versions"].as_array_mut() {
@@ -164,13 +164,13 @@ pub fn karmada_crds() -> Vec<Value> {
             .karmada()
             .status()
             .columns(&binding)
-            .older(Definition::of::<work_v1alpha1::ResourceBinding>(spec).status()),
+            .older(&Definition::of::<work_v1alpha1::ResourceBinding>(spec).status()),
         Definition::of::<work::ClusterResourceBinding>(spec)
             .short(&["crb"])
             .karmada()
             .status()
             .columns(&binding)
-            .older(Definition::of::<work_v1alpha1::ClusterResourceBinding>(spec).status()),
+            .older(&Definition::of::<work_v1alpha1::ClusterResourceBinding>(spec).status()),
         Definition::of::<work::Work>(spec).short(&["wk"]).karmada().status().columns(&[
             ("WORKLOAD-KIND", "string", ".spec.workload.manifests[*].kind", 0),
             ("APPLIED", "string", r#".status.conditions[?(@.type=="Applied")].status"#, 0),

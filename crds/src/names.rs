@@ -51,6 +51,8 @@ pub mod volcano {
     pub const JOB_NAME: &str = "volcano.sh/job-name";
     /// Pod label and annotation: its task.
     pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+    /// On a workload or its pods: how many of them must start together.
+    pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
     /// The queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
     /// The queue above all queues.

@@ -1,0 +1,216 @@
+//! What a workload asks for, read from its object: any kind in scope to [`Gang`], queue and priority class.
+//!
+//! Rules: Volcano's Job after its defaults (`pkg/webhooks/admission/jobs/mutate/mutate_job.go`) and within its limits
+//! (`jobs/validate/admit_job.go`); a pod's request as Kubernetes counts it (`component-helpers/resource/helpers.go`); the
+//! queue of other kinds as Volcano's pod-group controller reads it (`pkg/controllers/podgroup/pg_controller_handler.go`).
+//!
+//! Pods of a Deployment, StatefulSet or batch Job are useful one by one: such a gang asks for all its replicas but needs
+//! one only, unless annotation `scheduling.volcano.sh/group-min-member` says otherwise.
+
+mod job;
+mod place;
+mod pod;
+#[cfg(test)]
+mod tests;
+
+use caldera_core::gang::{Gang, QueueName, Task, TaskName, WorkloadRef};
+use serde_json::Value;
+
+use crate::names::volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD};
+use place::Place;
+
+/// The task of a gang that has only one and gives it no name.
+pub const SOLE_TASK: &str = "pods";
+
+/// Why an object is no gang.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GangError {
+    /// Not one of [`WorkloadKind`].
+    #[error("{api_version} {kind} is not a workload that can be queued")]
+    Unsupported {
+        /// As in the object.
+        api_version: String,
+        /// As in the object.
+        kind: String,
+    },
+    /// A field has a value that it must not have.
+    #[error("{field}: {why}")]
+    Field {
+        /// From the object's root: `spec.tasks[0].replicas`.
+        field: String,
+        /// With the value and the limit.
+        why: String,
+    },
+}
+
+/// Kinds in scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkloadKind {
+    /// `batch.volcano.sh` Job.
+    VolcanoJob,
+    /// `apps` Deployment.
+    Deployment,
+    /// `apps` StatefulSet.
+    StatefulSet,
+    /// `batch` Job.
+    BatchJob,
+    /// Pod.
+    Pod,
+}
+
+impl WorkloadKind {
+    /// Every kind in scope.
+    pub const ALL: [Self; 5] = [Self::VolcanoJob, Self::Deployment, Self::StatefulSet, Self::BatchJob, Self::Pod];
+
+    /// The kind that `apiVersion` and `kind` name, if it is in scope.
+    #[must_use]
+    pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::ALL.into_iter().find(|known| known.group() == group && known.kind() == kind)
+    }
+
+    /// The kind of an object, if it is in scope.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        Self::parse(object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?)
+    }
+
+    /// API group, empty for core.
+    #[must_use]
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::VolcanoJob => "batch.volcano.sh",
+            Self::Deployment | Self::StatefulSet => "apps",
+            Self::BatchJob => "batch",
+            Self::Pod => "",
+        }
+    }
+
+    /// Kind within the group.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::VolcanoJob | Self::BatchJob => "Job",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::Pod => "Pod",
+        }
+    }
+}
+
+/// Which workload an object is, if it is in scope.
+#[must_use]
+pub fn reference(object: &Value) -> Option<WorkloadRef> {
+    let kind = WorkloadKind::of(object)?;
+    let metadata = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
+    Some(WorkloadRef {
+        group: kind.group().to_owned(),
+        kind: kind.kind().to_owned(),
+        namespace: metadata("namespace").unwrap_or("").to_owned(),
+        name: metadata("name")?.to_owned(),
+    })
+}
+
+/// What a workload asks for.
+pub fn gang(object: &Value) -> Result<Gang, GangError> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let kind = WorkloadKind::of(object)
+        .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
+    let root = Place::root(object);
+    match kind {
+        WorkloadKind::VolcanoJob => job::gang(&root),
+        WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
+            let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
+            of_one_task(&root, replicas)
+        }
+        WorkloadKind::BatchJob => of_one_task(&root, batch_job_replicas(&root)?),
+        WorkloadKind::Pod => of_one_task(&root, 1),
+    }
+}
+
+/// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.
+fn batch_job_replicas(root: &Place<'_>) -> Result<u32, GangError> {
+    let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
+    Ok(match root.at(&["spec", "completions"]) {
+        Some(completions) => parallelism.min(completions.count()?),
+        None => parallelism,
+    })
+}
+
+fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
+    let pod = pod_template(root).unwrap_or_else(|| root.missing(&["spec", "template"]));
+    let min_available = match group_min_member(root)? {
+        Some((place, minimum)) if minimum > replicas => {
+            return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));
+        }
+        Some((_, minimum)) => minimum,
+        None => replicas.min(1),
+    };
+    let task = Task {
+        name: TaskName::from(SOLE_TASK),
+        replicas,
+        min_available,
+        request: pod::request(&pod)?,
+        node: pod::node_claim(&pod)?,
+        priority_class: pod::priority_class(&pod).to_owned(),
+        partition: None,
+    };
+    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster: None })
+}
+
+/// The annotation on the workload or its pods.
+fn group_min_member<'a>(root: &Place<'a>) -> Result<Option<(Place<'a>, u32)>, GangError> {
+    let annotations = [Some(root.clone()), pod_template(root)];
+    let found = annotations.into_iter().flatten().find_map(|at| at.at(&["metadata", "annotations", GROUP_MIN_MEMBER]));
+    let Some(place) = found else { return Ok(None) };
+    let text = place.text()?;
+    match text.parse::<u32>() {
+        Ok(minimum) => Ok(Some((place, minimum))),
+        Err(_) => Err(place.wrong(format!("{text:?} is not a number of pods"))),
+    }
+}
+
+/// The template of a workload's pods; a Pod is its own.
+fn pod_template<'a>(root: &Place<'a>) -> Option<Place<'a>> {
+    if WorkloadKind::of(root.value) == Some(WorkloadKind::Pod) {
+        return Some(root.clone());
+    }
+    root.at(&["spec", "template"])
+}
+
+/// The queue that is charged for a workload.
+#[must_use]
+pub fn queue_of(object: &Value) -> QueueName {
+    QueueName::from(named_queue(object).unwrap_or(DEFAULT_QUEUE))
+}
+
+/// Whether a workload says which queue it is for, and so asks to be queued.
+#[must_use]
+pub fn names_queue(object: &Value) -> bool {
+    named_queue(object).is_some()
+}
+
+/// Volcano's own key first and on the pods first, as its pod-group controller has it (a pod's annotation, then what it
+/// inherits from its owner); then the key that newer clients write.
+fn named_queue(object: &Value) -> Option<&str> {
+    let root = Place::root(object);
+    if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
+        return root.at(&["spec", "queue"]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty());
+    }
+    let places = [pod_template(&root), Some(root)];
+    [("annotations", QUEUE_OLD), ("labels", QUEUE), ("annotations", QUEUE)].into_iter().find_map(|(where_, key)| {
+        places.iter().flatten().find_map(|place| {
+            place.at(&["metadata", where_, key]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty())
+        })
+    })
+}
+
+/// The PriorityClass of a workload, empty for none: a Volcano Job's own, otherwise its pods'.
+#[must_use]
+pub fn priority_class_of(object: &Value) -> &str {
+    let root = Place::root(object);
+    if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
+        return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
+    }
+    pod_template(&root).map_or("", |pod| pod::priority_class(&pod))
+}

@@ -1,0 +1,179 @@
+//! A Volcano Job, after the defaults that Volcano gives it and within the limits that it sets.
+
+use std::collections::BTreeSet;
+
+use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
+
+use super::{GangError, place::Place, pod};
+use crate::{job_admission::default_task_name, names::caldera::RENDEZVOUS};
+
+/// Plugins that number the pods, or list them for each other, as one cluster sees them: each cluster's part of a split
+/// job would be a job of its own, with its own master and the same ranks. Volcano: `pkg/controllers/job/plugins`.
+const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
+/// Where plugin `svc` puts its lists of hosts, and how the variables with such a list end.
+const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
+
+pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
+    let spec = root.at(&["spec"]).unwrap_or_else(|| root.missing(&["spec"]));
+    let templates = spec.list("tasks")?;
+    if templates.is_empty() {
+        return Err(spec.missing(&["tasks"]).wrong("a job needs at least one task"));
+    }
+    let mut names = BTreeSet::new();
+    let mut tasks = Vec::with_capacity(templates.len());
+    for (index, template) in templates.iter().enumerate() {
+        let task = task(index, template)?;
+        if !names.insert(task.name.clone()) {
+            let name = template.at(&["name"]).unwrap_or_else(|| template.missing(&["name"]));
+            return Err(name.wrong(format!("{:?} is the name of an earlier task", task.name.as_str())));
+        }
+        tasks.push(task);
+    }
+    let mut gang = Gang {
+        min_available: 0,
+        min_success: min_success(&spec)?,
+        topology: topology(&spec)?,
+        one_cluster: one_cluster(root, &spec, &templates)?,
+        tasks,
+    };
+    gang.min_available = job_minimum(&spec, &gang)?;
+    Ok(gang)
+}
+
+/// The job's own minimum; none and 0 are the sum of the tasks'.
+fn job_minimum(spec: &Place<'_>, gang: &Gang) -> Result<u32, GangError> {
+    let total: u64 = gang.tasks.iter().map(|task| u64::from(task.replicas)).sum();
+    if total > i32::MAX.unsigned_abs().into() {
+        return Err(spec.missing(&["tasks"]).wrong(format!("{total} replicas in all are above {}", i32::MAX)));
+    }
+    let Some(place) = spec.at(&["minAvailable"]) else { return Ok(gang.task_minimums()) };
+    match place.count()? {
+        0 => Ok(gang.task_minimums()),
+        minimum if u64::from(minimum) > total => {
+            Err(place.wrong(format!("{minimum} is more than the {total} replicas of all tasks")))
+        }
+        minimum => Ok(minimum),
+    }
+}
+
+fn min_success(spec: &Place<'_>) -> Result<Option<u32>, GangError> {
+    let Some(place) = spec.at(&["minSuccess"]) else { return Ok(None) };
+    match place.count()? {
+        0 => Err(place.wrong("0 is below 1")),
+        minimum => Ok(Some(minimum)),
+    }
+}
+
+fn task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
+    let name = match template.text_at("name")? {
+        "" => TaskName::from(default_task_name(index)),
+        name => TaskName::from(name),
+    };
+    let replicas = template.at(&["replicas"]).map_or(Ok(0), |place| place.count())?;
+    let partition = partition(template, replicas)?;
+    let pods = template.at(&["template"]).unwrap_or_else(|| template.missing(&["template"]));
+    Ok(Task {
+        name,
+        replicas,
+        min_available: task_minimum(template, replicas, partition)?,
+        request: pod::request(&pods)?,
+        node: pod::node_claim(&pods)?,
+        priority_class: pod::priority_class(&pods).to_owned(),
+        partition,
+    })
+}
+
+/// The task's own minimum; none is its needed partitions, or all its replicas.
+fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<Partition>) -> Result<u32, GangError> {
+    let of_partitions =
+        partition.filter(|partition| partition.min > 0).map(|partition| partition.min.saturating_mul(partition.size));
+    let Some(place) = template.at(&["minAvailable"]) else { return Ok(of_partitions.unwrap_or(replicas)) };
+    let minimum = place.count()?;
+    if minimum > replicas {
+        return Err(place.wrong(format!("{minimum} is more than the task's {replicas} replicas")));
+    }
+    match of_partitions {
+        Some(wanted) if wanted != minimum => {
+            Err(place.wrong(format!("{minimum} is not the {wanted} pods of the partitions that partitionPolicy needs")))
+        }
+        _ => Ok(minimum),
+    }
+}
+
+fn partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
+    let Some(policy) = template.at(&["partitionPolicy"]) else { return Ok(None) };
+    let at_least_one = |field: &str| {
+        let place = policy.at(&[field]).unwrap_or_else(|| policy.missing(&[field]));
+        match policy.at(&[field]).map_or(Ok(0), |place| place.count())? {
+            0 => Err(place.wrong("0 is below 1")),
+            count => Ok(count),
+        }
+    };
+    let (total, size) = (at_least_one("totalPartitions")?, at_least_one("partitionSize")?);
+    if u64::from(total) * u64::from(size) != u64::from(replicas) {
+        let place = template.at(&["replicas"]).unwrap_or_else(|| template.missing(&["replicas"]));
+        return Err(place.wrong(format!("{replicas} is not {total} partitions of {size} pods")));
+    }
+    let min = policy.at(&["minPartitions"]).map_or(Ok(0), |place| place.count())?;
+    if min > total {
+        return Err(policy.missing(&["minPartitions"]).wrong(format!("{min} is more than the {total} partitions")));
+    }
+    Ok(Some(Partition { total, size, min }))
+}
+
+/// Mode `hard` binds only where a tier is given (`pkg/scheduler/api/job_info.go`).
+fn topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
+    let Some(place) = spec.at(&["networkTopology"]) else { return Ok(None) };
+    let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.count()).transpose()?;
+    let highest_tier_name = Some(place.text_at("highestTierName")?.to_owned()).filter(|name| !name.is_empty());
+    if highest_tier.is_some() && highest_tier_name.is_some() {
+        return Err(place.wrong("give highestTierAllowed or highestTierName, not both"));
+    }
+    let mode = place.text_at("mode")?;
+    if !["", "hard", "soft"].contains(&mode) {
+        return Err(place.missing(&["mode"]).wrong(format!("{mode:?} is neither hard nor soft")));
+    }
+    let hard = mode != "soft" && (highest_tier.is_some() || highest_tier_name.is_some());
+    Ok(Some(Topology { hard, highest_tier, highest_tier_name }))
+}
+
+/// Why all pods must be in one cluster. Plugins `env`, `svc` and `ssh` alone are no reason: many jobs carry them by habit
+/// and have pods that never look for each other. Containers that read the host lists of `svc` are one.
+fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
+    let rendezvous = root.at(&["metadata", "annotations", RENDEZVOUS]);
+    if rendezvous.and_then(|place| place.value.as_str()).is_some_and(|mode| !mode.is_empty()) {
+        return Ok(None);
+    }
+    let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
+    if let Some(plugin) = plugins.iter().find(|plugin| RANK_PLUGINS.contains(plugin)) {
+        return Ok(Some(format!(
+            "plugin {plugin} numbers the job's pods within one cluster; annotation {RENDEZVOUS} would allow a split"
+        )));
+    }
+    if plugins.contains(&"svc") {
+        for task in tasks {
+            if reads_host_lists(task)? {
+                return Ok(Some(format!(
+                    "its containers read the host lists of plugin svc, which name one cluster's pods; annotation \
+                     {RENDEZVOUS} would allow a split"
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn reads_host_lists(task: &Place<'_>) -> Result<bool, GangError> {
+    let Some(pod) = task.at(&["template", "spec"]) else { return Ok(false) };
+    for container in pod.list("containers")? {
+        for field in ["command", "args"] {
+            for word in container.list(field)? {
+                let word = word.value.as_str().unwrap_or("");
+                if HOST_LISTS.iter().any(|list| word.contains(list)) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}

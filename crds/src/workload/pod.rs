@@ -1,0 +1,134 @@
+//! What one pod of a template asks for, and where it may run.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    gang::{NodeClaim, NodeTerm, Operator, Requirement, Toleration},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+
+use super::{GangError, place::Place};
+
+/// What one pod takes from a node: the sum of its containers and sidecars, or what its init containers need at their
+/// peak if that is more; the pod's own figures instead where it has them; its overhead; and one of the node's pods.
+pub(super) fn request(pod: &Place<'_>) -> Result<Resources, GangError> {
+    let Some(spec) = pod.at(&["spec"]) else { return Ok(one_pod()) };
+    let mut total = Resources::new();
+    for container in spec.list("containers")? {
+        total.add(&container_request(&container)?);
+    }
+    let (sidecars, peak) = init_containers(&spec)?;
+    total.add(&sidecars);
+    let mut total = total.max(&peak);
+    for (name, amount) in container_request(&spec)?.iter().filter(|(name, _)| is_pod_level(name)) {
+        total.set(name.clone(), amount);
+    }
+    let overhead = spec.entries(&["overhead"])?;
+    total.add(&overhead.iter().map(|(name, place)| Ok((*name, place.quantity()?))).collect::<Result<_, _>>()?);
+    total.add(&one_pod());
+    Ok(total)
+}
+
+fn one_pod() -> Resources {
+    [(ResourceName::PODS, Quantity::from_units(1))].into_iter().collect()
+}
+
+/// Sidecars (init containers that restart always) run on beside all that start after them; the others run one by one.
+fn init_containers(spec: &Place<'_>) -> Result<(Resources, Resources), GangError> {
+    let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
+    for container in spec.list("initContainers")? {
+        let own = container_request(&container)?;
+        let mut now = sidecars.clone();
+        now.add(&own);
+        if container.text_at("restartPolicy")? == "Always" {
+            sidecars = now.clone();
+        }
+        peak = peak.max(&now);
+    }
+    Ok((sidecars, peak))
+}
+
+/// `resources.requests`, with the limit where there is no request. A request of zero is a request: of nothing.
+fn container_request(container: &Place<'_>) -> Result<Resources, GangError> {
+    let mut amounts = BTreeMap::new();
+    for kind in ["limits", "requests"] {
+        for (name, place) in container.entries(&["resources", kind])? {
+            amounts.insert(name, place.quantity()?);
+        }
+    }
+    Ok(amounts.into_iter().collect())
+}
+
+/// Resources that `spec.resources` of a pod may give for all its containers together.
+fn is_pod_level(name: &ResourceName) -> bool {
+    [ResourceName::CPU, ResourceName::MEMORY].contains(&name.as_str()) || name.as_str().starts_with("hugepages-")
+}
+
+/// The template's PriorityClass, empty for none.
+pub(super) fn priority_class<'a>(pod: &Place<'a>) -> &'a str {
+    pod.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("")
+}
+
+/// Selector, required node affinity and tolerations.
+pub(super) fn node_claim(pod: &Place<'_>) -> Result<NodeClaim, GangError> {
+    let Some(spec) = pod.at(&["spec"]) else { return Ok(NodeClaim::default()) };
+    let mut claim = NodeClaim::default();
+    for (key, value) in spec.entries(&["nodeSelector"])? {
+        claim.selector.insert(key.to_owned(), value.text()?.to_owned());
+    }
+    let required = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+    if let Some(required) = spec.at(&required) {
+        for term in required.list("nodeSelectorTerms")? {
+            let term = NodeTerm {
+                labels: requirements(&term, "matchExpressions")?,
+                fields: requirements(&term, "matchFields")?,
+            };
+            // A term without expressions matches no node; among others it makes no difference.
+            if term != NodeTerm::default() {
+                claim.affinity.push(term);
+            }
+        }
+        if claim.affinity.is_empty() {
+            return Err(required.wrong("no term has an expression, so no node can ever match"));
+        }
+    }
+    for toleration in spec.list("tolerations")? {
+        claim.tolerations.push(Toleration {
+            key: toleration.text_at("key")?.to_owned(),
+            exists: toleration.text_at("operator")? == "Exists",
+            value: toleration.text_at("value")?.to_owned(),
+            effect: toleration.text_at("effect")?.to_owned(),
+        });
+    }
+    Ok(claim)
+}
+
+fn requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {
+    term.list(field)?
+        .iter()
+        .map(|expression| {
+            let values = expression.list("values")?;
+            Ok(Requirement {
+                key: expression.text_at("key")?.to_owned(),
+                operator: operator(expression)?,
+                values: values.iter().map(|value| Ok(value.text()?.to_owned())).collect::<Result<_, _>>()?,
+            })
+        })
+        .collect()
+}
+
+fn operator(expression: &Place<'_>) -> Result<Operator, GangError> {
+    Ok(match expression.text_at("operator")? {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        other => {
+            return Err(expression
+                .wrong(format!("{other:?} is not an operator; there are In, NotIn, Exists, DoesNotExist, Gt and Lt")));
+        }
+    })
+}

@@ -1,0 +1,468 @@
+use std::{collections::BTreeMap, fs, path::Path, path::PathBuf};
+
+use caldera_core::quantity::Quantity;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::job_admission::default_job;
+
+fn job(spec: Value) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": { "name": "j", "namespace": "ns" },
+        "spec": spec,
+    })
+}
+
+fn job_of(task: Value) -> Value {
+    job(json!({ "tasks": [task] }))
+}
+
+fn pod(spec: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": spec })
+}
+
+fn read(object: &Value) -> Gang {
+    gang(object).expect("a gang")
+}
+
+fn refused(object: &Value) -> String {
+    gang(object).expect_err("a refusal").to_string()
+}
+
+fn requests(cpu: &str) -> Value {
+    json!({ "resources": { "requests": { "cpu": cpu } } })
+}
+
+fn cpu(gang: &Gang) -> String {
+    gang.tasks[0].request.get("cpu").to_string()
+}
+
+#[test]
+fn tasks_without_a_name_are_numbered_by_their_place() {
+    let gang = read(&job(json!({ "tasks": [{ "replicas": 1, "name": "a" }, { "replicas": 1 }] })));
+    let names: Vec<&str> = gang.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["a", "default1"]);
+}
+
+#[test]
+fn a_task_without_a_minimum_needs_all_its_replicas_or_its_needed_partitions() {
+    let all = read(&job_of(json!({ "replicas": 6 })));
+    assert_eq!(all.tasks[0].min_available, 6);
+    let policy = json!({ "totalPartitions": 3, "partitionSize": 2, "minPartitions": 2 });
+    let parts = read(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })));
+    assert_eq!(parts.tasks[0].min_available, 4);
+    assert_eq!(parts.tasks[0].partition, Some(caldera_core::gang::Partition { total: 3, size: 2, min: 2 }));
+}
+
+#[test]
+fn a_job_minimum_of_zero_or_none_is_the_sum_of_the_task_minimums() {
+    let tasks = json!([{ "replicas": 4, "minAvailable": 1 }, { "replicas": 2 }]);
+    assert_eq!(read(&job(json!({ "tasks": tasks }))).min_available, 3);
+    assert_eq!(read(&job(json!({ "tasks": tasks, "minAvailable": 0 }))).min_available, 3);
+    assert_eq!(read(&job(json!({ "tasks": tasks, "minAvailable": 5 }))).min_available, 5);
+}
+
+/// The peer counts the first task alone.
+#[test]
+fn demand_is_the_sum_over_all_tasks() {
+    let gang = read(&job(json!({ "tasks": [
+        { "name": "launcher", "replicas": 1, "template": { "spec": { "containers": [requests("1")] } } },
+        { "name": "worker", "replicas": 512, "template": { "spec": { "containers": [requests("2")] } } },
+    ] })));
+    assert_eq!(gang.full_demand().get("cpu"), Quantity::from_units(1025));
+    assert_eq!(gang.full_demand().get("pods"), Quantity::from_units(513));
+}
+
+/// The peer lets jobs without requests through for nothing.
+#[test]
+fn a_pod_without_requests_costs_a_pod() {
+    let gang = read(&pod(json!({ "containers": [{}] })));
+    assert_eq!(gang.tasks[0].request.to_string(), "pods 1");
+}
+
+#[test]
+fn a_limit_stands_in_for_a_missing_request() {
+    let containers = json!([{ "resources": {
+        "limits": { "cpu": "2", "nvidia.com/gpu": 8 },
+        "requests": { "cpu": "500m" },
+    } }]);
+    let gang = read(&pod(json!({ "containers": containers })));
+    assert_eq!(cpu(&gang), "500m");
+    assert_eq!(gang.tasks[0].request.get("nvidia.com/gpu"), Quantity::from_units(8));
+}
+
+#[test]
+fn init_containers_count_at_their_peak_beside_the_sidecars_before_them() {
+    let sidecar = json!({ "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } });
+    let init = |cpu| requests(cpu);
+    let peak = |inits: Value| cpu(&read(&pod(json!({ "initContainers": inits, "containers": [requests("2")] }))));
+    assert_eq!(peak(json!([init("1")])), "2", "less than what runs later");
+    assert_eq!(peak(json!([init("5")])), "5", "more than what runs later");
+    assert_eq!(peak(json!([sidecar, init("1")])), "3", "a sidecar runs on beside the containers");
+    assert_eq!(peak(json!([sidecar, init("5")])), "6", "and beside later init containers");
+    assert_eq!(peak(json!([init("5"), sidecar])), "5", "but not beside earlier ones");
+}
+
+#[test]
+fn overhead_is_added_and_the_pods_own_figures_replace_its_containers() {
+    let overhead = json!({ "overhead": { "cpu": "250m" }, "containers": [requests("1")] });
+    assert_eq!(cpu(&read(&pod(overhead))), "1250m");
+    let own =
+        json!({ "resources": { "requests": { "cpu": "3", "example.com/x": "1" } }, "containers": [requests("1")] });
+    let gang = read(&pod(own));
+    assert_eq!(cpu(&gang), "3");
+    assert!(gang.tasks[0].request.get("example.com/x").is_zero(), "only cpu, memory and huge pages can be a pod's own");
+}
+
+#[test]
+fn a_zero_request_asks_for_nothing() {
+    let gang = read(&pod(json!({ "containers": [{ "resources": { "requests": { "nvidia.com/gpu": "0" } } }] })));
+    assert_eq!(gang.tasks[0].request.to_string(), "pods 1");
+}
+
+#[test]
+fn bad_values_are_refused_with_field_value_and_limit() {
+    let with_cpu = |cpu: Value| {
+        let containers = json!([{ "resources": { "requests": { "cpu": cpu } } }]);
+        job_of(json!({ "replicas": 1, "template": { "spec": { "containers": containers } } }))
+    };
+    let field = "spec.tasks[0].template.spec.containers[0].resources.requests.cpu";
+    let cases = [
+        (job(json!({})), "spec.tasks: a job needs at least one task".to_owned()),
+        (job(json!({ "tasks": [] })), "spec.tasks: a job needs at least one task".to_owned()),
+        (job(json!({ "tasks": "x" })), "spec.tasks: \"x\" is not a list".to_owned()),
+        (job_of(json!({ "replicas": -1 })), "spec.tasks[0].replicas: -1 is below 0".to_owned()),
+        (job_of(json!({ "replicas": "2" })), "spec.tasks[0].replicas: \"2\" is not a whole number".to_owned()),
+        (
+            job_of(json!({ "replicas": 4_000_000_000_u64 })),
+            "spec.tasks[0].replicas: 4000000000 is above 2147483647".to_owned(),
+        ),
+        (
+            job_of(json!({ "replicas": 2, "minAvailable": 3 })),
+            "spec.tasks[0].minAvailable: 3 is more than the task's 2 replicas".to_owned(),
+        ),
+        (
+            job(json!({ "minAvailable": 5, "tasks": [{ "replicas": 2 }, { "replicas": 2 }] })),
+            "spec.minAvailable: 5 is more than the 4 replicas of all tasks".to_owned(),
+        ),
+        (job(json!({ "minSuccess": 0, "tasks": [{}] })), "spec.minSuccess: 0 is below 1".to_owned()),
+        (with_cpu(json!("-1")), format!("{field}: -1 is below 0")),
+        (
+            with_cpu(json!("lots")),
+            format!("{field}: \"lots\" is not a quantity: want a number with an optional suffix such as m, k, M, Gi"),
+        ),
+        (with_cpu(json!("1Gb")), format!("{field}: \"1Gb\" has the unknown suffix \"Gb\"")),
+        (with_cpu(json!([])), format!("{field}: [] is not a quantity")),
+        (
+            job(json!({ "tasks": [{ "name": "a" }, { "name": "a" }] })),
+            "spec.tasks[1].name: \"a\" is the name of an earlier task".to_owned(),
+        ),
+        (
+            job_of(json!({ "replicas": 5, "partitionPolicy": { "totalPartitions": 2, "partitionSize": 2 } })),
+            "spec.tasks[0].replicas: 5 is not 2 partitions of 2 pods".to_owned(),
+        ),
+        (
+            job_of(json!({ "replicas": 0, "partitionPolicy": { "totalPartitions": 2, "partitionSize": 0 } })),
+            "spec.tasks[0].partitionPolicy.partitionSize: 0 is below 1".to_owned(),
+        ),
+        (
+            json!({ "apiVersion": "v1", "kind": "ConfigMap" }),
+            "v1 ConfigMap is not a workload that can be queued".to_owned(),
+        ),
+    ];
+    for (object, sentence) in cases {
+        assert_eq!(refused(&object), sentence);
+    }
+}
+
+#[test]
+fn a_batch_job_runs_no_more_pods_than_it_has_to_complete() {
+    let replicas = |spec: Value| {
+        let mut object = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j" }, "spec": spec });
+        object["spec"]["template"] = json!({ "spec": { "containers": [requests("1")] } });
+        read(&object).replicas()
+    };
+    assert_eq!(replicas(json!({})), 1);
+    assert_eq!(replicas(json!({ "completions": 5 })), 1);
+    assert_eq!(replicas(json!({ "parallelism": 4 })), 4);
+    assert_eq!(replicas(json!({ "parallelism": 4, "completions": 3 })), 3);
+}
+
+#[test]
+fn pods_of_a_service_are_useful_alone_unless_its_annotation_says_otherwise() {
+    let deployment = |annotations: Value| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d", "annotations": annotations },
+            "spec": { "replicas": 3, "template": { "spec": { "containers": [requests("1")] } } },
+        })
+    };
+    assert_eq!((read(&deployment(json!({}))).replicas(), read(&deployment(json!({}))).min_available), (3, 1));
+    assert_eq!(read(&deployment(json!({ GROUP_MIN_MEMBER: "3" }))).min_available, 3);
+    assert_eq!(
+        refused(&deployment(json!({ GROUP_MIN_MEMBER: "4" }))),
+        "metadata.annotations[scheduling.volcano.sh/group-min-member]: 4 is more than the 3 replicas"
+    );
+    let mut none = deployment(json!({}));
+    none["spec"]["replicas"] = json!(0);
+    assert_eq!(read(&none).min_available, 0);
+}
+
+#[test]
+fn rank_plugins_keep_a_job_whole_unless_it_declares_a_rendezvous() {
+    let with = |plugins: Value| job(json!({ "plugins": plugins, "tasks": [{ "name": "master", "replicas": 1 }] }));
+    for plugin in ["pytorch", "mpi", "tensorflow", "ray", "hcclrank"] {
+        let mut object = with(json!({ plugin: [] }));
+        let why = read(&object).one_cluster.expect("a reason");
+        assert!(why.contains(plugin), "{why}");
+        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "torchrun" });
+        assert_eq!(read(&object).one_cluster, None);
+    }
+    assert_eq!(read(&with(json!({ "env": [], "svc": [], "ssh": [] }))).one_cluster, None);
+}
+
+#[test]
+fn containers_that_read_host_lists_keep_a_job_whole() {
+    let command = json!(["sh", "-c", "mpiexec --host $(cat /etc/volcano/worker.host)"]);
+    let task = json!({ "replicas": 1, "template": { "spec": { "containers": [{ "command": command }] } } });
+    assert!(read(&job(json!({ "plugins": { "svc": [] }, "tasks": [task] }))).one_cluster.is_some());
+    assert_eq!(read(&job(json!({ "tasks": [task] }))).one_cluster, None, "without the plugin there are no lists");
+}
+
+#[test]
+fn hard_topology_binds_only_with_a_tier() {
+    let with = |topology: Value| {
+        read(&job(json!({ "networkTopology": topology, "tasks": [{ "replicas": 1 }] }))).topology.expect("a topology")
+    };
+    assert!(with(json!({ "highestTierAllowed": 2 })).hard, "hard is the default");
+    assert!(!with(json!({ "mode": "hard" })).hard);
+    assert!(!with(json!({ "mode": "soft", "highestTierAllowed": 2 })).hard);
+    let both = json!({ "highestTierAllowed": 2, "highestTierName": "rack" });
+    assert!(refused(&job(json!({ "networkTopology": both, "tasks": [{ "replicas": 1 }] }))).contains("not both"));
+}
+
+#[test]
+fn a_pods_annotation_names_the_queue_before_its_owners() {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "annotations": { QUEUE_OLD: "owner", QUEUE: "owner-new" }, "labels": { QUEUE: "owner-label" } },
+        "spec": { "template": { "metadata": { "annotations": { QUEUE_OLD: "pod" }, "labels": { QUEUE: "label" } } } },
+    });
+    let mut seen = Vec::new();
+    for place in [
+        "/spec/template/metadata/annotations",
+        "/metadata/annotations",
+        "/spec/template/metadata/labels",
+        "/metadata/labels",
+    ] {
+        seen.push(queue_of(&object).to_string());
+        *object.pointer_mut(place).expect("a place") = json!({});
+    }
+    assert_eq!(seen, ["pod", "owner", "label", "owner-label"]);
+    assert_eq!(queue_of(&object).as_str(), "default");
+    assert!(!names_queue(&object));
+}
+
+#[test]
+fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
+    let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
+    assert_eq!(queue_of(&object).as_str(), "q");
+    assert_eq!(priority_class_of(&object), "high");
+    assert_eq!(queue_of(&job(json!({}))).as_str(), "default");
+    let pod = pod(json!({ "priorityClassName": "low" }));
+    assert_eq!(priority_class_of(&pod), "low");
+}
+
+#[test]
+fn node_claims_hold_selector_required_affinity_and_tolerations() {
+    let terms = json!([{ "matchExpressions": [{ "key": "gpu", "operator": "In", "values": ["a100"] }] }, {}]);
+    let gang = read(&pod(json!({
+        "nodeSelector": { "zone": "z" },
+        "affinity": { "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms },
+        } },
+        "tolerations": [{ "operator": "Exists" }, { "key": "k", "value": "v", "effect": "NoSchedule" }],
+    })));
+    let claim = &gang.tasks[0].node;
+    assert_eq!(claim.selector["zone"], "z");
+    assert_eq!(claim.affinity.len(), 1, "a term without expressions matches nothing");
+    assert_eq!(claim.affinity[0].labels[0].values, ["a100"]);
+    assert!(claim.tolerations[0].exists && !claim.tolerations[1].exists);
+}
+
+fn shared() -> PathBuf {
+    std::env::var_os("CALDERA_SHARED_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from)
+}
+
+/// Jobs as their users write them: pods, minimum and whether they must stay in one cluster.
+#[test]
+fn real_jobs_are_read_as_volcano_reads_them() {
+    let folder = shared().join("examples");
+    if !folder.is_dir() {
+        println!("skipped: {} is not there; set CALDERA_SHARED_DIR", folder.display());
+        return;
+    }
+    let mut seen = BTreeMap::new();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let text = fs::read_to_string(file).expect("a file");
+        for object in serde_saphyr::from_multiple::<Value>(&text).expect("YAML") {
+            if WorkloadKind::of(&object).is_none() {
+                continue;
+            }
+            let name = format!("{}/{}", file.file_stem().expect("a name").to_string_lossy(), name_of(&object));
+            let summary = match gang(&object) {
+                Ok(gang) => format!("{}/{} {}", gang.min_available, gang.replicas(), gang.one_cluster.is_some()),
+                Err(error) => error.to_string(),
+            };
+            if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
+                let typed: crate::volcano::batch::Job = serde_json::from_value(object).expect("a typed job");
+                assert!(!typed.spec.tasks.is_empty());
+            }
+            seen.insert(name, summary);
+        }
+    }
+    let expected = [
+        ("mindspore-cpu/mindspore-cpu", "1/8 false"),
+        ("volcano-global-mindspore-cpu/mindspore-cpu", "1/2 false"),
+        ("task-start-dependency/job", "1/11 false"),
+        ("mpi-example/lm-mpi-job", "3/3 true"),
+        ("tf-dist-mnist-example/tensorflow-dist-mnist", "3/3 true"),
+        ("job-plugin/test-job-plugin", "3/3 false"),
+        ("deployment/deploy-with-volcano", "1/1 false"),
+        (
+            "minAvailable-webhook-deny/test-job-webhook-disallow",
+            "spec.minAvailable: 5 is more than the 4 replicas of all tasks",
+        ),
+    ];
+    for (name, summary) in expected {
+        assert_eq!(seen.get(name).map(String::as_str), Some(summary), "{name}");
+    }
+    let refused: Vec<_> = seen.iter().filter(|(_, summary)| summary.contains(':')).collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().expect("a name")
+}
+
+fn full_job() -> Value {
+    job(json!({
+        "minAvailable": 3, "queue": "q", "minSuccess": 1, "plugins": { "svc": [], "env": [] },
+        "networkTopology": { "mode": "hard", "highestTierAllowed": 2 },
+        "tasks": [
+            { "name": "a", "replicas": 2, "minAvailable": 1, "template": {
+                "metadata": { "annotations": { QUEUE_OLD: "x" } },
+                "spec": {
+                    "nodeSelector": { "k": "v" },
+                    "tolerations": [{ "key": "k", "operator": "Exists" }],
+                    "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{ "matchFields": [
+                            { "key": "metadata.name", "operator": "In", "values": ["n"] },
+                        ] }],
+                    } } },
+                    "initContainers": [{ "restartPolicy": "Always", "resources": { "limits": { "cpu": 1 } } }],
+                    "containers": [{ "command": ["x"], "resources": {
+                        "requests": { "cpu": "1", "memory": "1Gi" }, "limits": { "nvidia.com/gpu": 1 },
+                    } }],
+                },
+            } },
+            { "replicas": 4, "partitionPolicy": { "totalPartitions": 2, "partitionSize": 2, "minPartitions": 1 } },
+        ],
+    }))
+}
+
+fn full_service(kind: &str, version: &str) -> Value {
+    let job = full_job();
+    json!({
+        "apiVersion": version, "kind": kind,
+        "metadata": { "name": "s", "annotations": { GROUP_MIN_MEMBER: "1" } },
+        "spec": {
+            "replicas": 2, "parallelism": 3, "completions": 4,
+            "template": job["spec"]["tasks"][0]["template"],
+            "containers": job["spec"]["tasks"][0]["template"]["spec"]["containers"],
+        },
+    })
+}
+
+/// Every place in a value, as JSON pointers.
+fn pointers(at: &str, value: &Value, into: &mut Vec<String>) {
+    into.push(at.to_owned());
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                pointers(&format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), value, into);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                pointers(&format!("{at}/{index}"), item, into);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-3i64..10).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,6}".prop_map(Value::from),
+        "[0-9]{0,40}(\\.[0-9]{0,40})?(n|m|k|Gi|Ei|e[0-9]{1,12})?".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!([[]])),
+        Just(json!({})),
+        Just(json!({ "": { "": null } })),
+        Just(json!(["é".repeat(200)])),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { fork: false, ..ProptestConfig::with_cases(3000) })]
+
+    #[test]
+    fn no_object_makes_gang_panic_and_every_gang_is_sound(
+        kind in 0usize..5,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any_value()), 1..5),
+    ) {
+        let mut object = match kind {
+            0 => full_job(),
+            1 => full_service("Deployment", "apps/v1"),
+            2 => full_service("StatefulSet", "apps/v1"),
+            3 => full_service("Job", "batch/v1"),
+            _ => full_service("Pod", "v1"),
+        };
+        for (index, value) in edits {
+            let mut places = Vec::new();
+            pointers("", &object, &mut places);
+            let place = index.get(&places).clone();
+            *object.pointer_mut(&place).expect("a place") = value;
+        }
+        let _ = (queue_of(&object), names_queue(&object), priority_class_of(&object).len(), reference(&object));
+        if let Ok(gang) = gang(&object) {
+            prop_assert!(gang.min_available <= gang.replicas());
+            for task in &gang.tasks {
+                prop_assert!(task.min_available <= task.replicas);
+                prop_assert!(task.request.get("pods") >= Quantity::from_units(1));
+                prop_assert!(task.request.iter().all(|(_, amount)| !amount.is_negative()));
+                if let Some(partition) = task.partition {
+                    prop_assert_eq!(partition.total * partition.size, task.replicas);
+                }
+            }
+            if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
+                let mut defaulted = object.clone();
+                default_job(&mut defaulted);
+                prop_assert_eq!(super::gang(&defaulted), Ok(gang), "Volcano's own defaults change nothing");
+            }
+        }
+    }
+}
