@@ -11,6 +11,8 @@ pub mod place;
 pub mod plan;
 pub mod podgroup;
 pub mod quantity;
+pub mod queue;
+pub mod reason;
 pub mod resources;
 pub mod select;
 pub mod split;

@@ -73,6 +73,12 @@ impl Quantity {
         Self { nano, suffixes: Suffixes::Decimal }
     }
 
+    /// This amount, shown with the suffixes of `other`.
+    #[must_use]
+    pub const fn shown_as(self, other: Self) -> Self {
+        Self { nano: self.nano, suffixes: other.suffixes }
+    }
+
     /// Thousandths, rounded up (as apimachinery's `MilliValue`).
     #[must_use]
     pub const fn milli_ceil(self) -> i128 {

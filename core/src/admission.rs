@@ -1,0 +1,68 @@
+//! What the controller granted when it opened a binding's gate.
+//!
+//! Written by the controller as the annotation `caldera.dev/admission` (JSON), in the same patch that opens the gate;
+//! read by the global scheduler, which never places more than this, and by the controller itself after a restart: a
+//! charge is a function of API objects, not of memory.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    gang::{QueueName, TaskName},
+    resources::Resources,
+};
+
+/// An admission. All amounts are for every copy together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Admission {
+    /// The queue that is charged.
+    pub queue: QueueName,
+    /// The job's priority at that time.
+    pub priority: i32,
+    /// Clusters that each run the whole job (Duplicated placement); 1 where the job is divided.
+    pub copies: u32,
+    /// Most pods of each task, in each copy.
+    pub tasks: BTreeMap<TaskName, u32>,
+    /// What the queue is charged until the job is placed: all copies.
+    pub charged: Resources,
+}
+
+impl Admission {
+    /// Reads the annotation.
+    ///
+    /// # Errors
+    /// If the text is not an admission: then there is none.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The annotation's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // A map with string keys always serializes.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Quantity;
+
+    #[test]
+    fn a_record_reads_back_and_a_broken_one_is_no_record() {
+        let record = Admission {
+            queue: "ml".into(),
+            priority: 7,
+            copies: 2,
+            tasks: [("worker".into(), 3)].into(),
+            charged: [("cpu", Quantity::from_milli(1500))].into_iter().collect(),
+        };
+        let text = record.to_json();
+        assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
+        assert_eq!(Admission::parse(&text).unwrap(), record);
+        assert!(Admission::parse("{}").is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Whether a job may start now: quota on its queue and on every queue above it, then how much of it.
+//!
+//! Rule: `Enqueueable` / `Allocatable` of Volcano's hierarchical capacity (`capacity.go:1679-1744`): what is used plus
+//! what is asked stays within the ceiling, strictly and without epsilon, on the resources that are asked for
+//! (`LessEqualWithDimensionAndResourcesName`); use beyond a ceiling elsewhere does not block. All of the gang's minimum
+//! counts, never one task alone; what is beyond the minimum is granted as far as the same ceilings allow.
+
+use super::{
+    dense::{Dim, Dims, Sparse},
+    spec::Fleet,
+    tree::{Node, Slot},
+};
+use crate::{
+    gang::TaskName,
+    quantity::Quantity,
+    reason::{Bound, Reason},
+    resources::Resources,
+};
+
+/// Jobs of one class get the same answer to "does it fit somewhere now": same pods, same placement rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FitClass(pub u64);
+
+/// What a job asks for; jobs that ask for the same share one value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ask {
+    /// By task, in the job's order.
+    pub tasks: Vec<TaskAsk>,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+    /// For the question whether it fits.
+    pub fit: FitClass,
+}
+
+/// One task's part of an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TaskAsk {
+    /// Task.
+    pub name: TaskName,
+    /// What one pod asks for.
+    pub request: Resources,
+    /// Pods within the gang's minimum (see [`crate::podgroup::minimum`]).
+    pub min: u32,
+    /// Pods wanted.
+    pub most: u32,
+}
+
+impl Ask {
+    /// What it takes at least: all copies of the minimum.
+    #[must_use]
+    pub fn minimum(&self) -> Resources {
+        self.demand(|task| task.min)
+    }
+
+    /// What all pods of all copies ask for.
+    #[must_use]
+    pub fn full(&self) -> Resources {
+        self.demand(|task| task.most)
+    }
+
+    fn demand(&self, pods: impl Fn(&TaskAsk) -> u32) -> Resources {
+        let mut demand = Resources::new();
+        for task in &self.tasks {
+            demand.add(&task.request.times(u64::from(pods(task)).saturating_mul(u64::from(self.copies))));
+        }
+        demand
+    }
+}
+
+/// An [`Ask`] as the inner loop wants it.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) ask: std::sync::Arc<Ask>,
+    pub(super) minimum: Resources,
+    pub(super) sparse: Sparse,
+    /// One pod of each task in every copy, with how many beyond the minimum.
+    elastic: Box<[(Sparse, u32)]>,
+    pub(super) users: usize,
+}
+
+impl Shape {
+    pub(super) fn new(ask: std::sync::Arc<Ask>, dims: &mut Dims) -> Self {
+        let minimum = ask.minimum();
+        let sparse = dims.sparse(&minimum);
+        let elastic = ask
+            .tasks
+            .iter()
+            .map(|task| (dims.sparse(&task.request.times(u64::from(ask.copies))), task.most.saturating_sub(task.min)))
+            .collect();
+        Self { ask, minimum, sparse, elastic, users: 0 }
+    }
+
+    /// How many pods of each task, and what they are charged, where the minimum is known to fit.
+    pub(super) fn grant(&self, slots: &[Slot], path: &[Node]) -> (Vec<u32>, Resources) {
+        let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
+        let mut charged = self.minimum.clone();
+        if self.elastic.iter().all(|(_, more)| *more == 0) {
+            return (pods, charged);
+        }
+        // What this grant itself took, by dimension.
+        let mut taken = super::dense::Dense::default();
+        taken.add(&self.sparse);
+        for (i, (pod, most)) in self.elastic.iter().enumerate() {
+            let fits = pod.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
+                let room = path.iter().filter_map(|node| headroom(&slots[node.index()], *dim)).min();
+                room.map_or(u32::MAX, |room| {
+                    u32::try_from(((room - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
+                })
+            });
+            let more = fits.min().unwrap_or(u32::MAX).min(*most);
+            if more == 0 {
+                continue;
+            }
+            let all: Vec<(Dim, i128)> =
+                pod.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i128::from(more)))).collect();
+            taken.add(&all);
+            pods[i] += more;
+            let task = &self.ask.tasks[i];
+            charged.add(&task.request.times(u64::from(more).saturating_mul(u64::from(self.ask.copies))));
+        }
+        (pods, charged)
+    }
+}
+
+/// What is free of `dim` at this queue alone; `None` without a ceiling.
+pub(super) fn headroom(slot: &Slot, dim: Dim) -> Option<i128> {
+    let ceiling = [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()?;
+    Some(ceiling - slot.used.get(dim))
+}
+
+/// The first ceiling on the way up that `asked` would break.
+pub(super) fn first_short(slots: &[Slot], path: &[Node], asked: &[(Dim, i128)]) -> Option<(Node, Dim, i128)> {
+    path.iter().find_map(|node| {
+        let slot = &slots[node.index()];
+        asked.iter().find_map(|(dim, asked)| {
+            let room = headroom(slot, *dim)?;
+            (*asked > 0 && *asked > room).then_some((*node, *dim, *asked))
+        })
+    })
+}
+
+/// The reason why a ceiling can never be met, if it can not: more than the whole limit.
+pub(super) fn never(slots: &[Slot], dims: &Dims, fleet: &Fleet, node: Node, shape: &Shape) -> Option<Reason> {
+    let queue = &slots[node.index()];
+    let exceeds = |bound: Bound, dim: Dim, limit: Quantity| Reason::ExceedsLimit {
+        queue: queue.name.clone(),
+        bound,
+        resource: dims.name(dim).clone(),
+        asked: shape.minimum.get(dims.name(dim).as_str()),
+        limit,
+    };
+    for at in &queue.path {
+        let slot = &slots[at.index()];
+        for (dim, asked) in &shape.sparse {
+            if slot.capability.get(*dim).is_some_and(|limit| *asked > limit) {
+                return Some(exceeds(Bound::Queue(slot.name.clone()), *dim, shown_limit(slot, dims, *dim)));
+            }
+        }
+    }
+    let whole = fleet.whole.as_ref()?;
+    let (dim, _) = shape.sparse.iter().find(|(dim, asked)| *asked > whole.get(dims.name(*dim).as_str()).as_nano())?;
+    Some(exceeds(Bound::Fleet, *dim, whole.get(dims.name(*dim).as_str())))
+}
+
+/// Whose ceiling `headroom` was, and how high it is.
+pub(super) fn bound(slots: &[Slot], dims: &Dims, fleet: &Fleet, at: Node, dim: Dim) -> (Bound, Quantity) {
+    let slot = &slots[at.index()];
+    let own = slot.capability.get(dim);
+    match slot.left.get(dim) {
+        Some(left) if own.is_none_or(|own| left < own) => {
+            if at == Node::ROOT {
+                (Bound::Fleet, fleet.ready.get(dims.name(dim).as_str()))
+            } else {
+                let like = fleet.ready.get(dims.name(dim).as_str());
+                (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).shown_as(like))
+            }
+        }
+        _ => (Bound::Queue(slot.name.clone()), shown_limit(slot, dims, dim)),
+    }
+}
+
+fn shown_limit(slot: &Slot, dims: &Dims, dim: Dim) -> Quantity {
+    let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.name(dim).as_str()));
+    let limit = slot.capability.get(dim).map_or(Quantity::ZERO, Quantity::from_nano);
+    written.map_or(limit, |written| limit.shown_as(written))
+}

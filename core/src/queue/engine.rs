@@ -1,0 +1,530 @@
+//! The queue engine: who waits, who holds what, and who may start next.
+//!
+//! Fed by facts ([`Engine::wait`], [`Engine::hold`], [`Engine::forget`], queues, the fleet), asked by
+//! [`Engine::next`], one release at a time, so that the order is made anew after each. Nothing is scanned: a shape of job
+//! that does not fit sleeps on the one ceiling it would break, sorted by how much it needs, and freed capacity wakes
+//! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
+//! (`tests/model.rs` holds the engine against that).
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    admit::{self, Ask, FitClass, Shape},
+    dense::{Dim, Dims, Sparse},
+    line::{Bed, ShapeId},
+    order::{JobId, JobKey, OrderKey, Share},
+    spec::{Dequeue, Fleet, QueueSpec},
+    tree::{self, Node, Slot},
+};
+use crate::{
+    admission::Admission,
+    gang::QueueName,
+    quantity::Quantity,
+    reason::{Position, QueueProblem, Reason},
+    resources::Resources,
+};
+
+/// A job in line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Who.
+    pub id: JobId,
+    /// Where.
+    pub queue: QueueName,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Seconds since 1970; it keeps its age whatever happens to it.
+    pub created: i64,
+    /// For what.
+    pub ask: Arc<Ask>,
+}
+
+/// The answer to "does it fit somewhere now?".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fit {
+    /// It does.
+    Yes,
+    /// It does not.
+    No {
+        /// Not even if everything were empty.
+        never: bool,
+        /// What is short, where.
+        detail: String,
+    },
+}
+
+/// A job that may start: the engine counts it as admitted from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// Who.
+    pub id: JobId,
+    /// What was granted.
+    pub admission: Admission,
+}
+
+/// What a queue holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Charged, with all queues below.
+    pub used: Resources,
+    /// Jobs in this queue's own line.
+    pub waiting: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Standing {
+    Waiting { node: Node, key: JobKey, shape: ShapeId },
+    Holding { node: Node, charge: Sparse },
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    dims: Dims,
+    fleet: Fleet,
+    slots: Vec<Slot>,
+    index: BTreeMap<QueueName, Node>,
+    unused: Vec<Node>,
+    /// Queues or the fleet changed since the tree was worked out.
+    stale: bool,
+    jobs: BTreeMap<JobId, Standing>,
+    /// Those without users are free for reuse.
+    shapes: Vec<Shape>,
+    shape_ids: HashMap<Arc<Ask>, ShapeId>,
+    unused_shapes: Vec<ShapeId>,
+    /// The next job of every queue that has one.
+    heads: BTreeSet<OrderKey>,
+    head_of: BTreeMap<Node, OrderKey>,
+    /// Sleeping shapes by the ceiling they would break and how much they need.
+    short: BTreeMap<(Node, Dim), BTreeSet<(i128, Node, ShapeId)>>,
+    /// Classes that fit nowhere now, with the shapes that sleep on it.
+    no_room: BTreeMap<FitClass, NoRoom>,
+}
+
+#[derive(Debug, Clone)]
+struct NoRoom {
+    never: bool,
+    detail: String,
+    sleepers: BTreeSet<(Node, ShapeId)>,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        let root = QueueName::from(tree::ROOT);
+        Self {
+            dims: Dims::default(),
+            fleet: Fleet::default(),
+            slots: vec![Slot::new(root.clone(), Node::ROOT)],
+            index: [(root, Node::ROOT)].into(),
+            unused: Vec::new(),
+            stale: false,
+            jobs: BTreeMap::new(),
+            shapes: Vec::new(),
+            shape_ids: HashMap::new(),
+            unused_shapes: Vec::new(),
+            heads: BTreeSet::new(),
+            head_of: BTreeMap::new(),
+            short: BTreeMap::new(),
+            no_room: BTreeMap::new(),
+        }
+    }
+}
+
+/// Facts in.
+impl Engine {
+    /// A queue was created or changed.
+    pub fn set_queue(&mut self, spec: QueueSpec) {
+        let node = self.node(&spec.name);
+        let slot = &mut self.slots[node.index()];
+        if slot.spec.as_ref() != Some(&spec) {
+            slot.spec = Some(spec);
+            self.stale = true;
+        }
+    }
+
+    /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
+    pub fn remove_queue(&mut self, name: &QueueName) {
+        if let Some(node) = self.index.get(name) {
+            self.stale |= self.slots[node.index()].spec.take().is_some();
+        }
+    }
+
+    /// What the clusters have all together.
+    pub fn set_fleet(&mut self, fleet: Fleet) {
+        if self.fleet != fleet {
+            self.fleet = fleet;
+            self.stale = true;
+        }
+    }
+
+    /// Somewhere there may be more room than before: everything that fitted nowhere is asked about again.
+    pub fn room_grew(&mut self) {
+        for (_, no_room) in std::mem::take(&mut self.no_room) {
+            for (node, shape) in no_room.sleepers {
+                self.slots[node.index()].line.wake(shape);
+                self.refresh_head(node);
+            }
+        }
+    }
+
+    /// A job is in line (again). It keeps its place if nothing about it changed.
+    pub fn wait(&mut self, job: Job) {
+        let key = JobKey { priority: Reverse(job.priority), created: job.created, id: job.id.clone() };
+        let node = self.node(&job.queue);
+        if let Some(Standing::Waiting { node: was, key: had, shape }) = self.jobs.get(&job.id)
+            && *was == node
+            && *had == key
+            && self.shape(*shape).ask == job.ask
+        {
+            return;
+        }
+        self.forget(job.id.as_str());
+        let shape = self.intern(job.ask);
+        self.slots[node.index()].line.insert(key.clone(), shape);
+        self.jobs.insert(job.id, Standing::Waiting { node, key, shape });
+        self.refresh_head(node);
+    }
+
+    /// A job holds `charge` of a queue, whether or not it ever waited here.
+    pub fn hold(&mut self, id: &JobId, queue: &QueueName, charge: &Resources) {
+        let node = self.node(queue);
+        let charge = self.dims.sparse(charge);
+        match self.jobs.get_mut(id) {
+            Some(Standing::Holding { node: was, charge: had }) if *was == node => {
+                if *had != charge {
+                    let had = std::mem::replace(had, charge.clone());
+                    self.charge(node, &charge);
+                    self.give_back(node, &had);
+                }
+            }
+            _ => {
+                self.charge(node, &charge);
+                self.forget(id.as_str());
+                self.jobs.insert(id.clone(), Standing::Holding { node, charge });
+            }
+        }
+    }
+
+    /// A job is gone, or not ours to decide about: it neither waits nor holds.
+    pub fn forget(&mut self, id: &str) {
+        match self.jobs.remove(id) {
+            None => {}
+            Some(Standing::Holding { node, charge }) => self.give_back(node, &charge),
+            Some(Standing::Waiting { node, key, shape }) => {
+                self.leave_line(node, &key);
+                self.release_shape(shape);
+                self.refresh_head(node);
+            }
+        }
+    }
+}
+
+/// Decisions out.
+impl Engine {
+    /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
+    /// and for which `fit` says yes. `fit` is asked at most once for each class until [`Engine::room_grew`] after it
+    /// said no, and again for each job of a class while it says yes.
+    pub fn next(&mut self, mut fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
+        self.settle();
+        loop {
+            let node = self.heads.first()?.node;
+            let (key, id) = self.candidate(node)?;
+            let shape = self.shape(id);
+            let path = self.slots[node.index()].path.clone();
+            if let Some((at, dim, asked)) = admit::first_short(&self.slots, &path, &shape.sparse) {
+                self.short.entry((at, dim)).or_default().insert((asked, node, id));
+                self.sleep(node, id, Bed::Quota(at, dim, asked));
+                continue;
+            }
+            let class = shape.ask.fit;
+            if !self.no_room.contains_key(&class) {
+                match fit(&key.id, &shape.ask) {
+                    Fit::Yes => return Some(self.release(node, &key, id)),
+                    Fit::No { never, detail } => {
+                        self.no_room.insert(class, NoRoom { never, detail, sleepers: BTreeSet::new() });
+                    }
+                }
+            }
+            if let Some(no_room) = self.no_room.get_mut(&class) {
+                no_room.sleepers.insert((node, id));
+            }
+            self.sleep(node, id, Bed::Room);
+        }
+    }
+
+    /// Works out the tree anew if queues or the fleet changed; [`Engine::next`] does so first.
+    pub fn settle(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.drop_unused();
+        tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        self.short.clear();
+        for node in self.index.values().copied().collect::<Vec<_>>() {
+            let line = &mut self.slots[node.index()].line;
+            for shape in line.shapes().collect::<Vec<_>>() {
+                if matches!(line.bed(shape), Some(Bed::Quota(..))) {
+                    line.wake(shape);
+                }
+            }
+            self.refresh_head(node);
+        }
+    }
+
+    fn candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
+        let slot = &self.slots[node.index()];
+        let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
+        slot.line.candidate(dequeue).map(|(key, shape)| (key.clone(), shape))
+    }
+
+    fn release(&mut self, node: Node, key: &JobKey, id: ShapeId) -> Release {
+        let shape = self.shape(id);
+        let slot = &self.slots[node.index()];
+        let (pods, charged) = shape.grant(&self.slots, &slot.path);
+        let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
+        let queue = slot.name.clone();
+        let admission = Admission { queue, priority: key.priority.0, copies: shape.ask.copies, tasks, charged };
+        self.hold(&key.id, &admission.queue, &admission.charged);
+        Release { id: key.id.clone(), admission }
+    }
+}
+
+/// Questions. They answer for the state after the last [`Engine::next`] or [`Engine::settle`].
+impl Engine {
+    /// What a queue holds.
+    #[must_use]
+    pub fn usage(&self, queue: &QueueName) -> Usage {
+        let Some(node) = self.index.get(queue) else { return Usage::default() };
+        let slot = &self.slots[node.index()];
+        Usage { used: slot.used.resources(&self.dims), waiting: slot.line.len() }
+    }
+
+    /// All queues with a spec, in the order of their names.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueSpec> {
+        self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
+    }
+
+    /// Why no job of this queue may start, if so.
+    #[must_use]
+    pub fn queue_problem(&self, queue: &QueueName) -> Option<QueueProblem> {
+        match self.index.get(queue) {
+            Some(node) => self.slots[node.index()].problem.clone(),
+            None => Some(QueueProblem::Missing),
+        }
+    }
+
+    /// Why a job still waits; `None` if it does not.
+    #[must_use]
+    pub fn why(&self, id: &str) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, shape: shape_id }) = self.jobs.get(id) else { return None };
+        let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
+        let queue = slot.name.clone();
+        if let Some(problem) = slot.problem.clone() {
+            return Some(Reason::Queue { queue, problem });
+        }
+        if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape) {
+            return Some(never);
+        }
+        let position = Position { place: slot.line.before(key) + 1, of: slot.line.len() };
+        if self.fleet.ready_clusters == 0 {
+            return Some(Reason::NoReadyCluster { position });
+        }
+        if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {
+            let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
+            let name = self.dims.name(dim);
+            let asked = shape.minimum.get(name.as_str());
+            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
+            return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
+        }
+        if let Some(NoRoom { never, detail, .. }) = self.no_room.get(&shape.ask.fit) {
+            let detail = detail.clone();
+            return Some(if *never {
+                Reason::NeverFits { detail }
+            } else {
+                Reason::NoRoom { queue, detail, position }
+            });
+        }
+        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
+        let behind = fifo && !slot.line.is_first(key);
+        Some(if behind { Reason::BehindHead { queue, position } } else { Reason::Next { queue, position } })
+    }
+
+    /// What a job is charged; `None` if it holds nothing.
+    #[must_use]
+    pub fn charge_of(&self, id: &str) -> Option<Resources> {
+        match self.jobs.get(id)? {
+            Standing::Holding { charge, .. } => Some(
+                charge
+                    .iter()
+                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), Quantity::from_nano(*amount)))
+                    .collect(),
+            ),
+            Standing::Waiting { .. } => None,
+        }
+    }
+
+    /// True while a job is in line.
+    #[must_use]
+    pub fn is_waiting(&self, id: &str) -> bool {
+        matches!(self.jobs.get(id), Some(Standing::Waiting { .. }))
+    }
+}
+
+/// Bookkeeping.
+impl Engine {
+    fn node(&mut self, name: &QueueName) -> Node {
+        if let Some(node) = self.index.get(name) {
+            return *node;
+        }
+        let node = self.unused.pop().unwrap_or(Node(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        let slot = Slot::new(name.clone(), node);
+        match self.slots.get_mut(node.index()) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        self.index.insert(name.clone(), node);
+        node
+    }
+
+    /// Forgets names that neither a queue nor a job has any more.
+    fn drop_unused(&mut self) {
+        let held: BTreeSet<Node> = self
+            .jobs
+            .values()
+            .map(|standing| match standing {
+                Standing::Waiting { node, .. } | Standing::Holding { node, .. } => *node,
+            })
+            .collect();
+        let (slots, unused) = (&self.slots, &mut self.unused);
+        self.index.retain(|_, node| {
+            let used = *node == Node::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
+            if !used {
+                unused.push(*node);
+            }
+            used
+        });
+    }
+
+    fn shape(&self, id: ShapeId) -> &Shape {
+        &self.shapes[id.0 as usize]
+    }
+
+    fn intern(&mut self, ask: Arc<Ask>) -> ShapeId {
+        let id = match self.shape_ids.get(&ask) {
+            Some(id) => *id,
+            None => {
+                let shape = Shape::new(Arc::clone(&ask), &mut self.dims);
+                let new = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
+                let id = self.unused_shapes.pop().unwrap_or(new);
+                match self.shapes.get_mut(id.0 as usize) {
+                    Some(free) => *free = shape,
+                    None => self.shapes.push(shape),
+                }
+                self.shape_ids.insert(ask, id);
+                id
+            }
+        };
+        self.shapes[id.0 as usize].users += 1;
+        id
+    }
+
+    fn release_shape(&mut self, id: ShapeId) {
+        let shape = &mut self.shapes[id.0 as usize];
+        shape.users -= 1;
+        if shape.users == 0 {
+            self.shape_ids.remove(&shape.ask);
+            self.unused_shapes.push(id);
+        }
+    }
+
+    fn leave_line(&mut self, node: Node, key: &JobKey) {
+        let Some((shape, bed)) = self.slots[node.index()].line.remove(key) else { return };
+        match bed {
+            Bed::Quota(at, dim, asked) => {
+                if let Some(sleepers) = self.short.get_mut(&(at, dim)) {
+                    sleepers.remove(&(asked, node, shape));
+                }
+            }
+            Bed::Room => {
+                let class = self.shape(shape).ask.fit;
+                if let Some(no_room) = self.no_room.get_mut(&class) {
+                    no_room.sleepers.remove(&(node, shape));
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
+        self.slots[node.index()].line.sleep(shape, bed);
+        self.refresh_head(node);
+    }
+
+    fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.slots[node.index()].own.add(amounts);
+        for at in self.slots[node.index()].path.clone() {
+            self.slots[at.index()].used.add(amounts);
+        }
+        self.refresh_head(node);
+    }
+
+    fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.slots[node.index()].own.sub(amounts);
+        let path = self.slots[node.index()].path.clone();
+        for at in &path {
+            self.slots[at.index()].used.sub(amounts);
+        }
+        self.refresh_head(node);
+        for at in &path {
+            for (dim, _) in amounts {
+                self.wake_short(*at, *dim);
+            }
+        }
+    }
+
+    /// Wakes the shapes that what is free of `dim` at `at` now satisfies.
+    fn wake_short(&mut self, at: Node, dim: Dim) {
+        let room = admit::headroom(&self.slots[at.index()], dim).unwrap_or(i128::MAX);
+        while let Some(sleepers) = self.short.get_mut(&(at, dim)) {
+            match sleepers.first().copied() {
+                Some(first @ (asked, node, shape)) if asked <= room => {
+                    sleepers.remove(&first);
+                    self.slots[node.index()].line.wake(shape);
+                    self.refresh_head(node);
+                }
+                Some(_) => return,
+                None => {
+                    self.short.remove(&(at, dim));
+                }
+            }
+        }
+    }
+
+    fn refresh_head(&mut self, node: Node) {
+        let slot = &self.slots[node.index()];
+        let head = match (&slot.spec, &slot.problem) {
+            (Some(spec), None) => slot.line.candidate(spec.dequeue).map(|(key, _)| OrderKey {
+                queue_priority: Reverse(spec.priority),
+                share: Share::of(&slot.used, &slot.deserved),
+                best_effort: slot.deserved.is_empty(),
+                job: key.clone(),
+                node,
+            }),
+            _ => None,
+        };
+        if self.head_of.get(&node) == head.as_ref() {
+            return;
+        }
+        let old = match &head {
+            Some(head) => self.head_of.insert(node, head.clone()),
+            None => self.head_of.remove(&node),
+        };
+        if let Some(old) = old {
+            self.heads.remove(&old);
+        }
+        self.heads.extend(head);
+    }
+}

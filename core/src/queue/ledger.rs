@@ -1,0 +1,129 @@
+//! What a binding is charged, from what the API says about it and nothing else.
+//!
+//! Rule: admitted, it is charged what was admitted; placed, what is really in clusters (a copy counts once for each
+//! cluster); as pods finish, what is left; ended, nothing. A binding that was placed without an admission (before us,
+//! or past us) is charged the same way, so that the books say what the clusters run.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    admission::Admission,
+    gang::{ClusterName, Gang, TaskName},
+    plan::Plan,
+    resources::Resources,
+};
+
+/// What the API says about a binding.
+#[derive(Debug, Clone, Default)]
+pub struct Facts<'a> {
+    /// The workload, where it is known.
+    pub gang: Option<&'a Gang>,
+    /// What the binding itself says that one replica asks for, for want of a workload.
+    pub replica_request: Option<&'a Resources>,
+    /// The admission record.
+    pub admission: Option<&'a Admission>,
+    /// `spec.clusters`; zero replicas mean a whole copy.
+    pub clusters: &'a [(ClusterName, u32)],
+    /// The plan annotation.
+    pub plan: Option<&'a Plan>,
+    /// Pods that succeeded or failed, by task, over all clusters.
+    pub finished_pods: BTreeMap<TaskName, u32>,
+    /// It ended: Completed, Failed or Terminated.
+    pub ended: bool,
+}
+
+/// Where a binding stands with its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Neither admitted nor placed.
+    Waiting,
+    /// Admitted, not placed.
+    Admitted,
+    /// In clusters.
+    Placed,
+    /// In clusters without an admission.
+    Foreign,
+    /// Ended.
+    Finished,
+}
+
+/// What a binding is charged now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// How it stands.
+    pub stage: Stage,
+    /// How much.
+    pub amount: Resources,
+    /// Whether what is placed is more than what was admitted.
+    pub over_record: bool,
+}
+
+/// See the module.
+#[must_use]
+pub fn charge(facts: &Facts<'_>) -> Charge {
+    let of = |stage, amount| Charge { stage, amount, over_record: false };
+    match facts.admission {
+        _ if facts.ended => of(Stage::Finished, Resources::new()),
+        None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
+        Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, admission.charged.clone()),
+        admission => {
+            let placed = placed(facts);
+            let over_record = admission.is_some_and(|admission| !placed.fits_in(&admission.charged));
+            let stage = if admission.is_some() { Stage::Placed } else { Stage::Foreign };
+            Charge { stage, amount: unfinished(facts, placed), over_record }
+        }
+    }
+}
+
+fn placed(facts: &Facts<'_>) -> Resources {
+    let mut sum = Resources::new();
+    let Some(gang) = facts.gang else {
+        // Without the workload: what was admitted, else what the binding says.
+        if let Some(admission) = facts.admission {
+            return admission.charged.clone();
+        }
+        let replicas = facts.clusters.iter().map(|(_, replicas)| u64::from((*replicas).max(1))).sum();
+        return facts.replica_request.map(|request| request.times(replicas)).unwrap_or_default();
+    };
+    for (cluster, replicas) in facts.clusters {
+        for (task, pods) in pods_in(facts, gang, cluster, *replicas) {
+            sum.add(&task.request.times(u64::from(pods)));
+        }
+    }
+    sum
+}
+
+/// Pods of each task in one cluster: as planned; without a plan, one task's pods are the replicas and several tasks are
+/// there whole (Karmada divides nothing that it does not understand).
+fn pods_in<'a>(
+    facts: &'a Facts<'_>,
+    gang: &'a Gang,
+    cluster: &ClusterName,
+    replicas: u32,
+) -> impl Iterator<Item = (&'a crate::gang::Task, u32)> {
+    let share = facts.plan.and_then(|plan| plan.clusters.get(cluster));
+    let single = gang.tasks.len() == 1 && replicas > 0;
+    gang.tasks.iter().map(move |task| {
+        let pods = match share {
+            Some(share) => share.tasks.get(&task.name).map_or(0, |share| share.replicas),
+            None if single => replicas,
+            None => task.replicas,
+        };
+        (task, pods)
+    })
+}
+
+fn unfinished(facts: &Facts<'_>, mut placed: Resources) -> Resources {
+    let Some(gang) = facts.gang else { return placed };
+    for task in &gang.tasks {
+        let there: u32 = facts
+            .clusters
+            .iter()
+            .flat_map(|(cluster, replicas)| pods_in(facts, gang, cluster, *replicas))
+            .filter(|(other, _)| other.name == task.name)
+            .fold(0, |sum, (_, pods)| sum.saturating_add(pods));
+        let finished = facts.finished_pods.get(&task.name).copied().unwrap_or(0).min(there);
+        placed.saturating_sub(&task.request.times(u64::from(finished)));
+    }
+    placed
+}

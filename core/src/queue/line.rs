@@ -1,0 +1,171 @@
+//! The jobs that wait in one queue, by what they ask for.
+//!
+//! Jobs that ask for the same are one *shape*: one look answers for all of them, and only the first of each shape can
+//! be next. A shape that was found not to fit sleeps until what it lacked grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{dense::Dim, order::JobKey, spec::Dequeue, tree::Node};
+
+/// A place in the engine's table of shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ShapeId(pub(super) u32);
+
+/// What a sleeping shape waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bed {
+    /// This much of this resource, at this queue.
+    Quota(Node, Dim, i128),
+    /// Room in clusters.
+    Room,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Line {
+    jobs: BTreeMap<JobKey, ShapeId>,
+    shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
+    /// The first job of every shape that does not sleep.
+    awake: BTreeSet<(JobKey, ShapeId)>,
+    asleep: BTreeMap<ShapeId, Bed>,
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.shapes.keys().copied()
+    }
+
+    pub(super) fn bed(&self, shape: ShapeId) -> Option<Bed> {
+        self.asleep.get(&shape).copied()
+    }
+
+    /// The job to look at next.
+    pub(super) fn candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
+        match dequeue {
+            Dequeue::Traverse => self.awake.first().map(|(key, shape)| (key, *shape)),
+            Dequeue::Fifo => self
+                .jobs
+                .first_key_value()
+                .filter(|(_, shape)| !self.asleep.contains_key(shape))
+                .map(|(key, shape)| (key, *shape)),
+        }
+    }
+
+    /// True if `key` is the first in line.
+    pub(super) fn is_first(&self, key: &JobKey) -> bool {
+        self.jobs.first_key_value().is_some_and(|(first, _)| first == key)
+    }
+
+    /// Jobs before `key`; costs as many steps as it is away from the nearer end.
+    pub(super) fn before(&self, key: &JobKey) -> usize {
+        let (mut front, mut back) = (self.jobs.range(..key), self.jobs.range(key..));
+        let mut steps = 0;
+        loop {
+            if front.next().is_none() {
+                return steps;
+            }
+            if back.next().is_none() {
+                return self.jobs.len() - steps;
+            }
+            steps += 1;
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: JobKey, shape: ShapeId) {
+        let same = self.shapes.entry(shape).or_default();
+        if !self.asleep.contains_key(&shape) && same.first().is_none_or(|first| key < *first) {
+            if let Some(first) = same.first() {
+                self.awake.remove(&(first.clone(), shape));
+            }
+            self.awake.insert((key.clone(), shape));
+        }
+        same.insert(key.clone());
+        self.jobs.insert(key, shape);
+    }
+
+    /// Takes a job out; tells what its shape slept on if it was the last of its shape.
+    pub(super) fn remove(&mut self, key: &JobKey) -> Option<(ShapeId, Bed)> {
+        let shape = self.jobs.remove(key)?;
+        let same = self.shapes.get_mut(&shape)?;
+        same.remove(key);
+        let next = same.first().cloned();
+        let was_first = self.awake.remove(&(key.clone(), shape));
+        match next {
+            Some(next) => {
+                if was_first {
+                    self.awake.insert((next, shape));
+                }
+                None
+            }
+            None => {
+                self.shapes.remove(&shape);
+                self.asleep.remove(&shape).map(|bed| (shape, bed))
+            }
+        }
+    }
+
+    pub(super) fn sleep(&mut self, shape: ShapeId, bed: Bed) {
+        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
+            self.awake.remove(&(first.clone(), shape));
+            self.asleep.insert(shape, bed);
+        }
+    }
+
+    pub(super) fn wake(&mut self, shape: ShapeId) {
+        if self.asleep.remove(&shape).is_some()
+            && let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first)
+        {
+            self.awake.insert((first.clone(), shape));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+
+    fn key(priority: i32, created: i64, id: &str) -> JobKey {
+        JobKey { priority: Reverse(priority), created, id: id.into() }
+    }
+
+    #[test]
+    fn a_sleeping_head_stops_a_fifo_line_but_not_a_traversed_one() {
+        let mut line = Line::default();
+        line.insert(key(0, 1, "big"), ShapeId(0));
+        line.insert(key(0, 2, "small"), ShapeId(1));
+        line.sleep(ShapeId(0), Bed::Room);
+        assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
+        assert!(line.candidate(Dequeue::Fifo).is_none());
+        line.wake(ShapeId(0));
+        assert_eq!(line.candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "big");
+    }
+
+    #[test]
+    fn a_late_job_of_high_priority_is_first_even_of_a_shape_that_waits() {
+        let mut line = Line::default();
+        line.insert(key(0, 1, "a"), ShapeId(0));
+        line.insert(key(9, 2, "b"), ShapeId(0));
+        assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
+        line.remove(&key(9, 2, "b"));
+        assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
+        assert!(line.remove(&key(0, 1, "a")).is_none());
+        assert!(line.len() == 0 && line.candidate(Dequeue::Traverse).is_none());
+    }
+
+    #[test]
+    fn places_are_counted_from_the_nearer_end() {
+        let mut line = Line::default();
+        let keys: Vec<JobKey> = (0..10).map(|i| key(0, i, "x")).collect();
+        for key in &keys {
+            line.insert(key.clone(), ShapeId(0));
+        }
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(line.before(key), i);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Queues: who may start, in which order, within which limits, and why not.
+//!
+//! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
+//! parts, each a rule of its own: [`spec`] (a queue), `tree` (what holds where), [`ledger`] (what a binding is charged),
+//! `order` (who goes first), [`admit`] (who fits), [`engine`] (all together, by events).
+
+pub mod admit;
+mod dense;
+pub mod engine;
+pub mod ledger;
+mod line;
+mod order;
+pub mod spec;
+mod tree;
+
+pub use admit::{Ask, FitClass, TaskAsk};
+pub use engine::{Engine, Fit, Job, Release, Usage};
+pub use order::JobId;
+pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

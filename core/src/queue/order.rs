@@ -1,0 +1,114 @@
+//! Who goes first: one key whose derived order is the rule.
+//!
+//! Rule: Volcano's capacity plugin (`QueueOrder`: priority downwards, share upwards, queues that deserve something
+//! before those that do not) and priority plugin (job priority downwards), then age, then UID (`session_plugins.go`).
+
+use std::{cmp::Reverse, fmt, sync::Arc};
+
+use super::dense::{Dense, Dim};
+
+/// A waiting binding's identity: its UID, or anything else that is unique and does not change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(Arc<str>);
+
+impl JobId {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for JobId {
+    fn from(id: &str) -> Self {
+        Self(id.into())
+    }
+}
+impl From<String> for JobId {
+    fn from(id: String) -> Self {
+        Self(id.into())
+    }
+}
+impl std::borrow::Borrow<str> for JobId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A job's place among the jobs of one queue; the smallest goes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct JobKey {
+    pub(super) priority: Reverse<i32>,
+    /// Seconds since 1970.
+    pub(super) created: i64,
+    pub(super) id: JobId,
+}
+
+/// How much of what it deserves a queue has: billionths of its dominant resource, rounded down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share(u64);
+
+impl Share {
+    const WHOLE: u64 = 1_000_000_000;
+
+    /// `max over the resources that are deserved of used / deserved`; 1 where nothing is.
+    pub(super) fn of(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
+        if deserved.is_empty() {
+            return Self(Self::WHOLE);
+        }
+        let share = |(dim, deserved): &(Dim, i128)| match (used.get(*dim).max(0), *deserved) {
+            (0, _) => 0,
+            (_, ..=0) => Self::WHOLE,
+            (used, deserved) => {
+                u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX)
+            }
+        };
+        Self(deserved.iter().map(share).max().unwrap_or(Self::WHOLE))
+    }
+}
+
+/// The place of a queue's next job among the next jobs of all queues; the smallest goes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OrderKey {
+    pub(super) queue_priority: Reverse<i32>,
+    pub(super) share: Share,
+    /// A queue that deserves nothing goes after one that has used up exactly what it deserves.
+    pub(super) best_effort: bool,
+    pub(super) job: JobKey,
+    pub(super) node: super::tree::Node,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{quantity::Quantity, queue::dense::Dims, resources::Resources};
+
+    #[test]
+    fn priority_then_age_then_uid() {
+        let key = |priority, created, id: &str| JobKey { priority: Reverse(priority), created, id: id.into() };
+        let mut keys = [key(0, 1, "a"), key(5, 9, "b"), key(5, 3, "d"), key(5, 3, "c")];
+        keys.sort();
+        let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+        assert_eq!(ids, ["c", "d", "b", "a"]);
+    }
+
+    #[test]
+    fn the_dominant_share_counts_and_a_zero_entitlement_in_use_is_whole() {
+        let mut dims = Dims::default();
+        let amounts = |cpu, gpu| -> Resources {
+            [("cpu", Quantity::from_units(cpu)), ("gpu", Quantity::from_units(gpu))].into_iter().collect()
+        };
+        let deserved = dims.sparse(&amounts(10, 4));
+        let mut used = Dense::default();
+        used.add(&dims.sparse(&amounts(2, 3)));
+        assert_eq!(Share::of(&used, &deserved), Share(750_000_000));
+        assert_eq!(Share::of(&used, &[]), Share(Share::WHOLE));
+        assert_eq!(Share::of(&used, &[(deserved[0].0, 0)]), Share(Share::WHOLE));
+        assert_eq!(Share::of(&Dense::default(), &[(deserved[0].0, 0)]), Share(0));
+    }
+}

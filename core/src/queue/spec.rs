@@ -1,0 +1,109 @@
+//! A queue as its object says it, and the fleet above all queues.
+//!
+//! Rule: Volcano's `Queue` (`scheduling.volcano.sh/v1beta1`): `capability` is a ceiling per resource, where a missing
+//! name is inherited from the queue above, and so are `cpu` and `memory` of zero or less (`capacity.go:1095-1102`,
+//! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement.
+
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    resources::{Limits, ResourceName, Resources},
+};
+
+/// Whether a queue starts jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueState {
+    /// It does. An empty or unknown `status.state` is read so: only closing is a decision.
+    #[default]
+    Open,
+    /// It does not; jobs that run go on.
+    Closing,
+    /// It does not, and none runs.
+    Closed,
+}
+
+impl QueueState {
+    /// As the API writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "Open",
+            Self::Closing => "Closing",
+            Self::Closed => "Closed",
+        }
+    }
+}
+
+/// What a job at the head that can not start means for those behind it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dequeue {
+    /// They may start if they fit.
+    #[default]
+    Traverse,
+    /// They wait.
+    Fifo,
+}
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSpec {
+    /// Name.
+    pub name: QueueName,
+    /// The queue above; `None` is the root.
+    pub parent: Option<QueueName>,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Share where nothing is deserved.
+    pub weight: u32,
+    /// Ceiling.
+    pub capability: Limits,
+    /// Kept free for it.
+    pub guarantee: Resources,
+    /// Entitlement; unlimited where it says nothing.
+    pub deserved: Limits,
+    /// Whether others may take back what it borrowed.
+    pub reclaimable: bool,
+    /// Order of leaving.
+    pub dequeue: Dequeue,
+    /// Whether it starts jobs.
+    pub state: QueueState,
+}
+
+impl QueueSpec {
+    /// A queue below the root without any limit.
+    #[must_use]
+    pub fn unlimited(name: impl Into<QueueName>) -> Self {
+        Self {
+            name: name.into(),
+            parent: None,
+            priority: 0,
+            weight: 1,
+            capability: Limits::unlimited(),
+            guarantee: Resources::new(),
+            deserved: Limits::unlimited(),
+            reclaimable: true,
+            dequeue: Dequeue::Traverse,
+            state: QueueState::Open,
+        }
+    }
+
+    /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones are zero.
+    pub(crate) fn ceilings(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.capability.iter().filter_map(|(name, limit)| {
+            let inherited =
+                limit <= Quantity::ZERO && matches!(name.as_str(), ResourceName::CPU | ResourceName::MEMORY);
+            (!inherited).then(|| (name, limit.max(Quantity::ZERO)))
+        })
+    }
+}
+
+/// What the clusters have, all together. Nothing is known at first: nothing can start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// Of all clusters that are ready and take new pods.
+    pub ready: Resources,
+    /// The same with clusters that may come back; `None` while one of them is unknown, so that nobody can say "never".
+    pub whole: Option<Resources>,
+    /// Number of ready clusters.
+    pub ready_clusters: usize,
+}

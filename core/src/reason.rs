@@ -1,0 +1,379 @@
+//! Why a job waits, or can never start, or what became of it: a token for machines, a sentence with numbers for people.
+//!
+//! Every verdict of the queue engine has a [`Reason`], computed from the live state when it is asked for. Tokens of
+//! "can never start unless somebody changes something" are different from tokens of "waits".
+
+use std::fmt;
+
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+
+/// What a limit belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// The `capability` of a queue: the job's own, or one above it.
+    Queue(QueueName),
+    /// What is left for a queue after the `guarantee` of its siblings.
+    Guaranteed(QueueName),
+    /// All ready clusters together.
+    Fleet,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(queue) => write!(f, "the capability of queue {queue}"),
+            Self::Guaranteed(queue) => write!(f, "what other queues' guarantees leave to queue {queue}"),
+            Self::Fleet => f.write_str("all ready clusters together"),
+        }
+    }
+}
+
+/// A place in line: `place` of `of`, from 1, within the job's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub place: usize,
+    /// Jobs in line.
+    pub of: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "position {} of {}", self.place, self.of)
+    }
+}
+
+/// What is wrong with a queue, so that none of its jobs may start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueProblem {
+    /// No such queue.
+    Missing,
+    /// It, or a queue above it, is not open.
+    NotOpen {
+        /// Which one.
+        queue: QueueName,
+        /// `Closed` or `Closing`.
+        state: &'static str,
+    },
+    /// Its parent, or a queue further up, does not exist.
+    ParentMissing(QueueName),
+    /// Its parents lead back to itself.
+    Cycle,
+    /// It has children: only leaves run jobs.
+    NotLeaf(QueueName),
+    /// It is the root.
+    Root,
+}
+
+/// Why a job stands where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The queue can not start jobs.
+    Queue {
+        /// The job's queue.
+        queue: QueueName,
+        /// Why not.
+        problem: QueueProblem,
+    },
+    /// The user holds it (annotation).
+    OnHold {
+        /// The annotation.
+        annotation: &'static str,
+    },
+    /// Somebody else suspended its scheduling: not ours to lift.
+    Suspended,
+    /// What it asks for is not an amount, or not a gang.
+    Invalid {
+        /// What is wrong, with the field.
+        problem: String,
+    },
+    /// The workload of the binding was not found (yet).
+    NoWorkload,
+    /// More than a limit: never.
+    ExceedsLimit {
+        /// The job's queue.
+        queue: QueueName,
+        /// Whose limit.
+        bound: Bound,
+        /// Resource.
+        resource: ResourceName,
+        /// What the job needs at least.
+        asked: Quantity,
+        /// The limit.
+        limit: Quantity,
+    },
+    /// A limit allows it, but is used up.
+    Quota {
+        /// The job's queue.
+        queue: QueueName,
+        /// Whose limit.
+        bound: Bound,
+        /// Resource.
+        resource: ResourceName,
+        /// What the job needs at least.
+        asked: Quantity,
+        /// Used now.
+        used: Quantity,
+        /// The limit.
+        limit: Quantity,
+        /// In line.
+        position: Position,
+    },
+    /// No cluster is ready, so there is nothing to fit in.
+    NoReadyCluster {
+        /// In line.
+        position: Position,
+    },
+    /// There is quota, but no place now.
+    NoRoom {
+        /// The job's queue.
+        queue: QueueName,
+        /// What is short, where (from placement).
+        detail: String,
+        /// In line.
+        position: Position,
+    },
+    /// Would not fit even if all clusters were empty.
+    NeverFits {
+        /// What is short, where (from placement).
+        detail: String,
+    },
+    /// Would fit, but its queue is strictly first in, first out.
+    BehindHead {
+        /// The job's queue.
+        queue: QueueName,
+        /// In line.
+        position: Position,
+    },
+    /// Nothing speaks against it: its turn comes with the next decision.
+    Next {
+        /// The job's queue.
+        queue: QueueName,
+        /// In line.
+        position: Position,
+    },
+    /// Released; to be placed.
+    Admitted {
+        /// The queue that is charged.
+        queue: QueueName,
+        /// How much.
+        charged: Resources,
+    },
+    /// Released, but the scheduler found no place.
+    NotPlaced {
+        /// What it said.
+        detail: String,
+    },
+    /// In clusters.
+    Placed {
+        /// `member1:3, member2:5`.
+        clusters: String,
+        /// The queue that is charged.
+        queue: QueueName,
+        /// How much.
+        charged: Resources,
+    },
+    /// In clusters, and holding more than was admitted.
+    OverRecord {
+        /// The queue that is charged.
+        queue: QueueName,
+        /// What it holds.
+        held: Resources,
+        /// What was admitted.
+        admitted: Resources,
+    },
+    /// Wants more than was admitted; does not get it.
+    ScaledUp {
+        /// What it asks for now.
+        asked: Resources,
+        /// What was admitted.
+        admitted: Resources,
+    },
+    /// Ended.
+    Finished {
+        /// `Completed`, `Failed`, ...
+        phase: String,
+        /// The queue that was charged.
+        queue: QueueName,
+    },
+}
+
+impl Reason {
+    /// One CamelCase word.
+    #[must_use]
+    pub const fn token(&self) -> &'static str {
+        match self {
+            Self::Queue { problem, .. } => match problem {
+                QueueProblem::Missing => "QueueNotFound",
+                QueueProblem::NotOpen { .. } => "QueueNotOpen",
+                QueueProblem::ParentMissing(_) | QueueProblem::Cycle => "QueueMisconfigured",
+                QueueProblem::NotLeaf(_) | QueueProblem::Root => "QueueNotLeaf",
+            },
+            Self::OnHold { .. } => "OnHold",
+            Self::Suspended => "Suspended",
+            Self::Invalid { .. } => "InvalidDemand",
+            Self::NoWorkload => "WorkloadNotFound",
+            Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
+            Self::ExceedsLimit { .. } => "ExceedsCapability",
+            Self::Quota { .. } => "WaitingForQuota",
+            Self::NoReadyCluster { .. } => "NoReadyCluster",
+            Self::NoRoom { .. } => "WaitingForRoom",
+            Self::NeverFits { .. } => "NeverFits",
+            Self::BehindHead { .. } => "BehindHead",
+            Self::Next { .. } => "Waiting",
+            Self::Admitted { .. } => "Admitted",
+            Self::NotPlaced { .. } => "NotPlaced",
+            Self::Placed { .. } => "Placed",
+            Self::OverRecord { .. } => "HoldsMoreThanAdmitted",
+            Self::ScaledUp { .. } => "ScaledBeyondAdmission",
+            Self::Finished { .. } => "Finished",
+        }
+    }
+
+    /// True if waiting alone will not help: somebody has to change something.
+    #[must_use]
+    pub const fn needs_a_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Queue { .. }
+                | Self::OnHold { .. }
+                | Self::Suspended
+                | Self::Invalid { .. }
+                | Self::ExceedsLimit { .. }
+                | Self::NeverFits { .. }
+                | Self::OverRecord { .. }
+                | Self::ScaledUp { .. }
+        )
+    }
+
+    /// True once the gate was opened.
+    #[must_use]
+    pub const fn is_released(&self) -> bool {
+        matches!(
+            self,
+            Self::Admitted { .. }
+                | Self::NotPlaced { .. }
+                | Self::Placed { .. }
+                | Self::OverRecord { .. }
+                | Self::ScaledUp { .. }
+                | Self::Finished { .. }
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue { queue, problem } => match problem {
+                QueueProblem::Missing => write!(f, "queue {queue} does not exist"),
+                QueueProblem::NotOpen { queue: closed, state } if closed == queue => {
+                    write!(f, "queue {queue} is {state}: it starts no jobs")
+                }
+                QueueProblem::NotOpen { queue: closed, state } => {
+                    write!(f, "queue {closed}, above queue {queue}, is {state}: it starts no jobs")
+                }
+                QueueProblem::ParentMissing(parent) => {
+                    write!(f, "queue {queue} has the parent {parent}, which does not exist")
+                }
+                QueueProblem::Cycle => write!(f, "the parents of queue {queue} lead in a circle"),
+                QueueProblem::NotLeaf(child) => {
+                    write!(f, "queue {queue} has children ({child}): jobs belong in queues without children")
+                }
+                QueueProblem::Root => write!(f, "queue {queue} is the root: jobs belong in a queue below it"),
+            },
+            Self::OnHold { annotation } => {
+                write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
+            }
+            Self::Suspended => f.write_str(
+                "its binding's spec.suspension.scheduling was set by somebody else: it starts when that is taken away",
+            ),
+            Self::Invalid { problem } => f.write_str(problem),
+            Self::NoWorkload => f.write_str("the binding's workload was not found"),
+            Self::ExceedsLimit { queue, bound, resource, asked, limit } => write!(
+                f,
+                "can never start in queue {queue}: needs {resource} {asked}, more than {limit}, {}",
+                WhichIs(bound)
+            ),
+            Self::Quota { queue, bound, resource, asked, used, limit, position } => write!(
+                f,
+                "waits in queue {queue}, {position}: needs {resource} {asked}, used {used} of {limit} ({bound})"
+            ),
+            Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
+            Self::NoRoom { queue, detail, position } => {
+                write!(f, "waits in queue {queue}, {position}: there is quota, but no room: {detail}")
+            }
+            Self::NeverFits { detail } => {
+                write!(f, "can never start: would not fit even if all ready clusters were empty: {detail}")
+            }
+            Self::BehindHead { queue, position } => {
+                write!(f, "waits in queue {queue}, {position}: the queue is fifo and its first job can not start yet")
+            }
+            Self::Next { queue, position } => write!(f, "waits in queue {queue}, {position}: is considered next"),
+            Self::Admitted { queue, charged } => {
+                write!(f, "admitted: queue {queue} is charged {charged}; waits for a place")
+            }
+            Self::NotPlaced { detail } => write!(f, "admitted, but not placed: {detail}"),
+            Self::Placed { clusters, queue, charged } => {
+                write!(f, "placed on {clusters}; queue {queue} is charged {charged}")
+            }
+            Self::OverRecord { queue, held, admitted } => {
+                write!(f, "holds {held} but was admitted for {admitted}; queue {queue} is charged what it holds")
+            }
+            Self::ScaledUp { asked, admitted } => {
+                write!(f, "asks for {asked} now but was admitted for {admitted}: keeps what it was admitted for")
+            }
+            Self::Finished { phase, queue } => write!(f, "ended as {phase}; queue {queue} is charged nothing"),
+        }
+    }
+}
+
+struct WhichIs<'a>(&'a Bound);
+
+impl fmt::Display for WhichIs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Bound::Fleet => f.write_str("which is all that the clusters have together"),
+            bound => write!(f, "which is {bound}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
+        let gpu = || ResourceName::from("nvidia.com/gpu");
+        let quota = Reason::Quota {
+            queue: "ml".into(),
+            bound: Bound::Queue("research".into()),
+            resource: gpu(),
+            asked: Quantity::from_units(64),
+            used: Quantity::from_units(40),
+            limit: Quantity::from_units(96),
+            position: Position { place: 3, of: 12 },
+        };
+        assert_eq!(
+            quota.to_string(),
+            "waits in queue ml, position 3 of 12: needs nvidia.com/gpu 64, used 40 of 96 (the capability of queue research)"
+        );
+        let never = Reason::ExceedsLimit {
+            queue: "ml".into(),
+            bound: Bound::Fleet,
+            resource: gpu(),
+            asked: Quantity::from_units(64),
+            limit: Quantity::from_units(8),
+        };
+        assert_eq!(
+            never.to_string(),
+            "can never start in queue ml: needs nvidia.com/gpu 64, more than 8, which is all that the clusters have together"
+        );
+        assert_ne!(quota.token(), never.token());
+        assert!(never.needs_a_change() && !quota.needs_a_change());
+    }
+}
