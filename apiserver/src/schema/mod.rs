@@ -10,6 +10,7 @@ mod crd;
 mod crd_schema;
 mod defaulting;
 mod defaults;
+mod defaults_pod;
 mod embedded;
 mod error;
 mod formats;
