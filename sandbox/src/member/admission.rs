@@ -133,7 +133,10 @@ fn queue_refusal(queues: &[Value], job: &Value) -> Option<String> {
 }
 
 fn objects(review: &Value) -> (&Value, &Value) {
-    (review.pointer("/request/object").unwrap_or(&Value::Null), review.pointer("/request/oldObject").unwrap_or(&Value::Null))
+    (
+        review.pointer("/request/object").unwrap_or(&Value::Null),
+        review.pointer("/request/oldObject").unwrap_or(&Value::Null),
+    )
 }
 
 fn mutated(review: &Value, change: impl FnOnce(&mut Value)) -> Json<Value> {

@@ -33,17 +33,13 @@ pub fn sync(world: &World, job: &Value, now: Timestamp) -> Vec<Want> {
     match phase {
         "Pending" | "Running" => {
             if let Some(action) = policy_action(job, &pods, &counts) {
-                return leave(job, &pods, &counts, action, now);
+                return leave(world, job, &pods, &counts, action, now);
             }
             live(world, job, phase, &pods, &counts, now)
         }
         "Restarting" => wind_down(job, &pods, &counts, |counts| restarting(job, counts), false, now),
-        "Completing" => {
-            wind_down(job, &pods, &counts, |counts| counts.none_left().then_some("Completed"), true, now)
-        }
-        "Terminating" => {
-            wind_down(job, &pods, &counts, |counts| counts.none_left().then_some("Terminated"), true, now)
-        }
+        "Completing" => wind_down(job, &pods, &counts, |counts| counts.none_left().then_some("Completed"), true, now),
+        "Terminating" => wind_down(job, &pods, &counts, |counts| counts.none_left().then_some("Terminated"), true, now),
         "Aborting" => wind_down(job, &pods, &counts, |counts| counts.none_left().then_some("Aborted"), true, now),
         // Finished: pods that still run are taken away, finished ones stay to be looked at.
         _ => unfinished(&pods).map(|pod| delete(Kind::Pod, pod)).collect(),
@@ -96,8 +92,12 @@ impl Counts {
                 "Failed" => counts.failed += 1,
                 _ => counts.pending += 1,
             }
-            *counts.by_task.entry(label(pod, TASK_SPEC).to_owned()).or_default().entry(phase.to_owned()).or_default() +=
-                1;
+            *counts
+                .by_task
+                .entry(label(pod, TASK_SPEC).to_owned())
+                .or_default()
+                .entry(phase.to_owned())
+                .or_default() += 1;
         }
         counts
     }
@@ -256,8 +256,15 @@ fn matching(job: &Value, task: Option<&Value>, event: &str, exit_code: Option<i6
     }
 }
 
-/// Leaves the live phases for `phase`.
-fn leave(job: &Value, pods: &[&Value], counts: &Counts, phase: &'static str, now: Timestamp) -> Vec<Want> {
+/// Leaves the live phases for `phase`. A restarted job starts with a PodGroup of its own.
+fn leave(
+    world: &World,
+    job: &Value,
+    pods: &[&Value],
+    counts: &Counts,
+    phase: &'static str,
+    now: Timestamp,
+) -> Vec<Want> {
     let keep_finished = phase != "Restarting";
     let mut wants: Vec<Want> = pods
         .iter()
@@ -265,6 +272,10 @@ fn leave(job: &Value, pods: &[&Value], counts: &Counts, phase: &'static str, now
         .filter(|pod| !(keep_finished && matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")))
         .map(|pod| delete(Kind::Pod, pod))
         .collect();
+    if phase == "Restarting" {
+        let group = world.get(Kind::PodGroup, &(namespace(job).to_owned(), podgroup_name(job)));
+        wants.extend(group.map(|group| delete(Kind::PodGroup, group)));
+    }
     wants.extend(status(job, phase, counts, now));
     wants
 }
@@ -390,7 +401,8 @@ fn podgroup_spec(world: &World, job: &Value) -> Value {
         };
         spec["minResources"] = json!(caldera_core::podgroup::minimum(&gang, priority).min_resources);
     }
-    for (field, pointer) in [("priorityClassName", "/spec/priorityClassName"), ("networkTopology", "/spec/networkTopology")]
+    for (field, pointer) in
+        [("priorityClassName", "/spec/priorityClassName"), ("networkTopology", "/spec/networkTopology")]
     {
         if let Some(value) = job.pointer(pointer).filter(|value| value.as_str() != Some("")) {
             spec[field] = value.clone();
@@ -423,7 +435,9 @@ fn pod_changes(job: &Value, pods: &[&Value], counts: &Counts) -> Vec<Want> {
             wanted.insert(pod_name);
         }
     }
-    wants.extend(pods.iter().filter(|pod| !deleting(pod) && !wanted.contains(name(pod))).map(|pod| delete(Kind::Pod, pod)));
+    wants.extend(
+        pods.iter().filter(|pod| !deleting(pod) && !wanted.contains(name(pod))).map(|pod| delete(Kind::Pod, pod)),
+    );
     wants
 }
 

@@ -135,7 +135,12 @@ fn started(pod: &Value, node: &str, now: Timestamp) -> Want {
         "containerStatuses": statuses,
     });
     let _ = node;
-    merge(Kind::Pod, pod, Some("status"), json!({"status": status, "metadata": {"annotations": {"sim.caldera.dev/started": now.to_string()}}}))
+    merge(
+        Kind::Pod,
+        pod,
+        Some("status"),
+        json!({"status": status, "metadata": {"annotations": {"sim.caldera.dev/started": now.to_string()}}}),
+    )
 }
 
 fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
@@ -164,10 +169,7 @@ fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
 
 fn conditions(met: &[&str], unmet: &[&str], time: &str) -> Vec<Value> {
     let condition = |name: &str, status: &str| json!({"type": name, "status": status, "lastTransitionTime": time});
-    met.iter()
-        .map(|name| condition(name, "True"))
-        .chain(unmet.iter().map(|name| condition(name, "False")))
-        .collect()
+    met.iter().map(|name| condition(name, "True")).chain(unmet.iter().map(|name| condition(name, "False"))).collect()
 }
 
 #[cfg(test)]
@@ -196,10 +198,7 @@ mod tests {
     fn annotations_overrule_the_command() {
         let mut pod = pod("Never", &["sleep", "5"]);
         pod["metadata"]["annotations"] = json!({RUN_FOR: "2s", EXIT_CODE: "7"});
-        assert_eq!(
-            behaviour(&pod, Duration::ZERO),
-            Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 }
-        );
+        assert_eq!(behaviour(&pod, Duration::ZERO), Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 });
         pod["metadata"]["annotations"][RUN_FOR] = "forever".into();
         assert_eq!(behaviour(&pod, Duration::ZERO).run_for, None);
     }

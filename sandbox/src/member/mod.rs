@@ -14,6 +14,9 @@ pub mod schedule;
 pub mod workloads;
 pub mod world;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
@@ -21,7 +24,6 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use caldera_runtime::{
     clock::SharedClock,
     tls::{Authority, TlsError, server_config},
@@ -99,14 +101,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         tokio::spawn(watch);
     }
     let (writer, outcomes) = Writer::start(client, shutdown.clone());
-    let mut member = Member {
-        world: World::default(),
-        writer,
-        queues,
-        due: BTreeMap::new(),
-        retry_at: BTreeMap::new(),
-        config,
-    };
+    let mut member =
+        Member { world: World::default(), writer, queues, due: BTreeMap::new(), retry_at: BTreeMap::new(), config };
     member.run(incoming, outcomes, shutdown).await;
     Ok(())
 }

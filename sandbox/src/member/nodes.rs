@@ -51,7 +51,8 @@ fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
     let mut allocatable: serde_json::Map<String, Value> =
         group.allocatable.iter().map(|(name, amount)| (name.clone(), amount.clone().into())).collect();
     allocatable.entry("pods").or_insert_with(|| "110".into());
-    let mut labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+    let mut labels =
+        json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
     for (key, value) in &group.labels {
         labels[key.as_str()] = value.clone().into();
     }

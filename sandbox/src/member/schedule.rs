@@ -78,14 +78,14 @@ fn groups(world: &World) -> Vec<Group<'_>> {
 fn enqueue(world: &World, groups: &[Group<'_>], nodes: &Nodes, now: Timestamp, wants: &mut Vec<Want>) {
     let mut taken: BTreeMap<&str, Resources> = BTreeMap::new();
     let mut all_taken = Resources::new();
-    for group in groups.iter().filter(|group| !matches!(text(group.object, "/status/phase"), "" | "Pending" | "Completed"))
+    for group in
+        groups.iter().filter(|group| !matches!(text(group.object, "/status/phase"), "" | "Pending" | "Completed"))
     {
         let held = held(group);
         taken.entry(text(group.object, "/spec/queue")).or_default().add(&held);
         all_taken.add(&held);
     }
-    let room: Resources =
-        nodes.total.iter().map(|(name, amount)| (name.clone(), amount.times(12))).collect();
+    let room: Resources = nodes.total.iter().map(|(name, amount)| (name.clone(), amount.times(12))).collect();
     for group in groups.iter().filter(|group| matches!(text(group.object, "/status/phase"), "" | "Pending")) {
         let queue_name = text(group.object, "/spec/queue");
         let queue = world.get(Kind::Queue, &(String::new(), queue_name.to_owned()));
@@ -114,7 +114,10 @@ fn over_capability(queue: &Value, taken: Option<&Resources>, minimum: &Resources
         let limit: Quantity = serde_json::from_value(capability.get(resource.as_str())?.clone()).ok()?;
         let used = taken.map_or(Quantity::ZERO, |taken| taken.get(resource.as_str()));
         (used.saturating_add(asked) > limit).then(|| {
-            format!("queue {} resource quota insufficient: {resource} asked {asked}, used {used}, capability {limit}", name(queue))
+            format!(
+                "queue {} resource quota insufficient: {resource} asked {asked}, used {used}, capability {limit}",
+                name(queue)
+            )
         })
     })
 }
@@ -187,7 +190,10 @@ fn allocate(world: &World, group: &Group<'_>, nodes: &mut Nodes, now: Timestamp,
         *nodes = trial;
         wants.extend(bindings);
     } else if !waiting.is_empty() {
-        let message = format!("{}/{minimum} tasks in gang unschedulable: pod group is not ready, {count} of {minimum} fit", waiting.len());
+        let message = format!(
+            "{}/{minimum} tasks in gang unschedulable: pod group is not ready, {count} of {minimum} fit",
+            waiting.len()
+        );
         wants.extend(unschedulable(object, &message, now));
     }
     wants.extend(phase(world, group, now));
@@ -223,9 +229,9 @@ fn phase(world: &World, group: &Group<'_>, now: Timestamp) -> Option<Want> {
 }
 
 fn unschedulable(group: &Value, message: &str, now: Timestamp) -> Option<Want> {
-    let known = list(group, "/status/conditions").iter().any(|condition| {
-        text(condition, "/type") == "Unschedulable" && text(condition, "/message") == message
-    });
+    let known = list(group, "/status/conditions")
+        .iter()
+        .any(|condition| text(condition, "/type") == "Unschedulable" && text(condition, "/message") == message);
     (!known).then(|| {
         let condition = json!([{
             "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message,

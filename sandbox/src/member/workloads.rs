@@ -60,7 +60,8 @@ fn deployment_changes(world: &World, deployment: &Value, now: Timestamp) -> Vec<
         wants.extend(world.pods_of(uid(old)).filter(|pod| !deleting(pod)).map(|pod| delete(Kind::Pod, pod)));
         wants.push(delete(Kind::ReplicaSet, old));
     }
-    let pods: Vec<&Value> = sets.iter().filter(|set| name(set) == set_name).flat_map(|set| world.pods_of(uid(set))).collect();
+    let pods: Vec<&Value> =
+        sets.iter().filter(|set| name(set) == set_name).flat_map(|set| world.pods_of(uid(set))).collect();
     let replicas = pods.iter().filter(|pod| !deleting(pod)).count();
     let ready = pods.iter().filter(|pod| is_ready(pod)).count();
     let wanted = usize::try_from(wanted_replicas(deployment)).unwrap_or_default();
@@ -160,9 +161,9 @@ fn job_changes(world: &World, job: &Value, now: Timestamp) -> Vec<Want> {
     let parallelism = job.pointer("/spec/parallelism").and_then(Value::as_i64).unwrap_or(1);
     let completions = job.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(parallelism);
     let limit = job.pointer("/spec/backoffLimit").and_then(Value::as_i64).unwrap_or(6);
-    let finished = list(job, "/status/conditions")
-        .iter()
-        .any(|condition| matches!(text(condition, "/type"), "Complete" | "Failed") && text(condition, "/status") == "True");
+    let finished = list(job, "/status/conditions").iter().any(|condition| {
+        matches!(text(condition, "/type"), "Complete" | "Failed") && text(condition, "/status") == "True"
+    });
     if finished {
         return Vec::new();
     }
@@ -185,9 +186,7 @@ fn job_changes(world: &World, job: &Value, now: Timestamp) -> Vec<Want> {
         "startTime": start, "active": active + missing.max(0), "ready": ready, "succeeded": succeeded, "failed": failed,
         "terminating": 0, "uncountedTerminatedPods": {},
     });
-    let condition = |kind: &str, reason: &str| {
-        json!({"type": kind, "status": "True", "reason": reason, "lastProbeTime": time, "lastTransitionTime": time})
-    };
+    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "lastProbeTime": time, "lastTransitionTime": time});
     if succeeded >= completions {
         status["completionTime"] = json!(time);
         status["active"] = json!(0);
@@ -209,9 +208,8 @@ fn status_change(kind: Kind, object: &Value, mut status: Value, available: Optio
     let current = |field: &str| object.pointer("/status").and_then(|status| status.get(field)).cloned();
     let is_default = |value: &Value| matches!(value, Value::Number(n) if n.as_i64() == Some(0)) || *value == json!({});
     let fields = status.as_object()?;
-    let differs = fields.iter().any(|(field, wanted)| {
-        current(field).map_or(!is_default(wanted), |known| known != *wanted)
-    });
+    let differs =
+        fields.iter().any(|(field, wanted)| current(field).map_or(!is_default(wanted), |known| known != *wanted));
     if !differs {
         return None;
     }

@@ -218,6 +218,7 @@ pub fn delete(kind: Kind, object: &Value) -> Want {
 
 fn want(kind: Kind, object: &Value, subresource: Option<&'static str>, body: Body) -> Want {
     let (namespace, name) = key(object);
-    let write = Write { resource: kind.resource(), namespace: namespace.clone(), name: name.clone(), subresource, body };
+    let write =
+        Write { resource: kind.resource(), namespace: namespace.clone(), name: name.clone(), subresource, body };
     Want { about: (kind, (namespace, name)), write }
 }
