@@ -367,6 +367,12 @@ impl Engine {
         }
     }
 
+    /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        self.slots.len() + self.shapes.len()
+    }
+
     /// True while a job is in line.
     #[must_use]
     pub fn is_waiting(&self, id: &str) -> bool {

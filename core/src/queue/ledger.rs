@@ -127,3 +127,94 @@ fn unfinished(facts: &Facts<'_>, mut placed: Resources) -> Resources {
     }
     placed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gang::{NodeClaim, Task},
+        plan::{Share, TaskShare},
+        quantity::Quantity,
+    };
+
+    fn cpu(units: i64) -> Resources {
+        [("cpu", Quantity::from_units(units))].into_iter().collect()
+    }
+
+    fn gang(tasks: &[(&str, u32, i64)]) -> Gang {
+        let task = |(name, replicas, units): &(&str, u32, i64)| Task {
+            name: (*name).into(),
+            replicas: *replicas,
+            min_available: *replicas,
+            request: cpu(*units),
+            node: NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        let min_available = tasks.iter().map(|(_, replicas, _)| replicas).sum();
+        let tasks = tasks.iter().map(task).collect();
+        Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+    }
+
+    fn admission(units: i64) -> Admission {
+        Admission { queue: "q".into(), priority: 0, copies: 1, tasks: BTreeMap::new(), charged: cpu(units) }
+    }
+
+    fn clusters(replicas: &[(&str, u32)]) -> Vec<(ClusterName, u32)> {
+        replicas.iter().map(|(name, replicas)| ((*name).into(), *replicas)).collect()
+    }
+
+    fn plan(shares: &[(&str, &[(&str, u32)])]) -> Plan {
+        let share = |tasks: &[(&str, u32)]| Share {
+            tasks: tasks.iter().map(|(n, r)| ((*n).into(), TaskShare { replicas: *r, min_available: *r })).collect(),
+            ..Share::default()
+        };
+        Plan { clusters: shares.iter().map(|(cluster, tasks)| ((*cluster).into(), share(tasks))).collect() }
+    }
+
+    #[test]
+    fn admitted_is_charged_as_admitted_and_placed_as_placed() {
+        let (gang, admission) = (gang(&[("launcher", 1, 1), ("worker", 8, 2)]), admission(17));
+        let mut facts = Facts { gang: Some(&gang), admission: Some(&admission), ..Facts::default() };
+        assert_eq!(charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(17), over_record: false });
+        let clusters = clusters(&[("a", 4), ("b", 3)]);
+        let plan = plan(&[("a", &[("launcher", 1), ("worker", 3)]), ("b", &[("launcher", 0), ("worker", 3)])]);
+        (facts.clusters, facts.plan) = (&clusters, Some(&plan));
+        assert_eq!(charge(&facts), Charge { stage: Stage::Placed, amount: cpu(13), over_record: false });
+    }
+
+    #[test]
+    fn pods_that_finished_give_back_and_the_end_gives_all_back_defect_1() {
+        let (gang, admission, clusters) = (gang(&[("worker", 8, 2)]), admission(16), clusters(&[("a", 5), ("b", 3)]));
+        let mut facts =
+            Facts { gang: Some(&gang), admission: Some(&admission), clusters: &clusters, ..Facts::default() };
+        facts.finished_pods = [("worker".into(), 3)].into();
+        assert_eq!(charge(&facts).amount, cpu(10));
+        facts.finished_pods = [("worker".into(), 99)].into();
+        assert_eq!(charge(&facts).amount, cpu(0));
+        facts.finished_pods.clear();
+        facts.ended = true;
+        assert_eq!(charge(&facts), Charge { stage: Stage::Finished, amount: cpu(0), over_record: false });
+    }
+
+    #[test]
+    fn every_copy_is_charged_defect_10() {
+        let (gang, clusters) = (gang(&[("a", 1, 1), ("b", 2, 2)]), clusters(&[("x", 3), ("y", 3)]));
+        let facts = Facts { gang: Some(&gang), clusters: &clusters, ..Facts::default() };
+        assert_eq!(charge(&facts).amount, cpu(10));
+    }
+
+    #[test]
+    fn a_foreign_binding_is_charged_even_without_its_workload_defect_3() {
+        let (request, clusters) = (cpu(2), clusters(&[("x", 3)]));
+        let facts = Facts { replica_request: Some(&request), clusters: &clusters, ..Facts::default() };
+        assert_eq!(charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(6), over_record: false });
+    }
+
+    #[test]
+    fn more_than_was_admitted_is_charged_and_told_defect_9() {
+        let (gang, admission, clusters) = (gang(&[("worker", 9, 2)]), admission(8), clusters(&[("a", 9)]));
+        let facts = Facts { gang: Some(&gang), admission: Some(&admission), clusters: &clusters, ..Facts::default() };
+        assert_eq!(charge(&facts), Charge { stage: Stage::Placed, amount: cpu(18), over_record: true });
+    }
+}

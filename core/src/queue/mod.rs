@@ -11,6 +11,8 @@ pub mod ledger;
 mod line;
 mod order;
 pub mod spec;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};
