@@ -1,0 +1,619 @@
+//! One API server as the stand-ins use it: discovery, writes under a name, and every kind watched once.
+//!
+//! Controllers read what the watch brought (as client-go's informers do) and write through a [`Writer`], whose name is
+//! the field manager and user agent, so that a server's audit and `managedFields` tell the parts of Karmada apart.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use futures::TryStreamExt;
+use kube::{Client, core::WatchEvent};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::object::{Gvk, ObjectExt, ObjectKey, Shared};
+
+/// A request that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub struct ApiError {
+    what: String,
+    source: Box<kube::Error>,
+}
+
+impl ApiError {
+    fn new(what: impl Into<String>, source: kube::Error) -> Self {
+        Self { what: what.into(), source: Box::new(source) }
+    }
+
+    /// The server's own words, as client-go's `err.Error()` gives them.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match &*self.source {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// HTTP status of the answer, 0 when there was none.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        match &*self.source {
+            kube::Error::Api(status) => status.code,
+            _ => 0,
+        }
+    }
+
+    /// The machine-readable reason, `""` when there is none.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match &*self.source {
+            kube::Error::Api(status) => &status.reason,
+            _ => "",
+        }
+    }
+
+    /// No such object or resource.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// Somebody else wrote first.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.code() == 409 && self.reason() != "AlreadyExists"
+    }
+
+    /// A create met an object of that name.
+    #[must_use]
+    pub fn already_exists(&self) -> bool {
+        self.code() == 409 && self.reason() == "AlreadyExists"
+    }
+}
+
+/// How a kind is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// Its kind.
+    pub gvk: Gvk,
+    /// In paths.
+    pub plural: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What may be done with it.
+    pub verbs: Vec<String>,
+}
+
+impl Resource {
+    fn path(&self, namespace: &str, name: &str) -> String {
+        let mut path = if self.gvk.group.is_empty() {
+            format!("/api/{}", self.gvk.version)
+        } else {
+            format!("/apis/{}/{}", self.gvk.group, self.gvk.version)
+        };
+        if self.namespaced && !namespace.is_empty() {
+            path += "/namespaces/";
+            path += namespace;
+        }
+        path += "/";
+        path += &self.plural;
+        if !name.is_empty() {
+            path += "/";
+            path += name;
+        }
+        path
+    }
+
+    /// Whether it can be listed and watched.
+    #[must_use]
+    pub fn watchable(&self) -> bool {
+        ["list", "watch"].iter().all(|verb| self.verbs.iter().any(|one| one == verb))
+    }
+}
+
+/// What happened to an object. Neither side: nothing; only `new`: it appeared; only `old`: it went.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// As it was.
+    pub old: Option<Shared>,
+    /// As it is.
+    pub new: Option<Shared>,
+}
+
+impl Change {
+    /// The object as it was last seen.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Shared> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+}
+
+/// Is told of every change of a kind, in the order of the watch. Must not block.
+pub type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
+
+type Name = (String, String);
+
+struct Kind {
+    state: Mutex<KindState>,
+    synced: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct KindState {
+    objects: BTreeMap<Name, Shared>,
+    handlers: Vec<Handler>,
+}
+
+/// One API server.
+pub struct Server {
+    /// `host`, or the member's name.
+    pub name: String,
+    client: Client,
+    resources: RwLock<BTreeMap<Gvk, Resource>>,
+    kinds: Mutex<BTreeMap<Gvk, Arc<Kind>>>,
+    followed: Mutex<BTreeSet<Gvk>>,
+    shutdown: CancellationToken,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A poisoned lock means that a handler panicked; the map itself is whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// A server behind a client. Its watches end with `shutdown`.
+    #[must_use]
+    pub fn new(name: &str, client: Client, shutdown: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.to_owned(),
+            client,
+            resources: RwLock::default(),
+            kinds: Mutex::default(),
+            followed: Mutex::default(),
+            shutdown,
+        })
+    }
+
+    /// The client, for what this type does not do.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Ends when the server is no longer looked at.
+    #[must_use]
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
+
+    /// Writes under a name.
+    #[must_use]
+    pub fn writer(self: &Arc<Self>, name: &'static str) -> Writer {
+        Writer { server: self.clone(), name }
+    }
+
+    /// GET of any path.
+    pub async fn get_raw(&self, path: &str) -> Result<Value, ApiError> {
+        self.send("GET", path, "", None).await
+    }
+
+    async fn send(&self, verb: &str, path: &str, agent: &str, body: Option<(&str, &Value)>) -> Result<Value, ApiError> {
+        let what = || format!("{verb} {path} on {}", self.name);
+        let mut request = http::Request::builder().method(verb).uri(path).header("accept", "application/json");
+        if !agent.is_empty() {
+            request = request.header("user-agent", agent);
+        }
+        let bytes = match body {
+            Some((content, value)) => {
+                request = request.header("content-type", content);
+                serde_json::to_vec(value).map_err(|error| ApiError::new(what(), kube::Error::SerdeError(error)))?
+            }
+            None => Vec::new(),
+        };
+        let request = request.body(bytes).map_err(|error| ApiError::new(what(), kube::Error::HttpError(error)))?;
+        self.client.request::<Value>(request).await.map_err(|error| ApiError::new(what(), error))
+    }
+
+    /// How a kind is served, asking the server the first time.
+    pub async fn resource(&self, gvk: &Gvk) -> Result<Resource, ApiError> {
+        if let Some(known) = self.known(gvk) {
+            return Ok(known);
+        }
+        self.discover(&gvk.api_version()).await?;
+        self.known(gvk).ok_or_else(|| {
+            let message = format!("no matches for kind \"{}\" in version \"{}\"", gvk.kind, gvk.api_version());
+            let status = serde_json::from_value(json!({"code": 404, "reason": "NotFound", "message": message}));
+            ApiError::new("mapping a kind", kube::Error::Api(Box::new(status.unwrap_or_default())))
+        })
+    }
+
+    fn known(&self, gvk: &Gvk) -> Option<Resource> {
+        self.resources.read().unwrap_or_else(PoisonError::into_inner).get(gvk).cloned()
+    }
+
+    async fn discover(&self, api_version: &str) -> Result<Vec<Resource>, ApiError> {
+        let root = if api_version.contains('/') { "/apis" } else { "/api" };
+        let list = self.get_raw(&format!("{root}/{api_version}")).await?;
+        let found: Vec<Resource> = list
+            .items("/resources")
+            .iter()
+            .filter(|one| !one.text("/name").contains('/'))
+            .map(|one| Resource {
+                gvk: Gvk::new(api_version, one.text("/kind")),
+                plural: one.text("/name").to_owned(),
+                namespaced: one.flag("/namespaced"),
+                verbs: one.items("/verbs").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            })
+            .collect();
+        let mut known = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        for resource in &found {
+            known.insert(resource.gvk.clone(), resource.clone());
+        }
+        Ok(found)
+    }
+
+    /// Everything the server serves, in each group's preferred version. A group that cannot answer is left out.
+    pub async fn discover_all(&self) -> Result<Vec<Resource>, ApiError> {
+        let mut found = self.discover("v1").await?;
+        for group in self.get_raw("/apis").await?.items("/groups") {
+            match self.discover(group.text("/preferredVersion/groupVersion")).await {
+                Ok(resources) => found.extend(resources),
+                Err(error) => debug!(server = self.name, %error, "a group is not served now"),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes that handlers are being put on a kind; false when they were before.
+    pub(super) fn begin_following(&self, gvk: &Gvk) -> bool {
+        lock(&self.followed).insert(gvk.clone())
+    }
+
+    fn kind(&self, gvk: &Gvk) -> Option<Arc<Kind>> {
+        lock(&self.kinds).get(gvk).cloned()
+    }
+
+    /// Starts to watch a kind, once, however often it is asked for.
+    pub fn watch(self: &Arc<Self>, gvk: &Gvk) {
+        let kind = {
+            let mut kinds = lock(&self.kinds);
+            if kinds.contains_key(gvk) {
+                return;
+            }
+            let kind = Arc::new(Kind { state: Mutex::default(), synced: watch::Sender::new(false) });
+            kinds.insert(gvk.clone(), kind.clone());
+            kind
+        };
+        let (server, gvk) = (self.clone(), gvk.clone());
+        tokio::spawn(async move {
+            let shutdown = server.shutdown.clone();
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = server.follow(&gvk, &kind) => {}
+            }
+        });
+    }
+
+    /// Watches a kind and tells a handler, first of all objects already there.
+    pub fn on(self: &Arc<Self>, gvk: &Gvk, handler: Handler) {
+        self.watch(gvk);
+        let Some(kind) = self.kind(gvk) else { return };
+        let present: Vec<Shared> = {
+            let mut state = lock(&kind.state);
+            state.handlers.push(handler.clone());
+            state.objects.values().cloned().collect()
+        };
+        for object in present {
+            handler(&Change { old: None, new: Some(object) });
+        }
+    }
+
+    /// Waits until a watched kind has been listed once.
+    pub async fn synced(&self, gvk: &Gvk) {
+        if let Some(kind) = self.kind(gvk) {
+            let mut synced = kind.synced.subscribe();
+            // An error means that the watch is gone, with the server.
+            let _ = synced.wait_for(|synced| *synced).await;
+        }
+    }
+
+    /// Whether a kind is watched and was listed.
+    #[must_use]
+    pub fn is_synced(&self, gvk: &Gvk) -> bool {
+        self.kind(gvk).is_some_and(|kind| *kind.synced.borrow())
+    }
+
+    /// An object as the watch saw it last.
+    #[must_use]
+    pub fn cached(&self, gvk: &Gvk, namespace: &str, name: &str) -> Option<Shared> {
+        lock(&self.kind(gvk)?.state).objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// All objects of a kind as the watch saw them last.
+    #[must_use]
+    pub fn list(&self, gvk: &Gvk) -> Vec<Shared> {
+        self.kind(gvk).map(|kind| lock(&kind.state).objects.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// All objects of a kind in a namespace, as the watch saw them last.
+    #[must_use]
+    pub fn list_in(&self, gvk: &Gvk, namespace: &str) -> Vec<Shared> {
+        let Some(kind) = self.kind(gvk) else { return Vec::new() };
+        let state = lock(&kind.state);
+        let from = (namespace.to_owned(), String::new());
+        state
+            .objects
+            .range(from..)
+            .take_while(|((at, _), _)| at == namespace)
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    /// GET of an object, `None` when there is none.
+    pub async fn live(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+        let path = self.resource(gvk).await?.path(namespace, name);
+        match self.get_raw(&path).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The object from the watch, or live when the watch does not have it.
+    pub async fn find(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Shared>, ApiError> {
+        match self.cached(gvk, namespace, name) {
+            Some(object) => Ok(Some(object)),
+            None => Ok(self.live(gvk, namespace, name).await?.map(Arc::new)),
+        }
+    }
+
+    async fn follow(&self, gvk: &Gvk, kind: &Kind) {
+        let mut pause = Backoff::default();
+        loop {
+            match self.list_and_watch(gvk, kind, &mut pause).await {
+                Ok(()) => debug!(server = self.name, %gvk, "watch ended"),
+                Err(error) => {
+                    debug!(server = self.name, %gvk, %error, "watch failed");
+                    tokio::time::sleep(pause.next()).await;
+                }
+            }
+        }
+    }
+
+    async fn list_and_watch(&self, gvk: &Gvk, kind: &Kind, pause: &mut Backoff) -> Result<(), ApiError> {
+        let path = self.resource(gvk).await?.path("", "");
+        let list = self.get_raw(&path).await?;
+        let mut version = list.text("/metadata/resourceVersion").to_owned();
+        self.replace(gvk, kind, list);
+        loop {
+            let query =
+                format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}");
+            let what = || format!("watch {path} on {}", self.name);
+            let request = http::Request::get(&query)
+                .body(Vec::new())
+                .map_err(|error| ApiError::new(what(), kube::Error::HttpError(error)))?;
+            let events =
+                self.client.request_events::<Value>(request).await.map_err(|error| ApiError::new(what(), error))?;
+            let mut events = std::pin::pin!(events);
+            while let Some(event) = events.try_next().await.map_err(|error| ApiError::new(what(), error))? {
+                pause.reset();
+                match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().to_owned();
+                        Self::apply(kind, object, true);
+                    }
+                    WatchEvent::Deleted(object) => {
+                        version = object.resource_version().to_owned();
+                        Self::apply(kind, object, false);
+                    }
+                    WatchEvent::Bookmark(mark) => version = mark.metadata.resource_version,
+                    WatchEvent::Error(status) => return Err(ApiError::new(what(), kube::Error::Api(status))),
+                }
+            }
+        }
+    }
+
+    fn replace(&self, gvk: &Gvk, kind: &Kind, mut list: Value) {
+        let items = match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        };
+        let mut fresh = BTreeMap::new();
+        for mut object in items {
+            // Items of typed lists come without these.
+            object.put(&["apiVersion"], json!(gvk.api_version()));
+            object.put(&["kind"], json!(gvk.kind));
+            fresh.insert((object.namespace().to_owned(), object.name().to_owned()), Arc::new(object));
+        }
+        let (changes, handlers) = {
+            let mut state = lock(&kind.state);
+            let old = std::mem::replace(&mut state.objects, fresh);
+            let mut changes = Vec::new();
+            for (name, new) in &state.objects {
+                let before = old.get(name);
+                if before.is_none_or(|before| before.resource_version() != new.resource_version()) {
+                    changes.push(Change { old: before.cloned(), new: Some(new.clone()) });
+                }
+            }
+            for (name, gone) in old {
+                if !state.objects.contains_key(&name) {
+                    changes.push(Change { old: Some(gone), new: None });
+                }
+            }
+            (changes, state.handlers.clone())
+        };
+        tell(&handlers, &changes);
+        let _ = kind.synced.send_replace(true);
+    }
+
+    fn apply(kind: &Kind, object: Value, exists: bool) {
+        let name = (object.namespace().to_owned(), object.name().to_owned());
+        let (change, handlers) = {
+            let mut state = lock(&kind.state);
+            let change = if exists {
+                let new = Arc::new(object);
+                Change { old: state.objects.insert(name, new.clone()), new: Some(new) }
+            } else {
+                state.objects.remove(&name);
+                // The last state, which the deletion event carries, is what handlers want to see.
+                Change { old: Some(Arc::new(object)), new: None }
+            };
+            (change, state.handlers.clone())
+        };
+        tell(&handlers, std::slice::from_ref(&change));
+    }
+}
+
+fn tell(handlers: &[Handler], changes: &[Change]) {
+    for change in changes {
+        for handler in handlers {
+            handler(change);
+        }
+    }
+}
+
+/// Gaps between attempts to reach a server: doubling from 50 ms to 1 s.
+#[derive(Debug, Default)]
+struct Backoff(u32);
+
+impl Backoff {
+    fn next(&mut self) -> Duration {
+        let gap = Duration::from_millis(50 << self.0.min(7)).min(Duration::from_secs(1));
+        self.0 += 1;
+        gap
+    }
+
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// How to delete.
+#[derive(Debug, Clone, Default)]
+pub struct Delete {
+    /// `Background`, `Foreground` or `Orphan`.
+    pub propagation: Option<&'static str>,
+    /// Only this very object.
+    pub uid: Option<String>,
+    /// Only in this very state.
+    pub resource_version: Option<String>,
+}
+
+/// Writes to a server under a name.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    server: Arc<Server>,
+    name: &'static str,
+}
+
+impl Writer {
+    /// The server written to.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    async fn path(&self, gvk: &Gvk, namespace: &str, name: &str, subresource: &str) -> Result<String, ApiError> {
+        let mut path = self.server.resource(gvk).await?.path(namespace, name);
+        if !subresource.is_empty() {
+            path += "/";
+            path += subresource;
+        }
+        Ok(format!("{path}?fieldManager={}", self.name))
+    }
+
+    /// POST.
+    pub async fn create(&self, object: &Value) -> Result<Value, ApiError> {
+        let path = self.path(&object.gvk(), object.namespace(), "", "").await?;
+        self.server.send("POST", &path, self.name, Some(("application/json", object))).await
+    }
+
+    /// PUT of the main resource.
+    pub async fn update(&self, object: &Value) -> Result<Value, ApiError> {
+        self.put(object, "").await
+    }
+
+    /// PUT of the status subresource.
+    pub async fn update_status(&self, object: &Value) -> Result<Value, ApiError> {
+        self.put(object, "status").await
+    }
+
+    /// PUT of a subresource.
+    pub async fn put(&self, object: &Value, subresource: &str) -> Result<Value, ApiError> {
+        let path = self.path(&object.gvk(), object.namespace(), object.name(), subresource).await?;
+        self.server.send("PUT", &path, self.name, Some(("application/json", object))).await
+    }
+
+    /// Merge patch.
+    pub async fn merge(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
+        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
+        self.server.send("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
+    }
+
+    /// DELETE; an object that is gone already is no error.
+    pub async fn delete(&self, key: &ObjectKey, how: &Delete) -> Result<(), ApiError> {
+        let path = self.server.resource(&key.gvk).await?.path(&key.namespace, &key.name);
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        options.put_or_remove(&["propagationPolicy"], how.propagation.map(Value::from));
+        if let Some(uid) = &how.uid {
+            options.put(&["preconditions", "uid"], json!(uid));
+        }
+        if let Some(version) = &how.resource_version {
+            options.put(&["preconditions", "resourceVersion"], json!(version));
+        }
+        match self.server.send("DELETE", &path, self.name, Some(("application/json", &options))).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes an object until nobody else wrote in between: from the copy given, then from live ones. The change is
+    /// not sent when it leaves the object as it is. `None`: there is no such object any more.
+    pub async fn modify(
+        &self,
+        start: &Value,
+        subresource: &str,
+        mut change: impl FnMut(&mut Value),
+    ) -> Result<Option<Value>, ApiError> {
+        let mut current = start.clone();
+        for attempt in 0..=CONFLICT_RETRIES {
+            let mut next = current.clone();
+            change(&mut next);
+            if next == current {
+                return Ok(Some(current));
+            }
+            match self.put(&next, subresource).await {
+                Ok(written) => return Ok(Some(written)),
+                Err(error) if error.is_conflict() && attempt < CONFLICT_RETRIES => {
+                    let key = ObjectKey::of(&current);
+                    match self.server.live(&key.gvk, &key.namespace, &key.name).await? {
+                        Some(live) if live.uid() == start.uid() => current = live,
+                        _ => return Ok(None),
+                    }
+                }
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) => {
+                    warn!(server = self.server.name, kind = %current.gvk(), name = current.name(), %error, "a write failed");
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Some(current))
+    }
+}
+
+const CONFLICT_RETRIES: u32 = 5;

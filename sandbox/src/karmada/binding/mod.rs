@@ -1,0 +1,5 @@
+//! The binding controllers: a binding's clusters become Works.
+
+pub mod overrides;
+pub mod plan;
+pub mod run;

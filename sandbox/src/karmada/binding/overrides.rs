@@ -1,0 +1,248 @@
+//! What override policies change in one cluster's copy.
+//!
+//! Rule: Karmada `pkg/util/overridemanager`: cluster-wide policies first, then the namespace's; within each, from the
+//! loosest match to the closest, then by name; per rule: images, commands, arguments, labels, annotations, plain text.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::karmada::{
+    detector::plan::{Match, matches},
+    object::{ObjectExt, Shared},
+    select::cluster_matches,
+};
+
+/// A policy's rule that applies to an object in a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// The policy.
+    pub policy: String,
+    /// What it changes.
+    pub overriders: Value,
+}
+
+/// The rules of these policies (of one scope) for an object in a cluster, in order.
+#[must_use]
+pub fn rules(policies: &[Shared], object: &Value, cluster: &Value) -> Vec<Applied> {
+    let mut matching: Vec<(Match, &Shared)> = policies
+        .iter()
+        .filter_map(|policy| match policy.items("/spec/resourceSelectors") {
+            [] => Some((Match::All, policy)),
+            selectors => Some((matches(object, selectors)?, policy)),
+        })
+        .collect();
+    matching.sort_by(|a, b| (a.0, a.1.name()).cmp(&(b.0, b.1.name())));
+    let mut found = Vec::new();
+    for (_, policy) in matching {
+        let rules = match policy.items("/spec/overrideRules") {
+            [] => std::slice::from_ref(&policy["spec"]),
+            rules => rules,
+        };
+        for rule in rules {
+            if rule.present("/targetCluster").is_none_or(|affinity| cluster_matches(cluster, affinity)) {
+                let overriders = rule.get("overriders").cloned().unwrap_or_else(|| json!({}));
+                found.push(Applied { policy: policy.name().to_owned(), overriders });
+            }
+        }
+    }
+    found
+}
+
+/// What a Work's annotation says was applied; `None` when nothing was.
+#[must_use]
+pub fn record(applied: &[Applied]) -> Option<String> {
+    #[derive(Serialize)]
+    struct Item<'a> {
+        #[serde(rename = "policyName")]
+        policy: &'a str,
+        overriders: &'a Value,
+    }
+    let items: Vec<Item<'_>> =
+        applied.iter().map(|one| Item { policy: &one.policy, overriders: &one.overriders }).collect();
+    if items.is_empty() { None } else { serde_json::to_string(&items).ok() }
+}
+
+/// Applies one rule.
+///
+/// # Errors
+/// When it names something that is not there.
+pub fn apply(object: &mut Value, overriders: &Value) -> Result<(), String> {
+    for one in overriders.items("/imageOverrider") {
+        images(object, one)?;
+    }
+    for (list, field) in [("/commandOverrider", "command"), ("/argsOverrider", "args")] {
+        for one in overriders.items(list) {
+            arguments(object, one, field);
+        }
+    }
+    for (list, field) in [("/labelsOverrider", "labels"), ("/annotationsOverrider", "annotations")] {
+        for one in overriders.items(list) {
+            entries(object, one, field);
+        }
+    }
+    let patch: Vec<Value> = overriders
+        .items("/plaintext")
+        .iter()
+        .map(|one| {
+            let mut step = json!({"op": one.text("/operator"), "path": one.text("/path")});
+            step.put_or_remove(&["value"], one.get("value").cloned());
+            step
+        })
+        .collect();
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(patch)).map_err(|error| error.to_string())?;
+    json_patch::patch(object, &patch).map_err(|error| error.to_string())
+}
+
+/// Where containers of this kind are, by kind alone.
+fn containers(object: &Value) -> Option<&'static str> {
+    match object.text("/kind") {
+        "Pod" => Some("/spec/containers"),
+        "ReplicaSet" | "Deployment" | "DaemonSet" | "StatefulSet" | "Job" => Some("/spec/template/spec/containers"),
+        _ => None,
+    }
+}
+
+fn images(object: &mut Value, rule: &Value) -> Result<(), String> {
+    let paths: Vec<String> = match rule.present("/predicate") {
+        Some(predicate) => vec![predicate.text("/path").to_owned()],
+        None => containers(object)
+            .map(|at| (0..object.items(at).len()).map(|index| format!("{at}/{index}/image")).collect())
+            .unwrap_or_default(),
+    };
+    for path in paths {
+        let image = object
+            .pointer_mut(&path)
+            .ok_or_else(|| format!("failed to obtain imageValue with predicate path({path})"))?;
+        let new = Image::parse(image.as_str().unwrap_or_default()).changed(rule).written();
+        *image = json!(new);
+    }
+    Ok(())
+}
+
+/// `[host/]repository[:tag|@digest]`.
+struct Image {
+    host: String,
+    repository: String,
+    version: String,
+    separator: char,
+}
+
+impl Image {
+    fn parse(image: &str) -> Self {
+        let (rest, version, separator) = match image.rsplit_once('@') {
+            Some((rest, digest)) => (rest, digest, '@'),
+            None => match image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
+                Some((rest, tag)) => (rest, tag, ':'),
+                None => (image, "", ':'),
+            },
+        };
+        let is_host = |part: &str| part.contains('.') || part.contains(':') || part == "localhost";
+        let (host, repository) = match rest.split_once('/').filter(|(first, _)| is_host(first)) {
+            Some((host, repository)) => (host, repository),
+            None => ("", rest),
+        };
+        Self { host: host.to_owned(), repository: repository.to_owned(), version: version.to_owned(), separator }
+    }
+
+    fn changed(mut self, rule: &Value) -> Self {
+        let part = match rule.text("/component") {
+            "Registry" => &mut self.host,
+            "Repository" => &mut self.repository,
+            "Tag" => &mut self.version,
+            _ => return self,
+        };
+        match rule.text("/operator") {
+            "add" => part.push_str(rule.text("/value")),
+            "replace" => rule.text("/value").clone_into(part),
+            "remove" => part.clear(),
+            _ => {}
+        }
+        self
+    }
+
+    fn written(&self) -> String {
+        let mut text = self.repository.clone();
+        if !self.host.is_empty() {
+            text = format!("{}/{text}", self.host);
+        }
+        if !self.version.is_empty() {
+            text.push(self.separator);
+            text += &self.version;
+        }
+        text
+    }
+}
+
+fn arguments(object: &mut Value, rule: &Value, field: &str) {
+    let Some(at) = containers(object) else { return };
+    let Some(containers) = object.pointer_mut(at).and_then(Value::as_array_mut) else { return };
+    for container in containers.iter_mut().filter(|one| one.text("/name") == rule.text("/containerName")) {
+        let mut all = container.items(&format!("/{field}")).to_vec();
+        let named = rule.items("/value");
+        match rule.text("/operator") {
+            "add" => all.extend(named.iter().cloned()),
+            "remove" => all.retain(|one| !named.contains(one)),
+            _ => {}
+        }
+        container.put(&[field], Value::Array(all));
+    }
+}
+
+fn entries(object: &mut Value, rule: &Value, field: &str) {
+    let add = rule.text("/operator") == "add";
+    for (key, value) in rule.get("value").and_then(Value::as_object).into_iter().flatten() {
+        let present = object.get("metadata").and_then(|meta| meta.get(field)).is_some_and(|map| map.get(key).is_some());
+        if rule.text("/operator") == "remove" {
+            object.remove_at(&["metadata", field, key]);
+        } else if add || present {
+            object.put(&["metadata", field, key], value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn rules_apply_from_the_loosest_to_the_closest() {
+        let policy = |name: &str, selector: Value| -> Shared {
+            Arc::new(json!({"metadata": {"name": name}, "spec": {"resourceSelectors": [selector], "overrideRules": [
+                {"targetCluster": {"clusterNames": ["m1"]}, "overriders": {"plaintext": []}}]}}))
+        };
+        let kind = json!({"apiVersion": "v1", "kind": "Pod"});
+        let named = json!({"apiVersion": "v1", "kind": "Pod", "name": "a"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+        let policies = [policy("a", named), policy("z", kind)];
+        let names = |cluster: &str| -> Vec<String> {
+            rules(&policies, &pod, &json!({"metadata": {"name": cluster}})).into_iter().map(|one| one.policy).collect()
+        };
+        assert_eq!(names("m1"), ["z", "a"]);
+        assert!(names("m2").is_empty());
+    }
+
+    #[test]
+    fn parts_of_an_image_change_alone() {
+        let with = |image: &str, component: &str, operator: &str, value: &str| {
+            let rule = json!({"component": component, "operator": operator, "value": value});
+            Image::parse(image).changed(&rule).written()
+        };
+        assert_eq!(with("nginx", "Registry", "add", "r.io"), "r.io/nginx");
+        assert_eq!(with("r.io:5000/a/b:1", "Tag", "replace", "2"), "r.io:5000/a/b:2");
+        assert_eq!(with("a/b@sha256:c", "Repository", "replace", "x"), "x@sha256:c");
+    }
+
+    #[test]
+    fn plain_text_is_a_json_patch() {
+        let mut object = json!({"spec": {"minAvailable": 10}});
+        apply(&mut object, &json!({"plaintext": [{"path": "/spec/minAvailable", "operator": "replace", "value": 6}]}))
+            .unwrap();
+        assert_eq!(object["spec"]["minAvailable"], 6);
+        assert!(
+            apply(&mut object, &json!({"plaintext": [{"path": "/spec/x", "operator": "replace", "value": 6}]}))
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! The binding controllers at work.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use super::{
+    overrides,
+    plan::{self, Overridden, Target},
+};
+use crate::karmada::{
+    api::{Change, Delete},
+    control::{Control, binding_kind, cluster_binding_kind, work_kind},
+    events::About,
+    interpreter::Operation,
+    names,
+    object::{Gvk, ObjectExt, ObjectKey, Shared},
+    queue::{Failure, Next, Queue},
+};
+
+type Key = (Gvk, String, String);
+
+fn override_kind(cluster_wide: bool) -> Gvk {
+    Gvk::new("policy.karmada.io/v1alpha1", if cluster_wide { "ClusterOverridePolicy" } else { "OverridePolicy" })
+}
+
+/// Starts to turn bindings into Works.
+pub fn start(control: &Arc<Control>) {
+    let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
+    for gvk in [binding_kind(), cluster_binding_kind()] {
+        let (queue, kind) = (queue.clone(), gvk.clone());
+        control.host.on(
+            &gvk,
+            Arc::new(move |change: &Change| {
+                let Some(binding) = change.latest() else { return };
+                let moved = match (&change.old, &change.new) {
+                    (Some(old), Some(new)) => old.generation() != new.generation(),
+                    _ => true,
+                };
+                if moved {
+                    queue.add((kind.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
+                }
+            }),
+        );
+    }
+    for cluster_wide in [false, true] {
+        let (queue, own) = (queue.clone(), control.clone());
+        control
+            .host
+            .on(&override_kind(cluster_wide), Arc::new(move |change: &Change| overridden(&own, &queue, change)));
+    }
+    let own = control.clone();
+    queue.run(8, move |(gvk, namespace, name)| {
+        let own = own.clone();
+        async move { sync(&own, &gvk, &namespace, &name).await }
+    });
+}
+
+/// Bindings whose templates an override policy names are written again.
+fn overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
+    let (Some(policy), generation) = (change.latest(), |one: &Option<Shared>| one.as_ref().map(|one| one.generation()))
+    else {
+        return;
+    };
+    if change.old.is_some() && change.new.is_some() && generation(&change.old) == generation(&change.new) {
+        return;
+    }
+    let selectors = policy.items("/spec/resourceSelectors");
+    let names = |binding: &Value| {
+        let reference = &binding["spec"]["resource"];
+        let template = control.host.cached(&reference.gvk(), reference.text("/namespace"), reference.text("/name"));
+        selectors.is_empty()
+            || template.is_some_and(|template| crate::karmada::detector::plan::matches(&template, selectors).is_some())
+    };
+    let mut kinds = vec![binding_kind()];
+    if policy.namespace().is_empty() {
+        kinds.push(cluster_binding_kind());
+    }
+    for gvk in kinds {
+        for binding in control.host.list(&gvk) {
+            let reach = policy.namespace().is_empty() || policy.namespace() == binding.namespace();
+            if reach && names(&binding) {
+                queue.add((gvk.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
+            }
+        }
+    }
+}
+
+async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
+    let Some(binding) = control.host.cached(gvk, namespace, name) else { return Ok(Next::Done) };
+    let works = control.host.list(&work_kind());
+    if binding.is_deleting() {
+        for work in plan::works_of(&binding, &works) {
+            if !work.is_deleting() {
+                control.writer.delete(&ObjectKey::of(&work), &Delete::default()).await?;
+            }
+        }
+        let finalizer = if namespace.is_empty() { names::CLUSTER_BINDING_FINALIZER } else { names::BINDING_FINALIZER };
+        control.writer.modify(&binding, "", |binding| binding.remove_finalizer(finalizer)).await?;
+        return Ok(Next::Done);
+    }
+    for orphan in plan::orphans(&binding, &works) {
+        control.writer.delete(&orphan, &Delete::default()).await?;
+    }
+    if plan::awaits_purge(&binding, &works) {
+        return Ok(Next::After(Duration::from_secs(5)));
+    }
+    let Some(template) = control.template(&binding["spec"]["resource"]).await? else { return Ok(Next::Done) };
+    let source = if namespace.is_empty() { "cluster-resource-binding-controller" } else { "binding-controller" };
+    let (events, about) = (&control.events, [About::object(&binding), About::object(&template)]);
+    match ensure_works(control, &binding, &template).await {
+        Ok(()) => {
+            let what = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+            let message = format!("Sync work of {}({what}) successful.", gvk.kind);
+            for about in about {
+                events.normal(source, about, "SyncWorkSucceed", &message);
+            }
+            Ok(Next::Done)
+        }
+        Err(error) => {
+            for about in about {
+                events.warning(source, about, "SyncWorkFailed", &error);
+            }
+            Err(Failure(error))
+        }
+    }
+}
+
+/// Every target's Work, also when another one's fails; the errors together as Go's `NewAggregate` writes them.
+async fn ensure_works(control: &Control, binding: &Value, template: &Shared) -> Result<(), String> {
+    let completions = plan::completions(binding, template);
+    let mut errors: Vec<String> = Vec::new();
+    for target in plan::targets(binding) {
+        if let Err(error) = ensure_work(control, binding, template, &target, completions.as_ref()).await
+            && !errors.contains(&error)
+        {
+            errors.push(error);
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        all => Err(format!("[{}]", all.join(", "))),
+    }
+}
+
+async fn ensure_work(
+    control: &Control,
+    binding: &Value,
+    template: &Value,
+    target: &Target,
+    completions: Option<&std::collections::BTreeMap<String, i64>>,
+) -> Result<(), String> {
+    let mut copy = template.clone();
+    if plan::is_workload(binding) && control.interpreter.enabled(&copy.gvk(), Operation::ReviseReplica) {
+        copy = control.interpreter.revise(&copy, target.replicas).await?;
+    }
+    if let Some(completions) = completions {
+        plan::set_completions(&mut copy, &target.cluster, completions)?;
+    }
+    let overridden = apply_overrides(control, &mut copy, &target.cluster).await?;
+    write(control, &plan::work(binding, &copy, target, &overridden)).await
+}
+
+async fn apply_overrides(control: &Control, copy: &mut Value, cluster: &str) -> Result<Overridden, String> {
+    let found = control.host.find(&crate::karmada::control::cluster_kind(), "", cluster).await;
+    let Some(cluster) = found.map_err(|error| error.message())? else {
+        return Err(format!("Cluster.cluster.karmada.io \"{cluster}\" not found"));
+    };
+    let mut overridden = Overridden::default();
+    let host = &control.host;
+    let rules = overrides::rules(&host.list(&override_kind(true)), copy, &cluster);
+    for rule in &rules {
+        overrides::apply(copy, &rule.overriders)?;
+    }
+    overridden.cluster_wide = overrides::record(&rules);
+    if !copy.namespace().is_empty() {
+        let rules = overrides::rules(&host.list_in(&override_kind(false), copy.namespace()), copy, &cluster);
+        for rule in &rules {
+            overrides::apply(copy, &rule.overriders)?;
+        }
+        overridden.namespaced = overrides::record(&rules);
+    }
+    Ok(overridden)
+}
+
+async fn write(control: &Control, desired: &Value) -> Result<(), String> {
+    let (namespace, name) = (desired.namespace(), desired.name());
+    let mut existing = control.host.find(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
+    for _ in 0..5 {
+        let outcome = match &existing {
+            None => {
+                let mut new = desired.clone();
+                plan::record_managed(&mut new);
+                control.writer.create(&new).await
+            }
+            Some(work) if work.is_deleting() => return Err(format!("work {namespace}/{name} is being deleted")),
+            Some(work) => {
+                let merged = plan::merge(work, desired);
+                if merged == **work {
+                    return Ok(());
+                }
+                control.writer.update(&merged).await
+            }
+        };
+        match outcome {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_conflict() || error.already_exists() => {
+                let live = control.host.live(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
+                existing = live.map(Arc::new);
+            }
+            Err(error) => return Err(error.message()),
+        }
+    }
+    Err(format!("work {namespace}/{name} changes faster than it can be written"))
+}

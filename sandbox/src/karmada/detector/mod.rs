@@ -1,0 +1,4 @@
+//! The detector: templates meet policies and become bindings.
+
+pub mod plan;
+pub mod run;

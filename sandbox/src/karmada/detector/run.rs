@@ -1,0 +1,333 @@
+//! The detector at work: watches every kind on the host that can be propagated, and both sorts of policies.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::Value;
+
+use super::plan::{self, Interpreted, Scope};
+use crate::karmada::{
+    api::Change,
+    control::{Control, binding_kind, cluster_binding_kind},
+    events::About,
+    interpreter::Operation,
+    names,
+    object::{Gvk, ObjectExt, ObjectKey, Shared},
+    queue::{Failure, Next, Queue},
+};
+
+const SOURCE: &str = "resource-detector";
+
+type PolicyKey = (Scope, String, String);
+
+/// See the module.
+pub struct Detector {
+    control: Arc<Control>,
+    templates: Arc<Queue<ObjectKey>>,
+    policies: Arc<Queue<PolicyKey>>,
+    kinds: std::sync::Mutex<BTreeSet<Gvk>>,
+}
+
+impl Detector {
+    /// Starts to detect. Kinds are added with [`Self::follow`] as they are discovered.
+    #[must_use]
+    pub fn start(control: &Arc<Control>) -> Arc<Self> {
+        let shutdown = control.shutdown.clone();
+        let detector = Arc::new(Self {
+            control: control.clone(),
+            templates: Queue::new("detector", shutdown.clone()),
+            policies: Queue::new("detector-policies", shutdown),
+            kinds: std::sync::Mutex::default(),
+        });
+        for scope in [Scope::Namespace, Scope::Cluster] {
+            let queue = detector.policies.clone();
+            control.host.on(
+                &scope.gvk(),
+                Arc::new(move |change: &Change| {
+                    let Some(new) = &change.new else { return };
+                    if change.old.as_ref().is_none_or(|old| old.generation() != new.generation()) {
+                        queue.add((scope, new.namespace().to_owned(), new.name().to_owned()));
+                    }
+                }),
+            );
+        }
+        let own = detector.clone();
+        detector.templates.run(8, move |key| {
+            let own = own.clone();
+            async move { own.template(&key).await }
+        });
+        let own = detector.clone();
+        detector.policies.run(2, move |key| {
+            let own = own.clone();
+            async move { own.policy(&key).await }
+        });
+        detector
+    }
+
+    /// Looks after templates of a kind, from now on.
+    pub fn follow(&self, gvk: &Gvk) {
+        if !plan::propagated(gvk) || !crate::karmada::api::lock(&self.kinds).insert(gvk.clone()) {
+            return;
+        }
+        let queue = self.templates.clone();
+        self.control.host.on(
+            gvk,
+            Arc::new(move |change: &Change| {
+                let Some(object) = change.latest() else { return };
+                if names::reserved_namespace(object.namespace()) {
+                    return;
+                }
+                let real = match (&change.old, &change.new) {
+                    (Some(old), Some(new)) => plan::changed(old, new),
+                    _ => true,
+                };
+                if real {
+                    queue.add(ObjectKey::of(object));
+                }
+            }),
+        );
+    }
+
+    async fn template(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let host = &self.control.host;
+        let Some(object) = host.find(&key.gvk, &key.namespace, &key.name).await? else { return Ok(Next::Done) };
+        if !object.label(names::TEMPLATE_CLAIMED_BY).is_empty() {
+            return Ok(Next::Done);
+        }
+        if let Some((scope, namespace, name)) = plan::claimed(&object) {
+            return self.claimed(&object, scope, &namespace, &name).await;
+        }
+        for scope in [Scope::Namespace, Scope::Cluster] {
+            let candidates = match scope {
+                Scope::Namespace if key.namespace.is_empty() => continue,
+                Scope::Namespace => host.list_in(&scope.gvk(), &key.namespace),
+                Scope::Cluster => host.list(&scope.gvk()),
+            };
+            if let Some(policy) = plan::choose(&object, &candidates) {
+                self.overrides_present(policy)?;
+                return self.apply(&object, scope, policy).await;
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    async fn claimed(&self, object: &Shared, scope: Scope, namespace: &str, name: &str) -> Result<Next, Failure> {
+        let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else {
+            self.clean(object, scope).await?;
+            return Ok(Next::Done);
+        };
+        if policy.is_deleting() {
+            return Err(Failure(format!("policy({namespace}/{name}) is being deleted")));
+        }
+        if plan::matches(object, policy.items("/spec/resourceSelectors")).is_none() {
+            return Ok(Next::Done);
+        }
+        self.overrides_present(&policy)?;
+        self.apply(object, scope, &policy).await
+    }
+
+    /// A policy waits for the overrides that it names.
+    fn overrides_present(&self, policy: &Value) -> Result<(), Failure> {
+        let (kind, namespace) = match policy.namespace() {
+            "" => ("ClusterOverridePolicy", ""),
+            namespace => ("OverridePolicy", namespace),
+        };
+        let gvk = Gvk::new("policy.karmada.io/v1alpha1", kind);
+        let missing = policy
+            .items("/spec/dependentOverrides")
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|name| self.control.host.cached(&gvk, namespace, name).is_none());
+        if missing { Err(Failure("waiting for dependent overrides".to_owned())) } else { Ok(()) }
+    }
+
+    async fn apply(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<Next, Failure> {
+        let name = match scope {
+            Scope::Namespace => format!("policy({}/{})", policy.namespace(), policy.name()),
+            Scope::Cluster => format!("cluster policy({})", policy.name()),
+        };
+        let about = About::object(object);
+        match self.try_apply(object, scope, policy).await {
+            Ok(changed) => {
+                if changed {
+                    self.control.events.normal(SOURCE, about, "ApplyPolicySucceed", format!("Apply {name} succeed"));
+                }
+                Ok(Next::Done)
+            }
+            Err(Failure(error)) => {
+                let message = format!("Apply {name} failed: {error}");
+                self.control.events.warning(SOURCE, about, "ApplyPolicyFailed", message);
+                Err(Failure(error))
+            }
+        }
+    }
+
+    async fn try_apply(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<bool, Failure> {
+        let template = self.claim(object, scope, policy).await?;
+        let interpreted = self.interpret(&template).await?;
+        let priority = self.priority(policy).await?;
+        let desired = plan::build(&template, scope, policy, &interpreted, priority);
+        let (gvk, writer) = (desired.gvk(), &self.control.writer);
+        let mut existing = self.control.host.find(&gvk, desired.namespace(), desired.name()).await?;
+        for _ in 0..5 {
+            let outcome = match &existing {
+                None => writer.create(&desired).await,
+                Some(existing) => {
+                    let merged = plan::merge(existing, &desired)?;
+                    if merged == **existing {
+                        return Ok(false);
+                    }
+                    writer.update(&merged).await
+                }
+            };
+            match outcome {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_conflict() || error.already_exists() || error.is_not_found() => {
+                    existing = self.control.host.live(&gvk, desired.namespace(), desired.name()).await?.map(Arc::new);
+                }
+                Err(error) => return Err(Failure(error.message())),
+            }
+        }
+        Err(Failure("the binding changes faster than it can be written".to_owned()))
+    }
+
+    async fn claim(&self, object: &Shared, scope: Scope, policy: &Value) -> Result<Shared, Failure> {
+        let id = policy.label(scope.id_label());
+        let other_claim = scope == Scope::Namespace && !object.label(names::CLUSTER_POLICY_ID).is_empty();
+        if !id.is_empty() && object.label(scope.id_label()) == id && !other_claim {
+            return Ok(object.clone());
+        }
+        let mut claimed = Value::clone(object);
+        plan::claim(&mut claimed, scope, policy);
+        match self.control.writer.update(&claimed).await {
+            Ok(written) => Ok(Arc::new(written)),
+            Err(error) => Err(Failure(error.message())),
+        }
+    }
+
+    async fn interpret(&self, template: &Value) -> Result<Interpreted, Failure> {
+        let (gvk, interpreter) = (template.gvk(), &self.control.interpreter);
+        let about = || About::object(template);
+        if self.control.gates.multiple_templates && interpreter.enabled(&gvk, Operation::InterpretComponent) {
+            return match interpreter.components(template).await {
+                Ok(components) => {
+                    let message = "Get components of resource template successfully.";
+                    self.control.events.normal(SOURCE, about(), "GetComponentsSucceed", message);
+                    Ok(Interpreted { components, ..Interpreted::default() })
+                }
+                Err(error) => {
+                    self.control.events.warning(SOURCE, about(), "GetComponentsFailed", &error);
+                    Err(Failure(error))
+                }
+            };
+        }
+        if !interpreter.enabled(&gvk, Operation::InterpretReplica) {
+            return Ok(Interpreted::default());
+        }
+        match interpreter.replicas(template).await {
+            Ok((replicas, requirements)) => {
+                let message = "Get replicas of resource template successfully.";
+                self.control.events.normal(SOURCE, about(), "GetReplicasSucceed", message);
+                Ok(Interpreted { replicas, requirements, components: Vec::new() })
+            }
+            Err(error) => {
+                self.control.events.warning(SOURCE, about(), "GetReplicasFailed", &error);
+                Err(Failure(error))
+            }
+        }
+    }
+
+    async fn priority(&self, policy: &Value) -> Result<Option<i64>, Failure> {
+        let Some(wanted) = policy.present("/spec/schedulePriority") else { return Ok(None) };
+        let source = wanted.text("/priorityClassSource");
+        if source != "KubePriorityClass" {
+            return Err(Failure(format!("priority class source is {source}, but {source} is not supported yet")));
+        }
+        let name = wanted.text("/priorityClassName");
+        let class = self.control.host.find(&Gvk::new("scheduling.k8s.io/v1", "PriorityClass"), "", name).await?;
+        match class {
+            Some(class) => Ok(Some(class.number("/value"))),
+            None => Err(Failure(format!("PriorityClass.scheduling.k8s.io \"{name}\" not found"))),
+        }
+    }
+
+    async fn policy(&self, (scope, namespace, name): &PolicyKey) -> Result<Next, Failure> {
+        let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else { return Ok(Next::Done) };
+        if policy.is_deleting() {
+            for object in self.claimed_by(*scope, &policy) {
+                self.clean(&object, *scope).await?;
+            }
+            self.control.writer.modify(&policy, "", |policy| policy.remove_finalizer(scope.finalizer())).await?;
+            return Ok(Next::Done);
+        }
+        let selectors = policy.items("/spec/resourceSelectors");
+        for object in self.claimed_by(*scope, &policy) {
+            if plan::matches(&object, selectors).is_some() {
+                self.templates.add(ObjectKey::of(&object));
+            } else {
+                self.unclaim_unmatched(&object, *scope).await?;
+            }
+        }
+        let kinds: BTreeSet<Gvk> =
+            selectors.iter().map(|one| Gvk::new(one.text("/apiVersion"), one.text("/kind"))).collect();
+        for gvk in kinds {
+            for object in self.control.host.list(&gvk) {
+                let free = plan::claimed(&object).is_none() && !names::reserved_namespace(object.namespace());
+                let reach = *scope == Scope::Cluster || object.namespace() == namespace;
+                if free && reach && plan::matches(&object, selectors).is_some() {
+                    self.templates.add(ObjectKey::of(&object));
+                }
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    /// Templates that carry the policy's mark.
+    fn claimed_by(&self, scope: Scope, policy: &Value) -> Vec<Shared> {
+        let id = policy.label(scope.id_label());
+        let mut kinds: BTreeSet<Gvk> = policy
+            .items("/spec/resourceSelectors")
+            .iter()
+            .map(|one| Gvk::new(one.text("/apiVersion"), one.text("/kind")))
+            .collect();
+        for gvk in [binding_kind(), cluster_binding_kind()] {
+            for binding in self.control.host.list(&gvk) {
+                if binding.label(scope.id_label()) == id {
+                    kinds.insert(binding["spec"]["resource"].gvk());
+                }
+            }
+        }
+        let mine = |object: &Shared| !id.is_empty() && object.label(scope.id_label()) == id;
+        kinds.iter().flat_map(|gvk| self.control.host.list(gvk)).filter(mine).collect()
+    }
+
+    /// Takes a policy's marks off a template's binding, then off the template.
+    async fn clean(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
+        let id = object.label(scope.id_label()).to_owned();
+        let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
+        if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
+            self.unclaim(&binding, scope, &id).await?;
+        }
+        self.unclaim(object, scope, &id).await
+    }
+
+    /// The other way round when the policy no longer names the template.
+    async fn unclaim_unmatched(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
+        let id = object.label(scope.id_label()).to_owned();
+        self.unclaim(object, scope, &id).await?;
+        let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
+        if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
+            self.unclaim(&binding, scope, &id).await?;
+        }
+        Ok(())
+    }
+
+    async fn unclaim(&self, object: &Value, scope: Scope, id: &str) -> Result<(), Failure> {
+        let unclaim = |object: &mut Value| {
+            if object.label(scope.id_label()) == id {
+                plan::unclaim(object, scope);
+            }
+        };
+        self.control.writer.modify(object, "", unclaim).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Events on objects, as `kubectl describe` shows them.
+//!
+//! One Event for each object, reason and message: Karmada counts repetitions, which nobody needs here and which would
+//! be most of its writes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use caldera_runtime::clock::{SharedClock, rfc3339};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use super::{
+    api::Server,
+    names,
+    object::{ObjectExt, ObjectKey},
+};
+
+const REMEMBERED: usize = 4096;
+
+/// What an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    key: ObjectKey,
+    uid: String,
+}
+
+impl About {
+    /// An object.
+    #[must_use]
+    pub fn object(object: &Value) -> Self {
+        Self { key: ObjectKey::of(object), uid: object.uid().to_owned() }
+    }
+
+    /// The template of a binding.
+    #[must_use]
+    pub fn template(binding: &Value) -> Self {
+        let reference = &binding["spec"]["resource"];
+        let gvk = reference.gvk();
+        let key = ObjectKey {
+            gvk,
+            namespace: reference.text("/namespace").to_owned(),
+            name: reference.text("/name").to_owned(),
+        };
+        Self { key, uid: reference.text("/uid").to_owned() }
+    }
+
+    /// The template that a manifest was made from (Karmada finds its uid in the manifest).
+    #[must_use]
+    pub fn template_of(manifest: &Value) -> Self {
+        Self { key: ObjectKey::of(manifest), uid: manifest.annotation(names::TEMPLATE_UID).to_owned() }
+    }
+}
+
+struct Said {
+    source: &'static str,
+    warning: bool,
+    about: About,
+    reason: &'static str,
+    message: String,
+}
+
+/// Writes events, in the background.
+#[derive(Debug, Clone)]
+pub struct Recorder(mpsc::UnboundedSender<Said>);
+
+impl std::fmt::Debug for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+impl Recorder {
+    /// Starts to write to a server, until it is shut down.
+    #[must_use]
+    pub fn start(server: &Arc<Server>, clock: SharedClock) -> Self {
+        let (sender, mut said) = mpsc::unbounded_channel::<Said>();
+        let server = server.clone();
+        tokio::spawn(async move {
+            let mut seen = BTreeSet::new();
+            loop {
+                let said = tokio::select! {
+                    () = server.shutdown().cancelled() => return,
+                    said = said.recv() => said,
+                };
+                let Some(said) = said else { return };
+                if seen.len() > REMEMBERED {
+                    seen.clear();
+                }
+                if !seen.insert((said.about.clone(), said.reason, said.message.clone())) {
+                    continue;
+                }
+                let event = event(&said, &rfc3339(clock.now()));
+                if let Err(error) = server.writer(said.source).create(&event).await {
+                    debug!(%error, "an event was not written");
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    /// All is well.
+    pub fn normal(&self, source: &'static str, about: About, reason: &'static str, message: impl Into<String>) {
+        self.say(source, false, about, reason, message.into());
+    }
+
+    /// Something is wrong.
+    pub fn warning(&self, source: &'static str, about: About, reason: &'static str, message: impl Into<String>) {
+        self.say(source, true, about, reason, message.into());
+    }
+
+    fn say(&self, source: &'static str, warning: bool, about: About, reason: &'static str, message: String) {
+        // Nobody listens any more only at shutdown.
+        let _ = self.0.send(Said { source, warning, about, reason, message });
+    }
+}
+
+fn event(said: &Said, now: &str) -> Value {
+    let key = &said.about.key;
+    let namespace = if key.namespace.is_empty() { "default" } else { &key.namespace };
+    let unique = uuid::Uuid::new_v4().simple().to_string();
+    let mut regarding = json!({
+        "apiVersion": key.gvk.api_version(), "kind": key.gvk.kind, "name": key.name, "uid": said.about.uid,
+    });
+    if !key.namespace.is_empty() {
+        regarding.put(&["namespace"], json!(key.namespace));
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{}.{}", key.name, unique.get(..16).unwrap_or(&unique)), "namespace": namespace},
+        "involvedObject": regarding,
+        "reason": said.reason,
+        "message": said.message,
+        "type": if said.warning { "Warning" } else { "Normal" },
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": said.source},
+    })
+}

@@ -1,0 +1,4 @@
+//! The execution controller: Works become objects in members.
+
+pub mod plan;
+pub mod run;

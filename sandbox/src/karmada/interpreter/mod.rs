@@ -1,0 +1,245 @@
+//! The resource interpreter: who knows about a kind, and what they say.
+//!
+//! Rule: Karmada `pkg/resourceinterpreter/interpreter.go`: per operation the first that declares it answers: webhooks,
+//! then what Karmada ships for foreign kinds, then what it knows of Kubernetes' own. User Lua
+//! (`ResourceInterpreterCustomization`) is not run here.
+
+pub mod dependencies;
+pub mod prune;
+pub mod retain;
+pub mod status;
+pub mod volcano;
+pub mod webhook;
+pub mod workload;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    api::Server,
+    object::{Gvk, ObjectExt},
+};
+
+/// What can be asked about an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// How many replicas, and what each needs.
+    InterpretReplica,
+    /// The same for several pod templates.
+    InterpretComponent,
+    /// The object with so many replicas.
+    ReviseReplica,
+    /// What a member's status is, for the host.
+    InterpretStatus,
+    /// What the member's object keeps.
+    Retain,
+    /// The template's status from the members'.
+    AggregateStatus,
+    /// Whether the member's object is healthy.
+    InterpretHealth,
+    /// What else it needs.
+    InterpretDependency,
+}
+
+impl Operation {
+    /// As configurations spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InterpretReplica => "InterpretReplica",
+            Self::InterpretComponent => "InterpretComponent",
+            Self::ReviseReplica => "ReviseReplica",
+            Self::InterpretStatus => "InterpretStatus",
+            Self::Retain => "Retain",
+            Self::AggregateStatus => "AggregateStatus",
+            Self::InterpretHealth => "InterpretHealth",
+            Self::InterpretDependency => "InterpretDependency",
+        }
+    }
+}
+
+/// The kind of the webhooks' configurations.
+#[must_use]
+pub fn configurations() -> Gvk {
+    Gvk::new("config.karmada.io/v1alpha1", "ResourceInterpreterWebhookConfiguration")
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Interpreter {
+    host: Arc<Server>,
+    caller: webhook::Caller,
+}
+
+impl Interpreter {
+    /// With the webhooks that are configured on the host.
+    #[must_use]
+    pub fn new(host: Arc<Server>) -> Self {
+        host.watch(&configurations());
+        Self { host, caller: webhook::Caller::default() }
+    }
+
+    fn hook(&self, gvk: &Gvk, operation: Operation) -> Option<webhook::Hook> {
+        webhook::choose(&self.host.list(&configurations()), gvk, operation)
+    }
+
+    /// Whether anybody can answer.
+    #[must_use]
+    pub fn enabled(&self, gvk: &Gvk, operation: Operation) -> bool {
+        self.hook(gvk, operation).is_some() || built_in(gvk, operation)
+    }
+
+    async fn ask(
+        &self,
+        hook: &webhook::Hook,
+        operation: Operation,
+        object: &Value,
+        observed: Option<&Value>,
+        replicas: i64,
+        items: Option<&[Value]>,
+    ) -> Result<Value, String> {
+        let uid = uuid::Uuid::new_v4().to_string();
+        let question = webhook::question(&uid, operation, object, observed, replicas, items);
+        let answer = self.caller.call(hook, &question).await?;
+        webhook::accept(hook, &uid, operation, &answer)
+    }
+
+    /// How many replicas, and what each needs.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn replicas(&self, object: &Value) -> Result<(i64, Option<Value>), String> {
+        let operation = Operation::InterpretReplica;
+        match self.hook(&object.gvk(), operation) {
+            Some(hook) => {
+                let response = self.ask(&hook, operation, object, None, 0, None).await?;
+                Ok((response.number("/replicas"), response.present("/replicaRequirements").cloned()))
+            }
+            None => Ok(workload::replicas(object)),
+        }
+    }
+
+    /// Replicas and needs by pod template.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn components(&self, object: &Value) -> Result<Vec<Value>, String> {
+        let operation = Operation::InterpretComponent;
+        match self.hook(&object.gvk(), operation) {
+            Some(hook) => Ok(self.ask(&hook, operation, object, None, 0, None).await?.items("/components").to_vec()),
+            None => Ok(volcano::components(object, |template| workload::requirements(&template["spec"]))),
+        }
+    }
+
+    /// The object with so many replicas.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn revise(&self, object: &Value, replicas: i64) -> Result<Value, String> {
+        let operation = Operation::ReviseReplica;
+        match self.hook(&object.gvk(), operation) {
+            Some(hook) => webhook::patched(object, &self.ask(&hook, operation, object, None, replicas, None).await?),
+            None => {
+                let mut object = object.clone();
+                workload::revise(&mut object, replicas);
+                Ok(object)
+            }
+        }
+    }
+
+    /// The desired object with what the observed one keeps.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn retain(&self, desired: &Value, observed: &Value) -> Result<Value, String> {
+        let operation = Operation::Retain;
+        match self.hook(&desired.gvk(), operation) {
+            Some(hook) => {
+                webhook::patched(desired, &self.ask(&hook, operation, desired, Some(observed), 0, None).await?)
+            }
+            None => {
+                let mut desired = desired.clone();
+                retain::retain(&mut desired, observed);
+                Ok(desired)
+            }
+        }
+    }
+
+    /// The template with the status of all members.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn aggregate(&self, template: &Value, items: &[Value], now: &str) -> Result<Value, String> {
+        let operation = Operation::AggregateStatus;
+        let gvk = template.gvk();
+        if let Some(hook) = self.hook(&gvk, operation) {
+            return webhook::patched(template, &self.ask(&hook, operation, template, None, 0, Some(items)).await?);
+        }
+        let mut template = template.clone();
+        if is_volcano_job(&gvk) {
+            template.put_or_remove(&["status"], volcano::aggregate(items, now));
+        } else if let Some(status) = status::aggregate(&template, items, now) {
+            template.put(&["status"], status);
+        }
+        Ok(template)
+    }
+
+    /// What a member object's status is, for the host.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn status(&self, observed: &Value) -> Result<Option<Value>, String> {
+        let operation = Operation::InterpretStatus;
+        let gvk = observed.gvk();
+        match self.hook(&gvk, operation) {
+            Some(hook) => Ok(self.ask(&hook, operation, observed, None, 0, None).await?.get("rawStatus").cloned()),
+            None if is_volcano_job(&gvk) => Ok(Some(volcano::reflect(observed))),
+            None => Ok(status::reflect(observed)),
+        }
+    }
+
+    /// Whether a member object is healthy.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn healthy(&self, observed: &Value) -> Result<bool, String> {
+        let operation = Operation::InterpretHealth;
+        let gvk = observed.gvk();
+        match self.hook(&gvk, operation) {
+            Some(hook) => Ok(self.ask(&hook, operation, observed, None, 0, None).await?.flag("/healthy")),
+            None if is_volcano_job(&gvk) => Ok(volcano::healthy(observed)),
+            None => Ok(status::healthy(observed)),
+        }
+    }
+
+    /// References to what the object needs.
+    ///
+    /// # Errors
+    /// When the webhook in charge fails.
+    pub async fn dependencies(&self, object: &Value) -> Result<Vec<Value>, String> {
+        let operation = Operation::InterpretDependency;
+        match self.hook(&object.gvk(), operation) {
+            Some(hook) => Ok(self.ask(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec()),
+            None => Ok(dependencies::of(object)),
+        }
+    }
+}
+
+fn is_volcano_job(gvk: &Gvk) -> bool {
+    *gvk == Gvk::new("batch.volcano.sh/v1alpha1", "Job")
+}
+
+fn built_in(gvk: &Gvk, operation: Operation) -> bool {
+    let volcano = is_volcano_job(gvk);
+    match operation {
+        Operation::InterpretReplica => workload::counts_replicas(gvk),
+        Operation::InterpretComponent => volcano,
+        Operation::ReviseReplica => workload::replicas_field(gvk).is_some(),
+        Operation::InterpretStatus => true,
+        Operation::Retain => retain::retains(gvk),
+        Operation::AggregateStatus => volcano || status::aggregates(gvk),
+        Operation::InterpretHealth => volcano || status::tells_health(gvk),
+        Operation::InterpretDependency => dependencies::known(gvk),
+    }
+}

@@ -1,0 +1,114 @@
+//! What a member's object keeps when Karmada writes it again.
+//!
+//! Rule: Karmada `default/native/retain.go`, `pkg/util/lifted/retain.go`.
+
+use serde_json::{Value, json};
+
+use crate::karmada::{
+    names,
+    object::{Gvk, ObjectExt},
+};
+
+/// Whether Karmada itself keeps something for this kind.
+#[must_use]
+pub fn retains(gvk: &Gvk) -> bool {
+    matches!(
+        (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()),
+        ("apps", "v1", "Deployment")
+            | ("batch", "v1", "Job")
+            | (
+                "",
+                "v1",
+                "Pod" | "Service" | "ServiceAccount" | "PersistentVolumeClaim" | "PersistentVolume" | "Secret"
+            )
+    )
+}
+
+/// The desired object with what the observed one keeps.
+pub fn retain(desired: &mut Value, observed: &Value) {
+    match desired.text("/kind") {
+        "Pod" => pod(desired, observed),
+        "Job" => {
+            copy(desired, observed, &["spec", "selector", "matchLabels"]);
+            copy(desired, observed, &["spec", "template", "metadata", "labels"]);
+        }
+        "Deployment" if desired.label(names::RETAIN_REPLICAS) == "true" => {
+            copy(desired, observed, &["spec", "replicas"])
+        }
+        "Service" => {
+            for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
+                copy(desired, observed, &["spec", field]);
+            }
+            node_ports(desired, observed);
+        }
+        "ServiceAccount" => {
+            if desired.items("/secrets").is_empty() {
+                copy(desired, observed, &["secrets"]);
+            }
+        }
+        "PersistentVolumeClaim" => copy(desired, observed, &["spec", "volumeName"]),
+        "PersistentVolume" => copy(desired, observed, &["spec", "claimRef"]),
+        "Secret" if desired.text("/type") == "kubernetes.io/service-account-token" => {
+            copy(desired, observed, &["data"])
+        }
+        _ => {}
+    }
+}
+
+fn copy(desired: &mut Value, observed: &Value, path: &[&str]) {
+    if let Some(value) = observed.present(&format!("/{}", path.join("/"))) {
+        desired.put(path, value.clone());
+    }
+}
+
+fn pod(desired: &mut Value, observed: &Value) {
+    for field in ["nodeName", "serviceAccountName", "volumes"] {
+        desired.put_or_remove(&["spec", field], observed.present(&format!("/spec/{field}")).cloned());
+    }
+    for list in ["containers", "initContainers"] {
+        let at = format!("/spec/{list}");
+        let Some(containers) = desired.pointer_mut(&at).and_then(Value::as_array_mut) else { continue };
+        for container in containers {
+            let same = observed.items(&at).iter().find(|one| one["name"] == container["name"]);
+            if let Some(same) = same {
+                container.put_or_remove(&["volumeMounts"], same.present("/volumeMounts").cloned());
+            }
+        }
+    }
+}
+
+fn node_ports(desired: &mut Value, observed: &Value) {
+    let Some(ports) = desired.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return };
+    for port in ports {
+        let same = observed.items("/spec/ports").iter().find(|one| {
+            one["name"] == port["name"] && one["protocol"] == port["protocol"] && one["port"] == port["port"]
+        });
+        if let Some(number) = same.map(|same| same.number("/nodePort")).filter(|number| *number != 0) {
+            port.put(&["nodePort"], json!(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_job_keeps_its_selector() {
+        let mut desired = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"selector": {"matchLabels": {}}}});
+        let observed = json!({"spec": {"selector": {"matchLabels": {"controller-uid": "1"}}}});
+        retain(&mut desired, &observed);
+        assert_eq!(desired["spec"]["selector"]["matchLabels"]["controller-uid"], "1");
+    }
+
+    #[test]
+    fn a_deployment_keeps_its_replicas_only_when_asked_to() {
+        let mut desired = json!({"kind": "Deployment", "metadata": {}, "spec": {"replicas": 2}});
+        let observed = json!({"spec": {"replicas": 5}});
+        retain(&mut desired, &observed);
+        assert_eq!(desired["spec"]["replicas"], 2);
+        desired.set_label(names::RETAIN_REPLICAS, "true");
+        retain(&mut desired, &observed);
+        assert_eq!(desired["spec"]["replicas"], 5);
+    }
+}

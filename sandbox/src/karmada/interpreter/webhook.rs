@@ -1,0 +1,300 @@
+//! Karmada's resource interpreter webhooks: which one answers, what is asked, and which answers count.
+//!
+//! Rule: Karmada `pkg/resourceinterpreter/customized/webhook`: configurations in order of `<configuration>/<hook>`, first
+//! rule that matches; `ResourceInterpreterContext` over HTTPS; a wrong uid, a non-2xx answer, an unsuccessful one or a
+//! missing field is an error, and an error is never passed over to the next interpreter.
+
+use std::{collections::BTreeMap, fmt, sync::Mutex, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde_json::{Value, json};
+
+use super::Operation;
+use crate::karmada::{
+    api::lock,
+    object::{Gvk, ObjectExt, Shared},
+};
+
+/// A hook that was chosen for a kind and operation.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    /// `<configuration>/<hook>`, as errors name it.
+    pub name: String,
+    url: String,
+    ca_bundle: String,
+    timeout: Option<i64>,
+}
+
+/// The hook that answers for a kind and operation, if any configuration has one.
+#[must_use]
+pub fn choose(configurations: &[Shared], gvk: &Gvk, operation: Operation) -> Option<Hook> {
+    let mut hooks: Vec<(String, &Value)> = configurations
+        .iter()
+        .flat_map(|one| {
+            one.items("/webhooks").iter().map(|hook| (format!("{}/{}", one.name(), hook.text("/name")), hook))
+        })
+        .collect();
+    hooks.sort_by(|a, b| a.0.cmp(&b.0));
+    let (name, hook) = hooks.into_iter().find(|(_, hook)| {
+        hook.items("/rules").iter().any(|rule| {
+            names(rule, "/operations", operation.name())
+                && names(rule, "/apiGroups", &gvk.group)
+                && names(rule, "/apiVersions", &gvk.version)
+                && names(rule, "/kinds", &gvk.kind)
+        })
+    })?;
+    let client = &hook["clientConfig"];
+    let url = match client.text("/url") {
+        "" => {
+            let (service, namespace) = (client.text("/service/name"), client.text("/service/namespace"));
+            let port = client.pointer("/service/port").and_then(Value::as_i64).unwrap_or(443);
+            format!("https://{service}.{namespace}.svc:{port}{}", client.text("/service/path"))
+        }
+        url => url.to_owned(),
+    };
+    Some(Hook {
+        name,
+        url,
+        ca_bundle: client.text("/caBundle").to_owned(),
+        timeout: hook.pointer("/timeoutSeconds").and_then(Value::as_i64),
+    })
+}
+
+fn names(rule: &Value, list: &str, one: &str) -> bool {
+    rule.items(list).iter().any(|item| item == one || item == "*")
+}
+
+/// What a hook is asked.
+#[must_use]
+pub fn question(
+    uid: &str,
+    operation: Operation,
+    object: &Value,
+    observed: Option<&Value>,
+    replicas: i64,
+    items: Option<&[Value]>,
+) -> Value {
+    let gvk = object.gvk();
+    let mut request = json!({
+        "uid": uid,
+        "kind": {"group": gvk.group, "version": gvk.version, "kind": gvk.kind},
+        "name": object.name(),
+        "operation": operation.name(),
+        "object": object,
+        "replicas": replicas,
+    });
+    if !object.namespace().is_empty() {
+        request.put(&["namespace"], json!(object.namespace()));
+    }
+    request.put_or_remove(&["observedObject"], observed.cloned());
+    if let Some(items) = items.filter(|items| !items.is_empty()) {
+        request.put(&["aggregatedStatus"], json!(items));
+    }
+    json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "request": request})
+}
+
+/// The answer's `response`, if it counts for this operation.
+///
+/// # Errors
+/// With Karmada's words for what is wrong.
+pub fn accept(hook: &Hook, uid: &str, operation: Operation, answer: &Value) -> Result<Value, String> {
+    let failed = |what: String| format!("Internal error occurred: failed calling webhook \"{}\": {what}", hook.name);
+    let invalid = |what: &str| failed(format!("received invalid webhook response: {what}"));
+    let response = answer.present("/response").ok_or_else(|| invalid("webhook response was absent"))?;
+    if response.text("/uid") != uid {
+        return Err(invalid(&format!("expected response.uid {uid:?}, got {:?}", response.text("/uid"))));
+    }
+    if !response.flag("/successful") {
+        let status = response
+            .present("/status")
+            .ok_or_else(|| failed("webhook call failed, get status code: 0, msg: ".to_owned()))?;
+        let (code, message) = (status.number("/code"), status.text("/message"));
+        return Err(failed(format!("webhook call failed, get status code: {code}, msg: {message}")));
+    }
+    let needed = match operation {
+        Operation::InterpretReplica => "replicas",
+        Operation::InterpretComponent => "components",
+        Operation::InterpretHealth => "healthy",
+        Operation::InterpretStatus => "rawStatus",
+        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus | Operation::InterpretDependency => {
+            ""
+        }
+    };
+    if !needed.is_empty() && response.present(&format!("/{needed}")).is_none() {
+        return Err(invalid(&format!("webhook returned nil response.{needed}")));
+    }
+    let (patch, kind) = (response.text("/patch"), response.text("/patchType"));
+    match (patch.is_empty(), kind.is_empty()) {
+        (false, true) => Err(invalid("webhook returned response.patch but not response.patchType")),
+        (true, false) => Err(invalid("webhook returned response.patchType but not response.patch")),
+        (false, false) if kind != "JSONPatch" => {
+            Err(invalid(&format!("webhook returned invalid response.patchType of {kind:?}")))
+        }
+        _ => Ok(response.clone()),
+    }
+}
+
+/// The object with the response's patch applied.
+///
+/// # Errors
+/// When the patch is no patch, or does not apply.
+pub fn patched(object: &Value, response: &Value) -> Result<Value, String> {
+    let patch = response.text("/patch");
+    if patch.is_empty() {
+        return Ok(object.clone());
+    }
+    let bytes = STANDARD.decode(patch).map_err(|error| error.to_string())?;
+    let patch: json_patch::Patch = serde_json::from_slice(&bytes).map_err(|_| "invalid state detected".to_owned())?;
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).map_err(|error| error.to_string())?;
+    Ok(object)
+}
+
+type Https = Client<HttpsConnector<HttpConnector>, Full<bytes::Bytes>>;
+
+/// Calls hooks, keeping connections by authority.
+#[derive(Default)]
+pub struct Caller {
+    clients: Mutex<BTreeMap<String, Https>>,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Caller")
+    }
+}
+
+impl Caller {
+    fn client(&self, ca_bundle: &str) -> Result<Https, String> {
+        if let Some(client) = lock(&self.clients).get(ca_bundle) {
+            return Ok(client.clone());
+        }
+        let mut roots = rustls::RootCertStore::empty();
+        let pem = STANDARD.decode(ca_bundle).map_err(|error| format!("caBundle is not base64: {error}"))?;
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|error| format!("caBundle is not PEM: {error}"))?;
+            roots.add(certificate).map_err(|error| format!("caBundle holds no usable certificate: {error}"))?;
+        }
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_only()
+            .enable_http1()
+            .enable_http2()
+            .build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        lock(&self.clients).insert(ca_bundle.to_owned(), client.clone());
+        Ok(client)
+    }
+
+    /// Asks a hook and gives back its whole answer.
+    ///
+    /// # Errors
+    /// With Karmada's words for what went wrong.
+    pub async fn call(&self, hook: &Hook, question: &Value) -> Result<Value, String> {
+        let failed = |what: String| {
+            format!("Internal error occurred: failed calling webhook \"{}\": failed to call webhook: {what}", hook.name)
+        };
+        let client = self.client(&hook.ca_bundle).map_err(failed)?;
+        let url = match hook.timeout {
+            Some(seconds) => format!("{}?timeout={seconds}s", hook.url),
+            None => hook.url.clone(),
+        };
+        let body = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
+        let request = http::Request::post(&url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, */*")
+            .header("user-agent", "kube-apiserver-admission")
+            .body(Full::from(body))
+            .map_err(|error| failed(error.to_string()))?;
+        let exchange = async {
+            let answer = client.request(request).await.map_err(|error| format!("Post {url:?}: {}", root(&error)))?;
+            let status = answer.status();
+            let bytes =
+                answer.into_body().collect().await.map_err(|error| format!("Post {url:?}: {error}"))?.to_bytes();
+            if !status.is_success() {
+                let text = String::from_utf8_lossy(&bytes);
+                let text = if text.trim().is_empty() { "unknown".into() } else { text };
+                return Err(format!(
+                    "an error on the server ({:?}) has prevented the request from succeeding",
+                    text.trim()
+                ));
+            }
+            serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+        };
+        // Without a limit of its own a hook has client-go's.
+        let limit = Duration::from_secs(hook.timeout.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(30));
+        match tokio::time::timeout(limit, exchange).await {
+            Ok(outcome) => outcome.map_err(failed),
+            Err(_) => Err(failed(format!("Post {url:?}: context deadline exceeded"))),
+        }
+    }
+}
+
+fn root(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn configuration(name: &str, operation: &str) -> Shared {
+        Arc::new(json!({"metadata": {"name": name}, "webhooks": [{
+            "name": "h",
+            "rules": [{"operations": [operation], "apiGroups": ["*"], "apiVersions": ["v1"], "kinds": ["Job"]}],
+            "clientConfig": {"url": format!("https://{name}/x")}, "timeoutSeconds": 3,
+        }]}))
+    }
+
+    #[test]
+    fn the_first_hook_by_name_that_declares_the_operation_answers() {
+        let all = [configuration("b", "*"), configuration("a", "Retain")];
+        let job = Gvk::new("batch/v1", "Job");
+        assert_eq!(choose(&all, &job, Operation::Retain).map(|hook| hook.name), Some("a/h".to_owned()));
+        assert_eq!(choose(&all, &job, Operation::InterpretReplica).map(|hook| hook.name), Some("b/h".to_owned()));
+        assert!(choose(&all, &Gvk::new("batch/v2", "Job"), Operation::Retain).is_none());
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_refused() {
+        let all = [configuration("a", "*")];
+        let hook = choose(&all, &Gvk::new("batch/v1", "Job"), Operation::InterpretReplica).unwrap();
+        let answer = json!({"response": {"uid": "2", "successful": true, "replicas": 1}});
+        let error = accept(&hook, "1", Operation::InterpretReplica, &answer).unwrap_err();
+        assert_eq!(
+            error,
+            "Internal error occurred: failed calling webhook \"a/h\": received invalid webhook response: expected response.uid \"1\", got \"2\""
+        );
+        let no = json!({"response": {"uid": "1", "successful": false, "status": {"code": 422, "message": "no"}}});
+        let error = accept(&hook, "1", Operation::Retain, &no).unwrap_err();
+        assert!(error.ends_with("webhook call failed, get status code: 422, msg: no"));
+    }
+
+    #[test]
+    fn replicas_are_always_sent() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}});
+        let question = question("1", Operation::Retain, &object, Some(&object), 0, None);
+        assert_eq!(question["request"]["replicas"], 0);
+        assert_eq!(question["request"]["observedObject"]["kind"], "Pod");
+        assert!(question["request"].get("aggregatedStatus").is_none());
+    }
+}

@@ -1,0 +1,158 @@
+//! A stand-in for Karmada: what its controller-manager, default scheduler and webhook do, as clients of the Kubernetes
+//! API only. It works against any API server that serves Karmada's CRDs.
+//!
+//! It follows Karmada 1.19's code and recordings of it, including what Karmada refuses and what it overwrites. Decisions
+//! are plain functions of values (`plan.rs`, `interpreter/`); around them is a thin edge that watches every kind once
+//! ([`api`]) and retries with Karmada's gaps ([`queue`]).
+
+pub mod api;
+pub mod binding;
+pub mod cluster;
+pub mod control;
+pub mod detector;
+pub mod events;
+pub mod execution;
+pub mod gc;
+pub mod interpreter;
+pub mod names;
+pub mod namespaces;
+pub mod object;
+pub mod queue;
+pub mod select;
+pub mod status;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use caldera_runtime::clock::{SharedClock, SystemClock};
+use kube::Client;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use api::{ApiError, Change, Server};
+use cluster::run::{Access, Pace};
+use control::{Control, Gates, binding_kind, cluster_binding_kind, cluster_kind, work_kind};
+use detector::{plan::Scope, run::Detector};
+use object::{Gvk, Shared};
+
+pub use cluster::join::{Member, join};
+
+/// What the stand-in is started with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The time.
+    pub clock: SharedClock,
+    /// Feature gates that are on.
+    pub gates: Gates,
+    /// How members are found.
+    pub access: Access,
+    /// How often members are looked at.
+    pub pace: Pace,
+    /// Whether to stand in for kube-controller-manager's garbage collector on the host.
+    pub collect_garbage: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            gates: Gates::default(),
+            access: Access::default(),
+            pace: Pace::default(),
+            collect_garbage: true,
+        }
+    }
+}
+
+/// Runs until the shutdown.
+///
+/// # Errors
+/// When the host does not answer at the start.
+pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> Result<(), ApiError> {
+    let server = Server::new("host", host, shutdown.child_token());
+    let kinds = server.discover_all().await?;
+    info!(kinds = kinds.len(), "Karmada stand-in starts");
+    let control = Control::new(server.clone(), config.clock.clone(), config.gates, shutdown.child_token());
+    // What decisions are made from is known before the first of them.
+    let known = [
+        interpreter::configurations(),
+        Scope::Namespace.gvk(),
+        Scope::Cluster.gvk(),
+        Gvk::new("policy.karmada.io/v1alpha1", "OverridePolicy"),
+        Gvk::new("policy.karmada.io/v1alpha1", "ClusterOverridePolicy"),
+        cluster_kind(),
+        binding_kind(),
+        cluster_binding_kind(),
+        work_kind(),
+    ];
+    for gvk in &known {
+        server.watch(gvk);
+    }
+    for gvk in &known {
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = server.synced(gvk) => {}
+        }
+    }
+    execution::run::start(&control);
+    status::work::start(&control);
+    status::binding::start(&control);
+    binding::run::start(&control);
+    namespaces::start(&control);
+    cluster::run::start(&control, config.access, config.pace);
+    let detector = Detector::start(&control);
+    let collector = config.collect_garbage.then(|| gc::Collector::start(&server));
+    follow_kinds(&server, move |gvk| {
+        detector.follow(gvk);
+        if let Some(collector) = &collector {
+            collector.follow(gvk);
+        }
+    })
+    .await;
+    Ok(())
+}
+
+/// Collects garbage on one server (a member, say) until the shutdown.
+pub async fn collect_garbage(name: &str, client: Client, shutdown: CancellationToken) {
+    let server = Server::new(name, client, shutdown);
+    let collector = gc::Collector::start(&server);
+    follow_kinds(&server, move |gvk| collector.follow(gvk)).await;
+}
+
+/// Tells of every watchable kind, now and as definitions come.
+async fn follow_kinds(server: &Arc<Server>, tell: impl Fn(&Gvk)) {
+    let changed = Arc::new(Notify::new());
+    let notify = changed.clone();
+    let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let established =
+        |one: &Option<Shared>| one.as_ref().map(|one| object::condition_status(one, "Established").to_owned());
+    server.on(
+        &definitions,
+        Arc::new(move |change: &Change| {
+            if established(&change.old) != established(&change.new) {
+                notify.notify_one();
+            }
+        }),
+    );
+    let mut told = BTreeSet::new();
+    loop {
+        match server.discover_all().await {
+            Ok(kinds) => {
+                for kind in kinds.iter().filter(|kind| kind.watchable()) {
+                    if told.insert(kind.gvk.clone()) {
+                        tell(&kind.gvk);
+                    }
+                }
+            }
+            Err(error) => {
+                warn!(server = server.name, %error, "its kinds are not known");
+                changed.notify_one();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        tokio::select! {
+            () = server.shutdown().cancelled() => return,
+            () = changed.notified() => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

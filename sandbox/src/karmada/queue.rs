@@ -1,0 +1,202 @@
+//! A controller's queue of keys: each key at most once at a time, retried with doubling gaps when it fails.
+//!
+//! Rule: client-go's `workqueue` with controller-runtime's default item limiter (5 ms, doubling, at most 1000 s).
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::api::lock;
+
+const FIRST_GAP: Duration = Duration::from_millis(5);
+const LAST_GAP: Duration = Duration::from_secs(1000);
+
+/// Why a key could not be handled; it is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+impl From<super::api::ApiError> for Failure {
+    fn from(error: super::api::ApiError) -> Self {
+        Self(error.to_string())
+    }
+}
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+/// What a handled key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing, until somebody adds it again.
+    Done,
+    /// Once more after a while.
+    After(Duration),
+}
+
+struct State<K> {
+    ready: VecDeque<K>,
+    waiting: BTreeSet<K>,
+    busy: BTreeSet<K>,
+    failures: BTreeMap<K, u32>,
+}
+
+/// See the module.
+pub struct Queue<K> {
+    name: &'static str,
+    state: Mutex<State<K>>,
+    added: Notify,
+    shutdown: CancellationToken,
+}
+
+impl<K> fmt::Debug for Queue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
+    /// An empty queue of a controller.
+    #[must_use]
+    pub fn new(name: &'static str, shutdown: CancellationToken) -> Arc<Self> {
+        let state = State {
+            ready: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        };
+        Arc::new(Self { name, state: Mutex::new(state), added: Notify::new(), shutdown })
+    }
+
+    /// Wants a key handled. While it is being handled, it will be once more.
+    pub fn add(&self, key: K) {
+        let mut state = lock(&self.state);
+        if !state.waiting.insert(key.clone()) || state.busy.contains(&key) {
+            return;
+        }
+        state.ready.push_back(key);
+        drop(state);
+        self.added.notify_one();
+    }
+
+    /// Wants a key handled after a while.
+    pub fn add_after(self: &Arc<Self>, key: K, gap: Duration) {
+        let queue = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = queue.shutdown.cancelled() => {}
+                () = tokio::time::sleep(gap) => queue.add(key),
+            }
+        });
+    }
+
+    async fn next(&self) -> K {
+        loop {
+            {
+                let mut state = lock(&self.state);
+                if let Some(key) = state.ready.pop_front() {
+                    state.waiting.remove(&key);
+                    state.busy.insert(key.clone());
+                    if !state.ready.is_empty() {
+                        self.added.notify_one();
+                    }
+                    return key;
+                }
+            }
+            self.added.notified().await;
+        }
+    }
+
+    fn done(self: &Arc<Self>, key: K, outcome: Result<Next, Failure>) {
+        let mut state = lock(&self.state);
+        state.busy.remove(&key);
+        if state.waiting.contains(&key) {
+            state.ready.push_back(key.clone());
+            self.added.notify_one();
+        }
+        match outcome {
+            Ok(next) => {
+                state.failures.remove(&key);
+                drop(state);
+                if let Next::After(gap) = next {
+                    self.add_after(key, gap);
+                }
+            }
+            Err(error) => {
+                let failures = state.failures.entry(key.clone()).or_default();
+                let gap = gap_after(*failures);
+                *failures += 1;
+                drop(state);
+                debug!(queue = self.name, ?key, %error, ?gap, "failed, to be tried again");
+                self.add_after(key, gap);
+            }
+        }
+    }
+
+    /// Handles keys with so many at a time, until the shutdown.
+    pub fn run<F, Fut>(self: &Arc<Self>, workers: usize, handle: F)
+    where
+        F: Fn(K) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
+    {
+        let handle = Arc::new(handle);
+        for _ in 0..workers {
+            let (queue, handle) = (self.clone(), handle.clone());
+            tokio::spawn(async move {
+                let work = async {
+                    loop {
+                        let key = queue.next().await;
+                        let outcome = handle(key.clone()).await;
+                        queue.done(key, outcome);
+                    }
+                };
+                tokio::select! {
+                    () = queue.shutdown.cancelled() => {}
+                    () = work => {}
+                }
+            });
+        }
+    }
+}
+
+fn gap_after(failures: u32) -> Duration {
+    FIRST_GAP.saturating_mul(1 << failures.min(20)).min(LAST_GAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_double_up_to_a_limit() {
+        assert_eq!(gap_after(0), Duration::from_millis(5));
+        assert_eq!(gap_after(3), Duration::from_millis(40));
+        assert_eq!(gap_after(31), LAST_GAP);
+    }
+
+    #[tokio::test]
+    async fn a_key_added_while_it_is_handled_is_handled_once_more() {
+        let shutdown = CancellationToken::new();
+        let queue = Queue::new("test", shutdown.clone());
+        queue.add("a");
+        queue.add("a");
+        let key = queue.next().await;
+        queue.add("a");
+        queue.add("a");
+        assert!(lock(&queue.state).ready.is_empty(), "not twice at a time");
+        queue.done(key, Ok(Next::Done));
+        assert_eq!(queue.next().await, "a");
+        assert!(lock(&queue.state).ready.is_empty());
+        shutdown.cancel();
+    }
+}
