@@ -5,6 +5,7 @@ pub mod job_admission;
 pub mod karmada;
 pub mod manifests;
 pub mod names;
+pub mod placement;
 mod schema;
 pub mod volcano;
 pub mod wire;

@@ -4,14 +4,16 @@
 //! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`divide`]. The
 //! controller asks the same [`place`] whether a gated binding would fit now.
 
-use std::collections::BTreeSet;
+pub mod divide;
+pub mod filter;
+mod schedule;
+pub mod select;
 
-use crate::{
-    gang::{ClusterName, Gang, Requirement, Taint, Toleration},
-    inventory::Capacity,
-    plan::Plan,
-    split::Refusal,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use schedule::{Decision, NotPlaced, Request, concerns, place};
+
+use crate::gang::{Requirement, Taint, Toleration};
 
 /// A member cluster as placement sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub struct Cluster {
     /// Name.
     pub name: String,
     /// Labels.
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
     /// `spec.provider`.
     pub provider: String,
     /// `spec.region`.
@@ -54,11 +56,12 @@ pub struct Placement {
 /// Karmada's `ClusterAffinity`: all parts must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
-    /// On the cluster's labels; `None` where the selector is invalid (it matches nothing) and is told apart from no
-    /// requirements (which match everything).
-    pub labels: Option<Vec<Requirement>>,
-    /// On `provider`, `region`, `zone`; `None` where invalid.
-    pub fields: Option<Vec<Requirement>>,
+    /// A selector that Kubernetes would refuse: it matches nothing.
+    pub invalid: bool,
+    /// On the cluster's labels.
+    pub labels: Vec<Requirement>,
+    /// On `provider`, `region`, `zone`.
+    pub fields: Vec<Requirement>,
     /// Only these, if there are any.
     pub names: Vec<String>,
     /// Never these.
@@ -109,16 +112,17 @@ pub enum Division {
     Duplicated,
     /// As few clusters as possible.
     Aggregated,
-    /// Weighted without a list that has any rule, or without a preference at all.
-    Weighted {
-        /// The rules; empty for equal weights.
+    /// By fixed weights.
+    StaticWeight {
+        /// The rules.
         rules: Vec<WeightRule>,
-        /// False where `weightPreference` is absent: the two differ in whether constraints and capacity count.
+        /// Whether `weightPreference` is there at all. An empty one divides as an absent one (all weights equal), but
+        /// only with an empty one do spread constraints and capacity count.
         preference: bool,
     },
     /// By what is free.
     DynamicWeight,
-    /// Divided without a preference, or with an unknown one: Karmada refuses it.
+    /// Divided without a preference: Karmada refuses it.
     Unsupported,
 }
 
@@ -135,7 +139,7 @@ pub struct WeightRule {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// Cluster.
-    pub cluster: ClusterName,
+    pub cluster: String,
     /// Replicas.
     pub replicas: i64,
 }
@@ -151,14 +155,16 @@ pub struct Binding {
     pub kind: String,
     /// `spec.replicas`.
     pub replicas: i64,
-    /// Something with pods (Karmada's `IsWorkload`).
+    /// Something with pods (Karmada's `IsWorkload`): only then do overflow affinities count.
     pub is_workload: bool,
+    /// It has replicas or requirements of one, so that there is something to divide.
+    pub divisible: bool,
     /// Number of `spec.components`.
     pub components: usize,
     /// `spec.clusters`.
     pub previous: Vec<Target>,
     /// Clusters it is being evicted from.
-    pub evicting: Vec<ClusterName>,
+    pub evicting: Vec<String>,
     /// `spec.placement`.
     pub placement: Placement,
     /// `status.schedulerObservingAffinityName`.
@@ -167,52 +173,23 @@ pub struct Binding {
     pub fresh: bool,
 }
 
-/// What to place, and everything known about where.
-#[derive(Debug, Clone)]
-pub struct Request<'a> {
-    /// The binding.
-    pub binding: &'a Binding,
-    /// What it asks for.
-    pub gang: &'a Gang,
-    /// The plan it was placed by before, if any.
-    pub previous: Option<&'a Plan>,
-    /// All clusters with what is free in each for this binding: without what others were promised.
-    pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
-}
+impl Binding {
+    /// True if it has been assigned to this cluster.
+    #[must_use]
+    pub fn targets(&self, cluster: &str) -> bool {
+        self.previous.iter().any(|target| target.cluster == cluster)
+    }
 
-/// Where it goes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// For `spec.clusters`.
-    pub targets: Vec<Target>,
-    /// For the plan annotation; `None` for kinds whose copies are not rewritten.
-    pub plan: Option<Plan>,
-    /// The affinity term that was used, with `clusterAffinities`.
-    pub affinity: Option<String>,
-}
+    /// Replicas it has in this cluster.
+    #[must_use]
+    pub fn assigned(&self, cluster: &str) -> i64 {
+        self.previous.iter().find(|target| target.cluster == cluster).map_or(0, |target| target.replicas)
+    }
 
-/// Why it goes nowhere.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotPlaced {
-    /// No cluster passes the filters (Karmada's `FitError`).
-    #[error("{0}")]
-    NoClusterFits(String),
-    /// Not enough room (Karmada's `UnschedulableError`).
-    #[error("{0}")]
-    Unschedulable(String),
-    /// Not enough room for the gang.
-    #[error("{0}")]
-    Gang(Refusal),
-    /// The policy can not be carried out.
-    #[error("{0}")]
-    Unsupported(String),
-}
-
-/// Where the binding goes now, or why nowhere.
-///
-/// # Errors
-/// [`NotPlaced`], in a sentence with numbers.
-pub fn place(request: &Request<'_>) -> Result<Decision, NotPlaced> {
-    let candidates = request.clusters.iter().filter(|(cluster, _)| !cluster.deleting).count();
-    Err(NotPlaced::NoClusterFits(format!("0/{candidates} clusters are available")))
+    /// The term in use: the observed one, or the first where none was observed yet. `None` without terms, and where the
+    /// observed name matches no term (then every cluster passes).
+    #[must_use]
+    pub fn term(&self) -> Option<&AffinityTerm> {
+        self.placement.affinities.iter().find(|term| term.name == self.observed_affinity)
+    }
 }

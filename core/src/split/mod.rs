@@ -100,6 +100,19 @@ pub fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
     pack::without(capacity, gang, pods)
 }
 
+/// How many pods fit a capacity: of the task for a gang of one, of the whole gang else.
+#[must_use]
+pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
+    let kit = Kit::new(gang);
+    let mut room = kit.room(capacity);
+    if kit.tasks() == 1 {
+        return room.most(&kit, 0);
+    }
+    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+    let order = kit.order(std::slice::from_ref(&room), ORDERS[0]);
+    total(&room.fill(&kit, &whole, &order))
+}
+
 /// Each task's own minimum, where it counts.
 fn needs(gang: &Gang) -> Vec<u32> {
     let binds = gang.task_minimums_bind();

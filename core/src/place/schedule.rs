@@ -1,0 +1,234 @@
+//! The whole decision: filters, affinity terms with fallback, selection, then division or the gang-aware split.
+//!
+//! Rule: karmada-scheduler's `scheduleResourceBindingWithClusterAffinities` and `genericScheduler.Schedule`: terms are
+//! tried from the observed one on (from the first after a reschedule was triggered), the first that works wins, and the
+//! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
+//! taints, and a gang is placed whole or not at all.
+
+use super::{
+    Affinity, Binding, Cluster, Division, SpreadBy, Target,
+    divide::{self, DivideError, static_weights},
+    filter,
+    select::{Candidate, is_duplicated, select},
+};
+use crate::{
+    gang::{ClusterName, Gang},
+    inventory::Capacity,
+    plan::Plan,
+    split::{self, Problem, Refusal, Strategy},
+    webster::Tie,
+};
+
+/// What to place, and everything known about where.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The binding.
+    pub binding: &'a Binding,
+    /// What it asks for. A kind without tasks is a gang of one task.
+    pub gang: &'a Gang,
+    /// Whether it must be placed as a gang (Volcano's kinds) or is divided as Karmada would.
+    pub whole: bool,
+    /// The plan it was placed by before, if any.
+    pub previous: Option<&'a Plan>,
+    /// All clusters with what is free in each for this binding: without what others were promised, and without what it
+    /// holds itself (with it, for a binding that starts afresh).
+    pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
+}
+
+/// Where it goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// For `spec.clusters`, by name.
+    pub targets: Vec<Target>,
+    /// For the plan annotation; `None` for kinds whose copies are not rewritten.
+    pub plan: Option<Plan>,
+    /// The affinity term that was used, with `clusterAffinities`.
+    pub affinity: Option<String>,
+}
+
+/// Why it goes nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotPlaced {
+    /// No cluster passes the filters (Karmada's `FitError`): what it has is taken away.
+    #[error("{0}")]
+    NoClusterFits(String),
+    /// Not enough room (Karmada's `UnschedulableError`).
+    #[error("{0}")]
+    Unschedulable(String),
+    /// Not enough room for the gang.
+    #[error("{0}")]
+    Gang(Refusal),
+    /// The policy can not be carried out.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// Where the binding goes now, or why nowhere.
+///
+/// # Errors
+/// [`NotPlaced`], in a sentence with numbers.
+pub fn place(request: &Request<'_>) -> Result<Decision, NotPlaced> {
+    let terms = &request.binding.placement.affinities;
+    if request.binding.placement.affinity.is_some() || terms.is_empty() {
+        return attempt(request, request.binding);
+    }
+    let observed = terms.iter().position(|term| term.name == request.binding.observed_affinity);
+    let start = if request.binding.fresh { 0 } else { observed.unwrap_or(0) };
+    let mut first = None;
+    for term in &terms[start..] {
+        let binding = Binding { observed_affinity: term.name.clone(), ..request.binding.clone() };
+        match attempt(request, &binding) {
+            Ok(decision) => return Ok(Decision { affinity: Some(term.name.clone()), ..decision }),
+            Err(error) => drop(first.get_or_insert(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| NotPlaced::Unsupported("no affinity term to try".to_owned())))
+}
+
+/// True if some affinity of the placement could ever select the cluster, whatever its state.
+#[must_use]
+pub fn concerns(binding: &Binding, cluster: &Cluster) -> bool {
+    let selected = |affinity: &Affinity| filter::selects(affinity, cluster);
+    let placement = &binding.placement;
+    binding.targets(&cluster.name)
+        || match &placement.affinity {
+            Some(affinity) => selected(affinity),
+            None if placement.affinities.is_empty() => true,
+            None => {
+                placement.affinities.iter().any(|term| selected(&term.affinity) || term.overflow.iter().any(selected))
+            }
+        }
+}
+
+/// A fitting cluster and what it can take.
+struct Fitting<'a> {
+    cluster: &'a Cluster,
+    capacity: &'a Capacity,
+    tier: u32,
+}
+
+fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
+    static NOTHING: Capacity = Capacity { shapes: Vec::new(), source: crate::inventory::Source::Unknown };
+    let mut fitting = Vec::new();
+    let mut reasons = Vec::new();
+    for (cluster, capacity) in &request.clusters {
+        if cluster.deleting {
+            continue;
+        }
+        if let Some((_, reason)) = filter::refusal(binding, cluster) {
+            reasons.push(reason);
+        } else if !cluster.ready && !binding.targets(&cluster.name) {
+            reasons.push("cluster(s) is not ready".to_owned());
+        } else {
+            let capacity = if cluster.ready { *capacity } else { &NOTHING };
+            fitting.push(Fitting { cluster, capacity, tier: filter::tier(binding, cluster).unwrap_or(0) });
+        }
+    }
+    if fitting.is_empty() {
+        return Err(NotPlaced::NoClusterFits(filter::fit_error(request.clusters.len(), &reasons)));
+    }
+    if request.whole { gang(request, binding, &fitting) } else { replicas(request, binding, &fitting) }
+}
+
+fn candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+    let candidate = |fitting: &Fitting<'a>| {
+        let fits = split::pods_that_fit(request.gang, fitting.capacity);
+        let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+        Candidate {
+            cluster: fitting.cluster,
+            score: if binding.targets(&fitting.cluster.name) { 100 } else { 0 },
+            tier: fitting.tier,
+            allocatable,
+            available: allocatable + binding.assigned(&fitting.cluster.name),
+        }
+    };
+    fitting.iter().map(candidate).collect()
+}
+
+/// Karmada's division with our capacity.
+fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+    let candidates = select(binding, candidates(request, binding, fitting)).map_err(NotPlaced::Unsupported)?;
+    let targets = divide::assign(binding, &candidates, false).map_err(|error| match error {
+        DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
+        DivideError::Other(why) => NotPlaced::Unsupported(why),
+    })?;
+    Ok(Decision { targets, plan: None, affinity: None })
+}
+
+fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+    let division = binding.placement.division.as_ref();
+    let strategy = match division {
+        None | Some(Division::Duplicated) => Strategy::Duplicated,
+        Some(Division::Aggregated) => Strategy::Aggregated,
+        Some(Division::StaticWeight { .. }) => Strategy::StaticWeight,
+        Some(Division::DynamicWeight) => Strategy::DynamicWeight,
+        // Karmada refuses a division without a preference; a gang without one stays as close together as it can.
+        Some(Division::Unsupported) => Strategy::Aggregated,
+    };
+    let (chosen, most_clusters) = spread(request, binding, fitting)?;
+    let names: Vec<ClusterName> = chosen.iter().map(|one| ClusterName::from(one.cluster.name.as_str())).collect();
+    let weights = match division {
+        Some(Division::StaticWeight { rules, .. }) => static_weights(rules, chosen.iter().map(|one| one.cluster)),
+        _ => vec![1; chosen.len()],
+    };
+    let previous = if binding.fresh { None } else { request.previous };
+    let solve = |tier: u32| {
+        let usable = |index: &usize| chosen[*index].tier <= tier || binding.targets(&chosen[*index].cluster.name);
+        let candidate = |index: usize| split::Candidate {
+            name: &names[index],
+            weight: weights[index],
+            capacity: chosen[index].capacity,
+        };
+        split::solve(&Problem {
+            gang: request.gang,
+            candidates: (0..chosen.len()).filter(usable).map(candidate).collect(),
+            strategy,
+            previous,
+            most_clusters,
+            tie: Tie::of_uid(&binding.uid),
+        })
+    };
+    let mut tiers: Vec<u32> = chosen.iter().map(|one| one.tier).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    let last = tiers.pop().unwrap_or(0);
+    let whole = |plan: &Plan| plan.replicas() >= request.gang.replicas();
+    let early = tiers.into_iter().find_map(|tier| solve(tier).ok().filter(whole));
+    let plan = early.map_or_else(|| solve(last), Ok).map_err(NotPlaced::Gang)?;
+    let target = |(cluster, replicas): (&ClusterName, u32)| Target {
+        cluster: cluster.as_str().to_owned(),
+        replicas: i64::from(replicas),
+    };
+    Ok(Decision { targets: plan.by_cluster().map(target).collect(), plan: Some(plan), affinity: None })
+}
+
+/// The clusters that a gang may use under its spread constraints, and how many of them together. Which ones is left to
+/// the split where the number is all that is constrained; regions (and which clusters get a duplicate) are chosen as
+/// Karmada does.
+fn spread<'a, 'b>(
+    request: &Request<'_>,
+    binding: &Binding,
+    fitting: &'b [Fitting<'a>],
+) -> Result<(Vec<&'b Fitting<'a>>, Option<u32>), NotPlaced> {
+    let constraints = &binding.placement.spread;
+    let by = |by: SpreadBy| constraints.iter().rev().find(|spread| spread.by == by);
+    if constraints.is_empty() {
+        return Ok((fitting.iter().collect(), None));
+    }
+    let duplicated = is_duplicated(binding.placement.division.as_ref());
+    if let (Some(cluster), None, false) = (by(SpreadBy::Cluster), by(SpreadBy::Region), duplicated) {
+        if i64::try_from(fitting.len()).unwrap_or(i64::MAX) < cluster.min {
+            let message = "the number of feasible clusters is less than spreadConstraint.MinGroups";
+            return Err(NotPlaced::Unsupported(message.to_owned()));
+        }
+        let most = u32::try_from(cluster.max).unwrap_or(0);
+        if most == 0 {
+            return Err(NotPlaced::Unsupported("no enough resource when selecting 0 clusters".to_owned()));
+        }
+        return Ok((fitting.iter().collect(), Some(most)));
+    }
+    let selected = select(binding, candidates(request, binding, fitting)).map_err(NotPlaced::Unsupported)?;
+    let chosen =
+        fitting.iter().filter(|fitting| selected.iter().any(|one| one.cluster.name == fitting.cluster.name)).collect();
+    Ok((chosen, None))
+}

@@ -1,0 +1,221 @@
+//! Which of the fitting clusters to use: spread constraints.
+//!
+//! Rule: karmada-scheduler's `SelectClusters` (`pkg/scheduler/core/spreadconstraint`), with its quirks: only `cluster`
+//! and `region` are understood; static weights ignore constraints unless `weightPreference` is there and empty; by
+//! cluster, tail clusters are swapped for roomier ones until the replicas fit; by region, a depth-first search over
+//! combinations of regions, ranked by weight, then number of clusters, then discovery.
+
+use std::collections::BTreeMap;
+
+use super::{Binding, Cluster, Division, Spread, SpreadBy};
+
+/// A fitting cluster with what is known of it.
+#[derive(Debug, Clone)]
+pub struct Candidate<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// 100 where the binding is already (Karmada's ClusterLocality).
+    pub score: i64,
+    /// Its affinity tier.
+    pub tier: u32,
+    /// Replicas that are free there.
+    pub allocatable: i64,
+    /// The same and those it has there.
+    pub available: i64,
+}
+
+/// The selected candidates, in the order in which Karmada divides over them.
+///
+/// # Errors
+/// Karmada's sentence about what is missing.
+pub fn select<'a>(binding: &Binding, mut candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, String> {
+    sort(&mut candidates);
+    let spread = &binding.placement.spread;
+    if spread.is_empty() || ignores_spread(binding.placement.division.as_ref()) {
+        return Ok(candidates);
+    }
+    let by = |by: SpreadBy| spread.iter().rev().find(|spread| spread.by == by);
+    match (by(SpreadBy::Region), by(SpreadBy::Cluster)) {
+        (Some(region), cluster) => by_region(binding, candidates, region, cluster),
+        (None, Some(cluster)) => by_cluster(binding, candidates, cluster),
+        (None, None) => Err("just support cluster and region spread constraint".to_owned()),
+    }
+}
+
+/// Best first.
+fn sort(candidates: &mut [Candidate<'_>]) {
+    candidates.sort_by(|a, b| {
+        (a.tier, b.score, b.available)
+            .cmp(&(b.tier, a.score, a.available))
+            .then_with(|| a.cluster.name.cmp(&b.cluster.name))
+    });
+}
+
+fn ignores_spread(division: Option<&Division>) -> bool {
+    matches!(division, Some(Division::StaticWeight { rules, preference }) if !preference || !rules.is_empty())
+}
+
+/// True for strategies that never look at capacity.
+#[must_use]
+pub fn is_duplicated(division: Option<&Division>) -> bool {
+    matches!(division, None | Some(Division::Duplicated))
+}
+
+fn count(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
+fn by_cluster<'a>(
+    binding: &Binding,
+    mut candidates: Vec<Candidate<'a>>,
+    spread: &Spread,
+) -> Result<Vec<Candidate<'a>>, String> {
+    if candidates.len() < count(spread.min) {
+        return Err("the number of feasible clusters is less than spreadConstraint.MinGroups".to_owned());
+    }
+    let needed = count(spread.max).min(candidates.len());
+    let mut rest = candidates.split_off(needed);
+    if is_duplicated(binding.placement.division.as_ref()) {
+        return Ok(candidates);
+    }
+    let enough = |chosen: &[Candidate<'_>]| chosen.iter().map(|one| one.available).sum::<i64>() >= binding.replicas;
+    for last in (0..candidates.len()).rev() {
+        if enough(&candidates) {
+            break;
+        }
+        let mut best: Option<usize> = None;
+        for (index, other) in rest.iter().enumerate() {
+            if other.available > best.map_or(candidates[last].available, |best: usize| rest[best].available) {
+                best = Some(index);
+            }
+        }
+        if let Some(best) = best {
+            std::mem::swap(&mut candidates[last], &mut rest[best]);
+        }
+    }
+    if candidates.is_empty() || !enough(&candidates) {
+        return Err(format!("no enough resource when selecting {needed} clusters"));
+    }
+    Ok(candidates)
+}
+
+/// A region with its clusters, best first.
+struct Region<'a> {
+    name: &'a str,
+    weight: i64,
+    clusters: Vec<Candidate<'a>>,
+}
+
+fn by_region<'a>(
+    binding: &Binding,
+    candidates: Vec<Candidate<'a>>,
+    region: &Spread,
+    cluster: Option<&Spread>,
+) -> Result<Vec<Candidate<'a>>, String> {
+    let mut grouped: BTreeMap<&str, Vec<Candidate<'a>>> = BTreeMap::new();
+    for candidate in candidates.into_iter().filter(|candidate| !candidate.cluster.region.is_empty()) {
+        grouped.entry(&candidate.cluster.region).or_default().push(candidate);
+    }
+    if grouped.len() < count(region.min) {
+        return Err("the number of feasible region is less than spreadConstraint.MinGroups".to_owned());
+    }
+    let least = region.min.max(cluster.map_or(0, |spread| spread.min));
+    let mut regions: Vec<Region<'a>> = grouped
+        .into_iter()
+        .map(|(name, clusters)| Region { name, weight: weight(binding, &clusters, region.min, least), clusters })
+        .collect();
+    regions.sort_by(|a, b| {
+        (a.clusters.len(), b.weight).cmp(&(b.clusters.len(), a.weight)).then_with(|| a.name.cmp(b.name))
+    });
+    let chosen = best_path(&regions, region, cluster.map_or(0, |spread| count(spread.min)));
+    if chosen.is_empty() {
+        return Err("the number of clusters is less than the cluster spreadConstraint.MinGroups".to_owned());
+    }
+    let mut selected = Vec::new();
+    let mut rest = Vec::new();
+    for index in chosen {
+        selected.push(regions[index].clusters[0].clone());
+        rest.extend(regions[index].clusters[1..].iter().cloned());
+    }
+    let most = cluster.map_or(0, |spread| count(spread.max));
+    sort(&mut rest);
+    let more = (selected.len() + rest.len()).min(most).saturating_sub(selected.len());
+    selected.extend(rest.into_iter().take(more));
+    Ok(selected)
+}
+
+/// How good a region is: first whether it takes its part of the replicas, then its clusters' scores.
+fn weight(binding: &Binding, clusters: &[Candidate<'_>], min_groups: i64, least: i64) -> i64 {
+    const UNIT: i64 = 1000;
+    if is_duplicated(binding.placement.division.as_ref()) {
+        let valid = || clusters.iter().filter(|candidate| candidate.available >= binding.replicas);
+        let count = i64::try_from(valid().count()).unwrap_or(i64::MAX);
+        if count == 0 {
+            return 0;
+        }
+        return count * UNIT + valid().map(|candidate| candidate.score).sum::<i64>() / count;
+    }
+    let target = binding.replicas / min_groups.max(1) + 1;
+    let (mut available, mut score, mut counted) = (0_i64, 0, 0);
+    for candidate in clusters {
+        available = available.saturating_add(candidate.available);
+        score += candidate.score;
+        counted += 1;
+        if available >= target && counted >= least {
+            return target * UNIT + score / counted;
+        }
+    }
+    available.min(target).saturating_mul(UNIT).saturating_add(score / counted.max(1))
+}
+
+/// A combination of regions (indices, by descending weight then name).
+struct Path {
+    weight: i64,
+    clusters: usize,
+    regions: Vec<usize>,
+}
+
+/// The best combination of regions that together have at least `target` clusters; empty if there is none. Regions are
+/// sorted by ascending number of clusters.
+fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usize> {
+    let mut paths = Vec::new();
+    search(regions, (count(spread.min), count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
+    // Stable: among equals the first that was found.
+    paths.sort_by(|a, b| (b.weight, b.clusters).cmp(&(a.weight, a.clusters)));
+    let mut paths = paths.into_iter();
+    let Some(mut best) = paths.next() else { return Vec::new() };
+    for path in paths {
+        if path.regions.len() < best.regions.len() && best.regions.starts_with(&path.regions) {
+            best = path;
+        }
+    }
+    best.regions
+}
+
+fn search(
+    regions: &[Region<'_>],
+    (least, most): (usize, usize),
+    target: usize,
+    begin: usize,
+    current: &mut Vec<usize>,
+    found: &mut Vec<Path>,
+) {
+    let clusters: usize = current.iter().map(|index| regions[*index].clusters.len()).sum();
+    if clusters >= target && (least..=most).contains(&current.len()) {
+        let mut path = current.clone();
+        path.sort_by(|a, b| {
+            regions[*b].weight.cmp(&regions[*a].weight).then_with(|| regions[*a].name.cmp(regions[*b].name))
+        });
+        let weight = current.iter().map(|index| regions[*index].weight).sum();
+        found.push(Path { weight, clusters, regions: path });
+        return;
+    }
+    if current.len() >= most {
+        return;
+    }
+    for index in begin..regions.len() {
+        current.push(index);
+        search(regions, (least, most), target, index + 1, current, found);
+        current.pop();
+    }
+}

@@ -1,0 +1,284 @@
+//! From Karmada's objects to the values that placement decides on (`caldera_core::place`).
+//!
+//! Nothing here fails: what an API server should have refused becomes what Karmada makes of it (an invalid selector
+//! matches nothing, an unknown strategy is unsupported, a quantity that is none counts as zero).
+
+use caldera_core::{
+    gang::{self, Operator, Requirement},
+    inventory::Capacity,
+    place,
+    quantity::Quantity,
+    resources::Resources,
+};
+use k8s_openapi::{
+    api::core::v1::{NodeSelectorRequirement, Taint, Toleration},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+
+use crate::{
+    karmada::{
+        cluster::{Cluster, ClusterStatus, READY},
+        policy::{
+            ClusterAffinity, FieldSelector, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
+            ReplicaSchedulingType, SpreadConstraint, SpreadField,
+        },
+        work::{ResourceBindingSpec, ResourceBindingStatus},
+    },
+    wire::ResourceList,
+};
+
+/// A cluster as placement sees it.
+#[must_use]
+pub fn cluster(cluster: &Cluster) -> place::Cluster {
+    let status = cluster.status.clone().unwrap_or_default();
+    let serves = |enablement: &crate::karmada::cluster::ApiEnablement| {
+        let group_version = enablement.group_version.clone();
+        enablement
+            .resources
+            .iter()
+            .map(move |resource| (group_version.clone(), resource.kind.clone()))
+            .collect::<Vec<_>>()
+    };
+    place::Cluster {
+        name: cluster.metadata.name.clone().unwrap_or_default(),
+        labels: cluster.metadata.labels.clone().unwrap_or_default().into_iter().collect(),
+        provider: cluster.spec.provider.clone().unwrap_or_default(),
+        region: cluster.spec.region.clone().unwrap_or_default(),
+        zones: cluster.spec.zones.clone(),
+        taints: cluster.spec.taints.iter().map(taint).collect(),
+        deleting: cluster.metadata.deletion_timestamp.is_some(),
+        ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
+        serves: status.api_enablements.iter().flat_map(serves).collect(),
+    }
+}
+
+/// What Karmada's resource summary says is free; nothing where there is none yet.
+#[must_use]
+pub fn summary(status: Option<&ClusterStatus>) -> Capacity {
+    match status.and_then(|status| status.resource_summary.as_ref()) {
+        Some(summary) => Capacity::from_summary(
+            &resources(&summary.allocatable),
+            &resources(&summary.allocated),
+            &resources(&summary.allocating),
+        ),
+        None => Capacity::default(),
+    }
+}
+
+/// A binding as placement sees it.
+#[must_use]
+pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus>) -> place::Binding {
+    let last = status.and_then(|status| status.last_scheduled_time.as_ref());
+    let replicas = i64::from(spec.replicas.unwrap_or(0));
+    let divisible = replicas > 0 || spec.replica_requirements.is_some();
+    let previous = |target: &crate::karmada::work::TargetCluster| place::Target {
+        cluster: target.name.clone(),
+        replicas: i64::from(target.replicas.unwrap_or(0)),
+    };
+    place::Binding {
+        uid: spec.resource.uid.clone().unwrap_or_default(),
+        api_version: spec.resource.api_version.clone(),
+        kind: spec.resource.kind.clone(),
+        replicas,
+        is_workload: divisible || !spec.components.is_empty(),
+        divisible,
+        components: spec.components.len(),
+        previous: spec.clusters.iter().map(previous).collect(),
+        evicting: spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone()).collect(),
+        placement: spec.placement.as_ref().map(placement).unwrap_or_default(),
+        observed_affinity: status.and_then(|s| s.scheduler_observing_affinity_name.clone()).unwrap_or_default(),
+        fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
+    }
+}
+
+/// `spec.placement`.
+#[must_use]
+pub fn placement(placement: &Placement) -> place::Placement {
+    let term = |term: &crate::karmada::policy::ClusterAffinityTerm| place::AffinityTerm {
+        name: term.affinity_name.clone(),
+        affinity: parts(&term.cluster_names, &term.exclude, term.field_selector.as_ref(), term.label_selector.as_ref()),
+        overflow: term
+            .overflow_affinities
+            .iter()
+            .map(|o| parts(&o.cluster_names, &o.exclude, o.field_selector.as_ref(), o.label_selector.as_ref()))
+            .collect(),
+    };
+    place::Placement {
+        affinity: placement.cluster_affinity.as_ref().map(affinity),
+        affinities: placement.cluster_affinities.iter().map(term).collect(),
+        tolerations: placement.cluster_tolerations.iter().map(toleration).collect(),
+        spread: placement.spread_constraints.iter().map(spread).collect(),
+        division: placement.replica_scheduling.as_ref().map(division),
+    }
+}
+
+fn spread(constraint: &SpreadConstraint) -> place::Spread {
+    let by = match &constraint.spread_by_field {
+        Some(SpreadField::Cluster) => place::SpreadBy::Cluster,
+        Some(SpreadField::Region) => place::SpreadBy::Region,
+        Some(SpreadField::Zone) => place::SpreadBy::Zone,
+        Some(SpreadField::Provider) => place::SpreadBy::Provider,
+        Some(SpreadField::Other(_)) | None => place::SpreadBy::Label,
+    };
+    place::Spread { by, max: constraint.max_groups.unwrap_or(0), min: constraint.min_groups.unwrap_or(0) }
+}
+
+fn division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
+    // The API's default is Divided.
+    if strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Duplicated) {
+        return place::Division::Duplicated;
+    }
+    let preference = strategy.weight_preference.as_ref();
+    match &strategy.replica_division_preference {
+        Some(ReplicaDivisionPreference::Aggregated) => place::Division::Aggregated,
+        Some(ReplicaDivisionPreference::Weighted)
+            if preference.is_some_and(|preference| preference.dynamic_weight.is_some()) =>
+        {
+            place::Division::DynamicWeight
+        }
+        Some(ReplicaDivisionPreference::Weighted) => place::Division::StaticWeight {
+            rules: preference
+                .map(|preference| &preference.static_weight_list)
+                .into_iter()
+                .flatten()
+                .map(rule)
+                .collect(),
+            preference: preference.is_some(),
+        },
+        Some(ReplicaDivisionPreference::Other(_)) | None => place::Division::Unsupported,
+    }
+}
+
+fn rule(rule: &crate::karmada::policy::StaticClusterWeight) -> place::WeightRule {
+    place::WeightRule { clusters: affinity(&rule.target_cluster), weight: rule.weight }
+}
+
+fn affinity(affinity: &ClusterAffinity) -> place::Affinity {
+    parts(
+        &affinity.cluster_names,
+        &affinity.exclude,
+        affinity.field_selector.as_ref(),
+        affinity.label_selector.as_ref(),
+    )
+}
+
+fn parts(
+    names: &[String],
+    exclude: &[String],
+    fields: Option<&FieldSelector>,
+    labels: Option<&LabelSelector>,
+) -> place::Affinity {
+    let labels = labels.map_or(Some(Vec::new()), label_requirements);
+    let fields: Option<Vec<Requirement>> =
+        fields.map(|selector| &selector.match_expressions).into_iter().flatten().map(field_requirement).collect();
+    place::Affinity {
+        invalid: labels.is_none() || fields.is_none(),
+        labels: labels.unwrap_or_default(),
+        fields: fields.unwrap_or_default(),
+        names: names.to_vec(),
+        exclude: exclude.to_vec(),
+    }
+}
+
+/// A label selector's requirements; `None` if Kubernetes would not take it (`LabelSelectorAsSelector`).
+#[must_use]
+pub fn label_requirements(selector: &LabelSelector) -> Option<Vec<Requirement>> {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
+        let values = vec![value.clone()];
+        Some(Requirement { key: key.clone(), operator: Operator::In, values })
+    });
+    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
+        let operator = match expression.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            _ => return None,
+        };
+        let values: Vec<String> = expression.values.iter().flatten().cloned().collect();
+        Some(Requirement { key: expression.key.clone(), operator, values })
+    });
+    labels.chain(expressions).map(|requirement| requirement.filter(is_valid)).collect()
+}
+
+/// A field selector's requirement; `None` if Kubernetes would not take it. Zones are never checked.
+fn field_requirement(requirement: &NodeSelectorRequirement) -> Option<Requirement> {
+    let requirement = node_requirement(requirement)?;
+    (requirement.key == "zone" || is_valid(&requirement)).then_some(requirement)
+}
+
+/// One expression of a node affinity; `None` for an operator that does not exist.
+#[must_use]
+pub fn node_requirement(requirement: &NodeSelectorRequirement) -> Option<Requirement> {
+    let operator = match requirement.operator.as_str() {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        _ => return None,
+    };
+    let values = requirement.values.iter().flatten().cloned().collect();
+    Some(Requirement { key: requirement.key.clone(), operator, values })
+}
+
+/// `labels.NewRequirement`: the right number of values, and a key and values that can be labels.
+fn is_valid(requirement: &Requirement) -> bool {
+    let values = &requirement.values;
+    let counted = match requirement.operator {
+        Operator::In | Operator::NotIn => !values.is_empty(),
+        Operator::Exists | Operator::DoesNotExist => values.is_empty(),
+        Operator::Gt | Operator::Lt => matches!(values.as_slice(), [value] if value.parse::<i64>().is_ok()),
+    };
+    counted && is_key(&requirement.key) && values.iter().all(|value| value.is_empty() || is_name(value))
+}
+
+fn is_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => {
+            let part = |part: &str| {
+                is_name(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            };
+            prefix.len() <= 253 && prefix.split('.').all(part) && is_name(name)
+        }
+        None => is_name(key),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let ends = name.bytes().next().zip(name.bytes().next_back());
+    name.len() <= 63
+        && name.bytes().all(inner)
+        && ends.is_some_and(|(first, last)| first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric())
+}
+
+/// A taint of a node or a cluster.
+#[must_use]
+pub fn taint(taint: &Taint) -> gang::Taint {
+    gang::Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect: taint.effect.clone() }
+}
+
+/// A toleration; one with an unknown operator stands nothing.
+#[must_use]
+pub fn toleration(toleration: &Toleration) -> gang::Toleration {
+    let operator = toleration.operator.as_deref().unwrap_or_default();
+    let mut effect = toleration.effect.clone().unwrap_or_default();
+    if !matches!(operator, "" | "Equal" | "Exists") {
+        // No taint has this effect.
+        effect = format!("operator {operator}");
+    }
+    gang::Toleration {
+        key: toleration.key.clone().unwrap_or_default(),
+        exists: operator == "Exists",
+        value: toleration.value.clone().unwrap_or_default(),
+        effect,
+    }
+}
+
+/// Exact amounts; what is no quantity counts as zero.
+#[must_use]
+pub fn resources(list: &ResourceList) -> Resources {
+    list.iter().map(|(name, amount)| (name.as_str(), amount.0.parse().unwrap_or(Quantity::ZERO))).collect()
+}

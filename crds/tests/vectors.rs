@@ -1,0 +1,201 @@
+//! Karmada's own answers (recorded vectors of its scheduler) against ours.
+//!
+//! Folder: `CALDERA_VECTORS_DIR`, default `../../shared/vectors` relative to this crate; absent is skipped with a notice.
+//! Each group prints `vectors <group>: P of N`. Deliberate differences are told apart by tag and counted: sums that wrap
+//! at 2^31 in Karmada do not wrap here, and weights above 2^53 are compared exactly.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use caldera_core::place::{
+    self, divide, filter,
+    select::{self, Candidate},
+};
+use caldera_crds::{karmada::cluster::Cluster, karmada::work, placement};
+use serde_json::{Value, json};
+
+fn vectors(group: &str) -> Option<Vec<Value>> {
+    let folder = std::env::var_os("CALDERA_VECTORS_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/vectors")), PathBuf::from);
+    let file = folder.join(format!("{group}.jsonl"));
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        println!("vectors {group}: skipped, no {}", file.display());
+        return None;
+    };
+    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn binding(input: &Value) -> place::Binding {
+    let spec: work::ResourceBindingSpec = serde_json::from_value(input["spec"].clone()).unwrap();
+    let status: work::ResourceBindingStatus = serde_json::from_value(input["status"].clone()).unwrap_or_default();
+    placement::binding(&spec, Some(&status))
+}
+
+fn tagged(vector: &Value, tag: &str) -> bool {
+    vector["tags"].as_array().is_some_and(|tags| tags.iter().any(|one| one == tag))
+}
+
+/// Prints the score; fails on any difference that is not deliberate.
+fn report(group: &str, vectors: &[Value], deliberate: &[&str], check: impl Fn(&Value) -> Result<(), String>) {
+    let (mut passed, mut surprises) = (0, Vec::new());
+    for vector in vectors {
+        match check(vector) {
+            Ok(()) => passed += 1,
+            Err(_) if deliberate.iter().any(|tag| tagged(vector, tag)) => {}
+            Err(why) => surprises.push(format!("{} {}: {why}", vector["id"], vector["tags"])),
+        }
+    }
+    println!("vectors {group}: {passed} of {}", vectors.len());
+    for surprise in surprises.iter().take(12) {
+        println!("  {surprise}");
+    }
+    assert!(surprises.is_empty(), "{} surprises in {group}, first {}", surprises.len(), surprises[0]);
+}
+
+fn same(vector: &Value, ours: &Result<Value, String>) -> Result<(), String> {
+    let accepted = || std::iter::once(&vector["want"]).chain(vector["acceptAlso"].as_array().into_iter().flatten());
+    match (ours, vector["error"].as_str()) {
+        (Err(ours), Some(wanted)) if ours.starts_with(wanted) || wanted.starts_with(ours.as_str()) => Ok(()),
+        (Ok(ours), None) if accepted().any(|want| want == ours) => Ok(()),
+        (ours, Some(wanted)) => Err(format!("got {ours:?}, want the error {wanted}")),
+        (ours, None) => Err(format!("got {ours:?}, want {}", vector["want"])),
+    }
+}
+
+#[test]
+fn division() {
+    let Some(vectors) = vectors("division") else { return };
+    let check = |vector: &Value| {
+        let input = &vector["input"];
+        let clusters: Vec<place::Cluster> = input["candidates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|candidate| {
+                let object = json!({
+                    "metadata": {"name": candidate["name"], "labels": candidate["labels"]},
+                    "spec": {
+                        "provider": candidate["provider"], "region": candidate["region"], "zones": candidate["zones"],
+                    },
+                });
+                placement::cluster(&serde_json::from_value::<Cluster>(object).unwrap())
+            })
+            .collect();
+        let number = |candidate: &Value, key: &str| candidate[key].as_i64().unwrap_or(0);
+        let candidates: Vec<Candidate<'_>> = input["candidates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(&clusters)
+            .map(|(candidate, cluster)| Candidate {
+                cluster,
+                score: number(candidate, "score"),
+                tier: u32::try_from(number(candidate, "overflowOrder")).unwrap(),
+                allocatable: number(candidate, "allocatableReplicas"),
+                available: number(candidate, "availableReplicas"),
+            })
+            .collect();
+        let empty = input["enableEmptyWorkloadPropagation"] == true;
+        let ours = divide::assign(&binding(input), &candidates, empty)
+            .map(|targets| {
+                let one = |target: &place::Target| json!({"name": target.cluster, "replicas": target.replicas});
+                json!({"clusters": targets.iter().map(one).collect::<Vec<_>>()})
+            })
+            .map_err(|error| error.to_string());
+        same(vector, &ours)
+    };
+    report("division", &vectors, &["int32-overflow", "weight-beyond-2^53"], check);
+}
+
+#[test]
+fn selection() {
+    let Some(vectors) = vectors("selection") else { return };
+    let check = |vector: &Value| {
+        let input = &vector["input"];
+        let binding = binding(input);
+        let listed = input["clusters"].as_array().cloned().unwrap_or_default();
+        let clusters: Vec<place::Cluster> = listed
+            .iter()
+            .map(|listed| placement::cluster(&serde_json::from_value::<Cluster>(listed["cluster"].clone()).unwrap()))
+            .collect();
+        let candidates = listed.iter().zip(&clusters).map(|(listed, cluster)| {
+            let estimated = listed["estimatedReplicas"].as_i64().unwrap_or(binding.replicas);
+            let allocatable = if binding.replicas == 0 { 0 } else { estimated };
+            Candidate {
+                cluster,
+                score: listed["score"].as_i64().unwrap_or(0),
+                tier: filter::tier(&binding, cluster).unwrap_or(0),
+                allocatable,
+                available: allocatable + binding.assigned(&cluster.name),
+            }
+        });
+        let names = |value: &Value| -> Vec<String> {
+            let names = value["clusters"].as_array().into_iter().flatten();
+            names.map(|cluster| cluster["name"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let ours = select::select(&binding, candidates.collect());
+        match (ours, vector["error"].as_str()) {
+            (Err(ours), Some(wanted)) if ours == wanted => Ok(()),
+            (Ok(ours), None) => {
+                let ours: Vec<String> = ours.iter().map(|one| one.cluster.name.clone()).collect();
+                let wanted = names(&vector["want"]);
+                if ours == wanted { Ok(()) } else { Err(format!("got {ours:?}, want {wanted:?}")) }
+            }
+            (ours, wanted) => {
+                let ours = ours.map(|ours| ours.into_iter().map(|one| one.cluster.name.clone()).collect::<Vec<_>>());
+                Err(format!("got {ours:?}, want {wanted:?} or {:?}", names(&vector["want"])))
+            }
+        }
+    };
+    report("selection", &vectors, &["int32-overflow"], check);
+}
+
+#[test]
+fn filters() {
+    let Some(vectors) = vectors("filters") else { return };
+    let check = |vector: &Value| {
+        let input = &vector["input"];
+        let binding = binding(input);
+        let (mut fit, mut skipped, mut unfit, mut scores) = (BTreeSet::new(), BTreeSet::new(), Vec::new(), Vec::new());
+        let mut first = Vec::new();
+        let listed = input["clusters"].as_array().cloned().unwrap_or_default();
+        for object in &listed {
+            let cluster = placement::cluster(&serde_json::from_value::<Cluster>(object.clone()).unwrap());
+            let reasons = filter::refusals(&binding, &cluster);
+            if cluster.deleting {
+                skipped.insert(cluster.name);
+            } else if reasons.is_empty() {
+                scores.push((cluster.name.clone(), if binding.targets(&cluster.name) { 100 } else { 0 }));
+                fit.insert(cluster.name);
+            } else {
+                first.push(reasons[0].1.clone());
+                let set: BTreeSet<(String, String)> = reasons.into_iter().map(|(p, m)| (p.to_string(), m)).collect();
+                unfit.push((cluster.name, set));
+            }
+        }
+        unfit.sort();
+        let want = &vector["want"];
+        let set = |key: &str| -> BTreeSet<String> {
+            want[key].as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect()
+        };
+        let mut wanted: Vec<(String, BTreeSet<(String, String)>)> = Vec::new();
+        for one in want["unfit"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let reasons = one["reasons"].as_array().unwrap().iter();
+            wanted.push((text(&one["name"]), reasons.map(|r| (text(&r["plugin"]), text(&r["message"]))).collect()));
+        }
+        wanted.sort();
+        if (&fit, &skipped, &unfit) != (&set("fit"), &set("skipped"), &wanted) {
+            return Err(format!("got {fit:?} {skipped:?} {unfit:?}, want {want}"));
+        }
+        if let Some((name, score)) = scores.iter().find(|(name, score)| want["scores"][name] != json!(*score)) {
+            return Err(format!("got score {score} for {name}, want {}", want["scores"]));
+        }
+        match want["fitError"].as_str() {
+            Some(wanted) if wanted != filter::fit_error(listed.len(), &first) => {
+                Err(format!("got {:?}, want {wanted:?}", filter::fit_error(listed.len(), &first)))
+            }
+            _ => Ok(()),
+        }
+    };
+    report("filters", &vectors, &[], check);
+}
