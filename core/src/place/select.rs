@@ -155,7 +155,7 @@ fn weight(binding: &Binding, clusters: &[Candidate<'_>], min_groups: i64, least:
         }
         return count * UNIT + valid().map(|candidate| candidate.score).sum::<i64>() / count;
     }
-    let target = binding.replicas / min_groups.max(1) + 1;
+    let target = -(-binding.replicas).div_euclid(min_groups.max(1));
     let (mut available, mut score, mut counted) = (0_i64, 0, 0);
     for candidate in clusters {
         available = available.saturating_add(candidate.available);
