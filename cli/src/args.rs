@@ -68,6 +68,12 @@ pub struct ComponentArgs {
     /// Where /healthz, /readyz and /metrics listen; none if not given.
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
+    /// Namespace of the lease that lets one replica of a component be active (it must exist).
+    #[arg(long, default_value = "default", value_name = "NAMESPACE")]
+    pub lease_namespace: String,
+    /// Runs without a lease: for a single replica.
+    #[arg(long)]
+    pub no_lease: bool,
 }
 
 #[derive(Debug, ClapArgs)]

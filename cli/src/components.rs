@@ -5,6 +5,8 @@ use std::{fs, path::Path, process::ExitCode};
 use anyhow::Context;
 use caldera_runtime::{
     client::{self, WriteCounts},
+    clock::Clock,
+    lease::Candidate,
     serve::{self, Ready, SharedRegistry},
     shutdown,
     tls::{Authority, Identity},
@@ -40,8 +42,10 @@ pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
     let client = client(args.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
     let (ready, registry) = admin(&args, &stop).await?;
     let config = caldera_controller::Config { ready, registry, ..caldera_controller::Config::default() };
-    caldera_controller::run(config, client, stop).await?;
-    Ok(ExitCode::SUCCESS)
+    while_active("caldera-controller", &args, client.clone(), stop, |active| async move {
+        Ok(caldera_controller::run(config, client, active).await?)
+    })
+    .await
 }
 
 pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
@@ -49,7 +53,49 @@ pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
     let client = client(args.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
     let (ready, registry) = admin(&args, &stop).await?;
     let config = caldera_global_scheduler::Config { ready, registry, ..caldera_global_scheduler::Config::default() };
-    caldera_global_scheduler::run(config, client, stop).await?;
+    while_active("caldera-scheduler", &args, client.clone(), stop, |active| async move {
+        Ok(caldera_global_scheduler::run(config, client, active).await?)
+    })
+    .await
+}
+
+/// Runs `component` while this replica holds the lease. A lost lease ends the process: whoever starts it again begins
+/// from the API's state.
+async fn while_active<Fut>(
+    lease: &str,
+    args: &ComponentArgs,
+    client: Client,
+    stop: CancellationToken,
+    component: impl FnOnce(CancellationToken) -> Fut,
+) -> anyhow::Result<ExitCode>
+where
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    if args.no_lease {
+        component(stop).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
+    let started = caldera_runtime::clock::SystemClock.now().as_nanosecond();
+    let candidate = Candidate {
+        namespace: args.lease_namespace.clone(),
+        name: lease.to_owned(),
+        identity: format!("{host}-{}-{started:x}", std::process::id()),
+    };
+    let clock = std::sync::Arc::new(caldera_runtime::clock::SystemClock);
+    let Some(held) = caldera_runtime::lease::hold(client, candidate, clock, stop.clone()).await else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let active = stop.child_token();
+    let lost = held.lost.clone();
+    let ended = active.clone();
+    tokio::spawn(async move {
+        lost.cancelled().await;
+        ended.cancel();
+    });
+    component(active).await?;
+    anyhow::ensure!(!held.lost.is_cancelled(), "the lease {lease} was lost");
+    held.released().await;
     Ok(ExitCode::SUCCESS)
 }
 
