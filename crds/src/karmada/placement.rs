@@ -30,6 +30,7 @@ words! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldSelector {
+    /// All must match.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<NodeSelectorRequirement>,
 }
@@ -103,7 +104,7 @@ pub struct ClusterAffinity {
 pub struct StaticClusterWeight {
     /// Which clusters.
     pub target_cluster: ClusterAffinity,
-    /// Share where there is no `deserved`.
+    /// Their weight.
     #[schemars(extend("minimum" = 1))]
     pub weight: i64,
 }
@@ -168,8 +169,10 @@ pub struct WorkloadAffinityTerm {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinity {
+    /// To be near to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<WorkloadAffinityTerm>,
+    /// To be far from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity: Option<WorkloadAffinityTerm>,
 }

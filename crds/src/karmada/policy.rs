@@ -34,6 +34,7 @@ object! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionConditions {
+    /// Unhealthy for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 300))]
     pub toleration_seconds: Option<i32>,
@@ -43,7 +44,9 @@ pub struct DecisionConditions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatePreservationRule {
+    /// The label.
     pub alias_label_name: String,
+    /// Where in the status its value is.
     pub json_path: String,
 }
 
@@ -51,6 +54,7 @@ pub struct StatePreservationRule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatePreservation {
+    /// One label each.
     #[serde(deserialize_with = "null_is_default")]
     pub rules: Vec<StatePreservationRule>,
 }
@@ -59,13 +63,16 @@ pub struct StatePreservation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationFailover {
+    /// When it counts as failed.
     pub decision_conditions: DecisionConditions,
+    /// How long to wait for the new place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i32>,
     /// When its copy goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Gracefully", "enum" = ["Directly", "Gracefully", "Never"]))]
     pub purge_mode: Option<String>,
+    /// What to carry over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_preservation: Option<StatePreservation>,
 }
@@ -78,6 +85,7 @@ pub struct ClusterFailover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Gracefully", "enum" = ["Directly", "Gracefully"]))]
     pub purge_mode: Option<String>,
+    /// What to carry over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_preservation: Option<StatePreservation>,
 }
@@ -86,8 +94,10 @@ pub struct ClusterFailover {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailoverBehavior {
+    /// Upon the workload's failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<ApplicationFailover>,
+    /// Upon the cluster's failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFailover>,
 }
@@ -96,13 +106,17 @@ pub struct FailoverBehavior {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSelector {
+    /// `group/version`.
     pub api_version: String,
+    /// Kind.
     pub kind: String,
     /// By label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
+    /// By name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// In this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -111,8 +125,9 @@ pub struct ResourceSelector {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulePriority {
-    /// Its priority.
+    /// The class.
     pub priority_class_name: String,
+    /// Only `KubePriorityClass` works.
     #[schemars(extend("enum" = ["KubePriorityClass"]))]
     pub priority_class_source: String,
 }
@@ -142,15 +157,18 @@ pub struct Suspension {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PropagationSpec {
+    /// `Lazy`: changes of the policy wait for the next change of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Lazy"]))]
     pub activation_preference: Option<String>,
+    /// Deprecated; see `propagate_deps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub association: Option<bool>,
     /// What to do with an object that is already in the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
+    /// Override policies that must be there first.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub dependent_overrides: Vec<String>,
     /// What happens when a cluster or the workload fails.
@@ -159,12 +177,14 @@ pub struct PropagationSpec {
     /// Where it may go; absent on a dependency's binding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// Whether it may take templates from another policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Always", "Never"]))]
     pub preemption: Option<String>,
     /// Members keep their objects when the template goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
+    /// Which of several matching policies wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub priority: Option<i32>,

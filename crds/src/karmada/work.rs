@@ -40,7 +40,9 @@ object! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetComponent {
+    /// The pod template's name.
     pub name: String,
+    /// Its replicas in this cluster.
     pub replicas: i32,
 }
 
@@ -48,9 +50,10 @@ pub struct TargetComponent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetCluster {
-    /// Pod templates of a job with several.
+    /// Replicas by pod template; Karmada writes it and reads it nowhere.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<TargetComponent>,
+    /// The cluster.
     pub name: String,
     /// Its replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,11 +94,13 @@ pub struct ComponentReplicaRequirements {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
+    /// The pod template's name.
     #[schemars(extend("maxLength" = 32))]
     pub name: String,
-    /// What one replica needs.
+    /// What one of its replicas needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_requirements: Option<ComponentReplicaRequirements>,
+    /// Its replicas.
     pub replicas: i32,
 }
 
@@ -103,28 +108,37 @@ pub struct Component {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GracefulEvictionTask {
+    /// Where it was before.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub clusters_before_failover: Vec<String>,
+    /// When the task was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Time>,
     /// The cluster that is left.
     pub from_cluster: String,
+    /// How long to wait for the new place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i32>,
+    /// Why, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 1024))]
     pub message: Option<String>,
+    /// Labels for the next cluster.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub preserved_label_state: BTreeMap<String, String>,
+    /// Who asked.
     pub producer: String,
     /// When its copy goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Directly", "Gracefully", "Never"]))]
     pub purge_mode: Option<String>,
+    /// Why, as one word.
     #[schemars(extend("minLength" = 1, "maxLength" = 32, "pattern" = REASON))]
     pub reason: String,
+    /// How many it had there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Wait for the user before deleting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppress_deletion: Option<bool>,
 }
@@ -133,6 +147,7 @@ pub struct GracefulEvictionTask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaRequirements {
+    /// The template's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Which nodes.
@@ -150,10 +165,12 @@ pub struct ReplicaRequirements {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSnapshot {
-    /// The chosen clusters.
+    /// Where it is.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
+    /// The binding's name.
     pub name: String,
+    /// The binding's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -162,13 +179,19 @@ pub struct BindingSnapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
+    /// `group/version`.
     pub api_version: String,
+    /// Kind.
     pub kind: String,
+    /// Name.
     pub name: String,
+    /// Namespace, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// When the binding was last made from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
+    /// UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -177,6 +200,7 @@ pub struct ObjectReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSchedulePriority {
+    /// Higher is first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub priority: Option<i32>,
@@ -201,8 +225,10 @@ pub struct BindingSuspension {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinityGroups {
+    /// To be near to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity_group: Option<String>,
+    /// To be far from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity_group: Option<String>,
 }
@@ -259,6 +285,7 @@ pub struct ResourceBindingSpec {
     /// What is on hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspension: Option<BindingSuspension>,
+    /// The groups it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_affinity_groups: Option<WorkloadAffinityGroups>,
 }
@@ -278,6 +305,7 @@ pub struct AggregatedStatusItem {
     /// As the interpreter judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ResourceHealth>,
+    /// Its status there, as the interpreter tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub status: Option<Value>,
@@ -333,18 +361,22 @@ pub struct WorkSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceIdentifier {
+    /// API group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Kind.
     pub kind: String,
+    /// Name.
     pub name: String,
+    /// Namespace, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Place in the list of manifests.
     #[schemars(extend("format" = null))]
     pub ordinal: i64,
-    /// The template.
+    /// Plural.
     pub resource: String,
-    /// Raised when its pods are killed.
+    /// API version.
     pub version: String,
 }
 
@@ -357,6 +389,7 @@ pub struct ManifestStatus {
     pub health: Option<ResourceHealth>,
     /// Which manifest.
     pub identifier: ResourceIdentifier,
+    /// Its status, as the interpreter tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub status: Option<Value>,

@@ -63,7 +63,7 @@ pub struct NetworkTopologySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = null, "minimum" = 0))]
     pub highest_tier_allowed: Option<i64>,
-    /// The same by name; one of both.
+    /// The same by name; give one of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 253))]
     pub highest_tier_name: Option<String>,
@@ -98,8 +98,10 @@ pub struct LifecyclePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DependsOn {
+    /// `any` or `all` of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<String>,
+    /// The tasks.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub name: Vec<String>,
 }
@@ -134,10 +136,11 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub max_retry: Option<i32>,
-    /// Pods that must start together.
+    /// Pods needed; absent means all replicas, or the needed partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub min_available: Option<i32>,
+    /// Unique in the job; Volcano writes `default<i>` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 63, "pattern" = DNS_LABEL))]
     pub name: Option<String>,
@@ -147,6 +150,7 @@ pub struct TaskSpec {
     /// What to do upon events.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<LifecyclePolicy>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub replicas: Option<i32>,
@@ -183,11 +187,11 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3, "minimum" = 0))]
     pub max_retry: Option<i32>,
-    /// Pods that must start together.
+    /// Pods that must start together; absent and 0 mean the sum over the tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub min_available: Option<i32>,
-    /// Pods that must succeed.
+    /// Pods that must succeed for the job to be complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 1))]
     pub min_success: Option<i32>,
@@ -211,7 +215,7 @@ pub struct JobSpec {
     /// How long it should run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_estimate: Option<String>,
-    /// Who chooses clusters.
+    /// The member's scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 63))]
     pub scheduler_name: Option<String>,
@@ -223,6 +227,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
+    /// In every pod.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeSpec>,
 }
@@ -231,8 +236,10 @@ pub struct JobSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCondition {
+    /// When.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+    /// The phase.
     pub status: String,
 }
 
@@ -240,13 +247,16 @@ pub struct JobCondition {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobState {
+    /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+    /// Why, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// One word.
+    /// The phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<JobPhase>,
+    /// Why, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -255,7 +265,7 @@ pub struct JobState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskState {
-    /// One word.
+    /// Pods by pod phase.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub phase: BTreeMap<String, i32>,
 }
@@ -264,19 +274,21 @@ pub struct TaskState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobStatus {
-    /// What is the case, and since when.
+    /// Every phase it entered, and when.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
     /// What the job controller made for it.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub controlled_resources: BTreeMap<String, String>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub failed: Option<i32>,
-    /// Pods that must start together.
+    /// As in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub min_available: Option<i32>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub pending: Option<i32>,
@@ -284,23 +296,28 @@ pub struct JobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub retry_count: Option<i32>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub running: Option<i32>,
+    /// How long it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_duration: Option<String>,
     /// Where it stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub succeeded: Option<i32>,
     /// Pods by task and phase.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub task_status_count: BTreeMap<String, TaskState>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub terminating: Option<i32>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub unknown: Option<i32>,

@@ -45,21 +45,25 @@ object! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubGroupPolicySpec {
-    /// By label.
+    /// Its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
+    /// Pods with the same values are one group.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub match_label_keys: Vec<String>,
+    /// Groups needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0, "minimum" = 0))]
     pub min_sub_groups: Option<i32>,
+    /// The task's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 253))]
     pub name: Option<String>,
     /// How close its pods must be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopologySpec>,
+    /// Pods of one group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 1, "minimum" = 1))]
     pub sub_group_size: Option<i32>,
@@ -99,16 +103,22 @@ pub struct PodGroupSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupCondition {
+    /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+    /// As a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// As one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// `True`, `False` or `Unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// The scheduling session's.
     #[serde(rename = "transitionID", default, skip_serializing_if = "Option::is_none")]
     pub transition_id: Option<String>,
+    /// `Unschedulable` or `Scheduled`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
 }
@@ -120,15 +130,18 @@ pub struct PodGroupStatus {
     /// What is the case, and since when.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PodGroupCondition>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub failed: Option<i32>,
-    /// One word.
+    /// The phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PodGroupPhase>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub running: Option<i32>,
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub succeeded: Option<i32>,
@@ -138,8 +151,10 @@ pub struct PodGroupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupAffinity {
+    /// Better these.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<String>,
+    /// Only these.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub required_during_scheduling_ignored_during_execution: Vec<String>,
 }
@@ -148,8 +163,10 @@ pub struct NodeGroupAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueAffinity {
+    /// In these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_group_affinity: Option<NodeGroupAffinity>,
+    /// Not in these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_group_anti_affinity: Option<NodeGroupAffinity>,
 }
@@ -158,11 +175,13 @@ pub struct QueueAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtendCluster {
+    /// Its size.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: ResourceList,
+    /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Share where there is no `deserved`.
+    /// Its weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
 }
@@ -171,7 +190,7 @@ pub struct ExtendCluster {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarantee {
-    /// The template.
+    /// How much.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub resource: ResourceList,
 }
@@ -180,6 +199,7 @@ pub struct Guarantee {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {
+    /// Node groups of the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<QueueAffinity>,
     /// Hard limit; an absent name has none.
@@ -202,12 +222,14 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 253, "pattern" = DNS_SUBDOMAIN))]
     pub parent: Option<String>,
+    /// Higher is served first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub priority: Option<i32>,
     /// Absent means yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaimable: Option<bool>,
+    /// Free text.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 253))]
     pub type_: Option<String>,
@@ -221,9 +243,10 @@ pub struct QueueSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
+    /// Which.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// The template.
+    /// How much they have.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub resource: ResourceList,
 }
@@ -235,24 +258,29 @@ pub struct QueueStatus {
     /// What its pods hold.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub allocated: ResourceList,
+    /// PodGroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub completed: Option<i32>,
+    /// PodGroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub inqueue: Option<i32>,
+    /// PodGroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub pending: Option<i32>,
     /// Nodes kept for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Reservation>,
+    /// PodGroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub running: Option<i32>,
-    /// Where it stands.
+    /// Whether it takes jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<QueueState>,
+    /// PodGroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub unknown: Option<i32>,

@@ -23,6 +23,7 @@ object! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExactMatch {
+    /// The name.
     #[schemars(extend("minLength" = 1, "maxLength" = 253, "pattern" = DNS_SUBDOMAIN))]
     pub name: String,
 }
@@ -31,6 +32,7 @@ pub struct ExactMatch {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegexMatch {
+    /// The pattern.
     #[schemars(extend("minLength" = 1))]
     pub pattern: String,
 }
@@ -39,10 +41,13 @@ pub struct RegexMatch {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberSelector {
+    /// By name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact_match: Option<ExactMatch>,
+    /// By label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_match: Option<LabelSelector>,
+    /// By a pattern of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex_match: Option<RegexMatch>,
 }
@@ -51,9 +56,11 @@ pub struct MemberSelector {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberSpec {
+    /// Which ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [{"message": "Either ExactMatch or RegexMatch or LabelMatch must be specified", "rule": "has(self.exactMatch) || has(self.regexMatch) || has(self.labelMatch)"}, {"message": "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified", "rule": "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) <= 1"}]))]
     pub selector: Option<MemberSelector>,
+    /// Nodes, or domains below.
     #[serde(rename = "type")]
     pub type_: MemberType,
 }
@@ -69,6 +76,7 @@ pub struct HyperNodeSpec {
     /// Lower is closer.
     #[schemars(extend("format" = null, "minimum" = 0))]
     pub tier: i64,
+    /// The same by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 253))]
     pub tier_name: Option<String>,
@@ -81,6 +89,7 @@ pub struct HyperNodeStatus {
     /// What is the case, and since when.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Nodes in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub node_count: Option<i64>,

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values
+
 use std::{collections::BTreeMap, fs, path::Path, path::PathBuf};
 
 use caldera_core::quantity::Quantity;
