@@ -38,7 +38,7 @@ enum Trait {
 }
 
 use Generation::{Constant, NotMetadata, Spec, SpecOrAnnotations};
-use NameRule::{Free, Label, Label1035, PathSegment};
+use NameRule::{Free, Label, PathSegment};
 use Trait::{
     All, CreateOnUpdate, Generation as G, Name, NeedsVersion, NoDeleteCollection, OrphanByDefault, Review, Scale,
     Status, StoredAs,
@@ -77,7 +77,7 @@ const ROWS: &[Row] = &[
     row("", "v1", "resourcequotas", "ResourceQuota", NS, &["quota"], &[Status]),
     row("", "v1", "secrets", "Secret", NS, &[], &[]),
     row("", "v1", "serviceaccounts", "ServiceAccount", NS, &["sa"], &[]),
-    row("", "v1", "services", "Service", NS, &["svc"], &[Status, All, Name(Label1035), CreateOnUpdate]),
+    row("", "v1", "services", "Service", NS, &["svc"], &[Status, All, Name(Label), CreateOnUpdate]),
     row("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", CLUSTER, &[], &[G(NotMetadata), NeedsVersion]),
     row("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", CLUSTER, &[], &[G(NotMetadata), NeedsVersion]),
     row("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", CLUSTER, &[], &[Status, G(Spec), NeedsVersion]),

@@ -5,12 +5,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::accept::{self, Encoding, Transform};
+use crate::auth::{RequestInfo, User};
+use crate::call::{Call, Payload, Reply};
 use crate::error::Status;
+use crate::request::{self, Query};
+use crate::resource::Resource;
 use crate::server::ApiServer;
+use crate::store::encode;
+use crate::table::{IncludeObject, to_table};
+use crate::{delete, read, subresource, watch, write};
+
+/// The largest body, as etcd's request limit allows it.
+const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Who a request without credentials is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,35 +43,345 @@ pub fn router(server: ApiServer, anonymous: Anonymous) -> Router {
     })
 }
 
-async fn respond(server: ApiServer, _anonymous: Anonymous, request: Request) -> Response {
-    if let Some(answer) = crate::discovery::respond(&server, request.uri().path(), request.headers()) {
-        return answer;
+async fn respond(server: ApiServer, anonymous: Anonymous, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let accepted = text_header(&parts.headers, &ACCEPT);
+    let encoding = accept::negotiate(accepted, true).map(|o| o.encoding).unwrap_or_default();
+    let mut warnings = Vec::new();
+    match answer(&server, anonymous, &parts, body, &mut warnings).await {
+        Ok(response) => with_warnings(response, &warnings),
+        Err(status) => with_warnings(refusal(status, encoding), &warnings),
     }
-    let status = Status::page_not_found();
-    (status.status_code(), axum::Json(status.into_value())).into_response()
 }
 
+fn text_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    headers.get(name).and_then(|h| h.to_str().ok()).unwrap_or_default()
+}
+
+async fn answer(
+    server: &ApiServer,
+    anonymous: Anonymous,
+    parts: &http::request::Parts,
+    body: Body,
+    warnings: &mut Vec<String>,
+) -> Result<Response, Status> {
+    let user = match crate::auth::authenticate(server, &parts.headers)? {
+        Some(user) => user,
+        None if anonymous == Anonymous::IsAdmin => User::admin(),
+        None => User::anonymous(),
+    };
+    let path = parts.uri.path();
+    let query = Query::parse(parts.uri.query());
+    let info = request::info(&parts.method, path, &query);
+    crate::auth::authorize(server, &user, &info)?;
+    if !info.is_resource {
+        let known = matches!(parts.method, Method::GET | Method::HEAD)
+            .then(|| crate::discovery::respond(server, path, &parts.headers))
+            .flatten();
+        return known.ok_or_else(Status::page_not_found);
+    }
+    let resource = find(server, &info)?;
+    if let Some(warning) = resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone()) {
+        warnings.push(warning);
+    }
+    let accepted = text_header(&parts.headers, &ACCEPT);
+    if !resource.is_custom() {
+        accept::check_routed(accepted, matches!(info.verb.as_str(), "list" | "watch"))?;
+    }
+    let transforms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
+    let output = accept::negotiate(accepted, transforms)?;
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| {
+        Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}"))
+    })?;
+    let mut call = Call {
+        server: server.clone(),
+        user,
+        info,
+        resource,
+        query,
+        user_agent: text_header(&parts.headers, &USER_AGENT).to_owned(),
+        content_type: text_header(&parts.headers, &CONTENT_TYPE).to_owned(),
+        body: body.to_bytes(),
+        output,
+        warnings: Vec::new(),
+    };
+    let result = dispatch(&mut call).await;
+    warnings.append(&mut call.warnings);
+    render(&call, result?)
+}
+
+/// The kind that the path names, with the 404 of whoever would have served it.
+fn find(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
+    let registry = server.registry();
+    if let Some(resource) = registry.get(&info.group, &info.version, &info.resource) {
+        let scope_fits = resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces";
+        // An object of a namespaced kind has no path outside a namespace, but its collection has.
+        let named = resource.namespaced && info.namespace.is_empty() && !info.name.is_empty();
+        if scope_fits && !named {
+            return Ok(resource.clone());
+        }
+        return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
+    }
+    let built_in = registry.iter().any(|r| r.group == info.group && r.version == info.version && !r.is_custom());
+    Err(if built_in { Status::no_such_resource() } else { Status::page_not_found() })
+}
+
+async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
+    if !call.info.subresource.is_empty() {
+        return subresource::dispatch(call).await;
+    }
+    if call.resource.verbs == ["create"] {
+        return subresource::review(call).await;
+    }
+    let verb = call.info.verb.clone();
+    let custom = call.resource.is_custom();
+    if !custom {
+        let on_item = !call.info.name.is_empty();
+        let allowed = match verb.as_str() {
+            "create" => !on_item,
+            "update" | "patch" => on_item,
+            _ => true,
+        };
+        if !allowed || !call.resource.has_verb(&verb) {
+            return Err(Status::verb_not_allowed());
+        }
+    }
+    match verb.as_str() {
+        "get" => read::get(call),
+        "list" => read::list(call),
+        "watch" => watch::watch(call),
+        "create" => write::create(call).await,
+        "update" => write::update(call).await,
+        "patch" => write::patch(call).await,
+        "delete" => delete::delete(call).await,
+        "deletecollection" => delete::delete_collection(call).await,
+        other => Err(Status::method_not_allowed(&call.resource.group, &call.resource.plural, other)),
+    }
+}
+
+/// The answer in the form the client asked for.
+fn render(call: &Call, reply: Reply) -> Result<Response, Status> {
+    match reply {
+        Reply::Raw(response) => Ok(response),
+        Reply::Stream(body) => {
+            let mut response = Response::new(body);
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Ok(response)
+        }
+        Reply::Plain { code, value } => Ok(document(code, call.output.encoding, encode(&value), &value)),
+        Reply::Object { code, payload } => render_object(call, code, payload),
+        Reply::List { metadata, items } => render_list(call, metadata, &items),
+    }
+}
+
+fn go_type(call: &Call, list: bool) -> String {
+    let suffix = if list { "List" } else { "" };
+    if call.resource.is_custom() {
+        return if list { "*unstructured.UnstructuredList".into() } else { "*unstructured.Unstructured".into() };
+    }
+    let package = match call.resource.group.as_str() {
+        "" => "core",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    format!("*{package}.{}{suffix}", call.resource.kind)
+}
+
+fn render_object(call: &Call, code: u16, payload: Payload) -> Result<Response, Status> {
+    match &call.output.transform {
+        Transform::None => {
+            let bytes = match &payload {
+                Payload::Stored(object) => object.encoded(),
+                Payload::Value(value) => encode(value),
+            };
+            Ok(document(code, call.output.encoding, bytes, payload.value()))
+        }
+        Transform::PartialObject(version) => {
+            let value = watch::partial(payload.value(), version);
+            Ok(document(code, call.output.encoding, encode(&value), &value))
+        }
+        Transform::PartialList(_) => {
+            let found = go_type(call, false);
+            let why =
+                format!("you requested PartialObjectMetadataList, but the requested object is not a list ({found})");
+            Err(Status::new(406, "NotAcceptable", why))
+        }
+        Transform::Table(version) => {
+            let mut table = to_table(&[payload.value()], &call.resource, include(call)?, true, call.server.now());
+            table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+            table["metadata"]["resourceVersion"] = crate::meta::text(payload.value(), "resourceVersion").into();
+            Ok(document(code, call.output.encoding, encode(&table), &table))
+        }
+    }
+}
+
+/// What a table's rows carry.
+fn include(call: &Call) -> Result<IncludeObject, Status> {
+    match call.query.get("includeObject").unwrap_or_default() {
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "None" => Ok(IncludeObject::None),
+        "Object" => Ok(IncludeObject::Object),
+        other => Err(Status::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+            crate::error::quote(other)
+        ))),
+    }
+}
+
+fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Response, Status> {
+    let resource = &call.resource;
+    let transform = &call.output.transform;
+    let value = match transform {
+        Transform::None if call.output.encoding == Encoding::Json => {
+            return Ok(bytes_response(200, Encoding::Json, list_bytes(resource, &metadata, items)));
+        }
+        Transform::None => json!({
+            "kind": resource.list_kind,
+            "apiVersion": resource.api_version(),
+            "metadata": metadata,
+            "items": items.iter().map(|p| bare(resource, p)).collect::<Vec<_>>(),
+        }),
+        Transform::PartialObject(_) => {
+            let found = go_type(call, true);
+            let why = format!("you requested PartialObjectMetadata, but the requested object is a list ({found})");
+            return Err(Status::new(406, "NotAcceptable", why));
+        }
+        Transform::PartialList(version) => {
+            drop_empty_continue(&mut metadata);
+            json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": format!("meta.k8s.io/{version}"),
+                "metadata": metadata,
+                "items": items.iter().map(|p| watch::partial(p.value(), version)).collect::<Vec<_>>(),
+            })
+        }
+        Transform::Table(version) => {
+            drop_empty_continue(&mut metadata);
+            let objects: Vec<&Value> = items.iter().map(Payload::value).collect();
+            let mut table = to_table(&objects, resource, include(call)?, true, call.server.now());
+            table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+            table["metadata"] = metadata;
+            table
+        }
+    };
+    Ok(document(200, call.output.encoding, encode(&value), &value))
+}
+
+fn drop_empty_continue(metadata: &mut Value) {
+    if metadata.get("continue").and_then(Value::as_str) == Some("")
+        && let Some(map) = metadata.as_object_mut()
+    {
+        map.remove("continue");
+    }
+}
+
+/// An item of a list: built-in kinds leave kind and apiVersion out.
+fn bare(resource: &Resource, payload: &Payload) -> Value {
+    let mut value = payload.value().clone();
+    if !resource.is_custom()
+        && let Some(map) = value.as_object_mut()
+    {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    value
+}
+
+/// The list's JSON, from texts that the store's objects already have.
+fn list_bytes(resource: &Resource, metadata: &Value, items: &[Payload]) -> Bytes {
+    let head = json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata});
+    let mut out = encode(&head).to_vec();
+    out.pop();
+    out.extend_from_slice(b",\"items\":[");
+    for (index, payload) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match payload {
+            Payload::Stored(object) if resource.is_custom() => out.extend_from_slice(&object.encoded()),
+            Payload::Stored(object) => out.extend_from_slice(&object.encoded_bare()),
+            Payload::Value(_) => out.extend_from_slice(&encode(&bare(resource, payload))),
+        }
+    }
+    out.extend_from_slice(b"]}");
+    out.into()
+}
+
+fn document(code: u16, encoding: Encoding, json: Bytes, value: &Value) -> Response {
+    match encoding {
+        Encoding::Json => bytes_response(code, encoding, json),
+        Encoding::Yaml => bytes_response(code, encoding, yaml(value).into()),
+    }
+}
+
+fn yaml(value: &Value) -> String {
+    let mut text = serde_saphyr::to_string(value).unwrap_or_default();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn bytes_response(code: u16, encoding: Encoding, bytes: Bytes) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(encoding.content_type()));
+    response
+}
+
+fn refusal(status: Status, encoding: Encoding) -> Response {
+    if status.plain {
+        let mut response = Response::new(Body::from(status.message.clone()));
+        *response.status_mut() = status.status_code();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        return response;
+    }
+    let code = status.code;
+    let retry = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+    let value = status.into_value();
+    let mut response = document(code, encoding, encode(&value), &value);
+    if retry > 0 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
+    }
+    response
+}
+
+fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r', '\t'], " ");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(HeaderName::from_static("warning"), value);
+        }
+    }
+    response
+}
+
+/// Serves HTTPS in the background until `shutdown`.
 pub async fn serve(
     server: ApiServer,
     listen: SocketAddr,
     tls: Arc<rustls::ServerConfig>,
     shutdown: CancellationToken,
 ) -> io::Result<SocketAddr> {
+    let mut tls = (*tls).clone();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let listener = std::net::TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
+    let name = server.state().options.name.clone();
     let handle = axum_server::Handle::new();
     let app = router(server, Anonymous::IsAnonymous).into_make_service();
-    let config = axum_server::tls_rustls::RustlsConfig::from_config(tls);
+    let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
     let serving = axum_server::from_tcp_rustls(listener, config)?.handle(handle.clone()).serve(app);
     tokio::spawn(async move {
         if let Err(error) = serving.await {
-            tracing::error!(%error, "the API server's listener ended");
+            tracing::error!(%error, server = name, "the API server's listener ended");
         }
     });
     tokio::spawn(async move {
         shutdown.cancelled().await;
-        handle.graceful_shutdown(Some(std::time::Duration::from_secs(1)));
+        // Watches never end by themselves.
+        handle.graceful_shutdown(Some(std::time::Duration::from_millis(200)));
     });
     Ok(address)
 }

@@ -4,21 +4,40 @@
 //! a commit (admission, defaults, validation, field ownership), `read` and `watch` answer from the store, `http` routes.
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod admission;
 pub mod auth;
+mod body;
 mod builtin;
+mod call;
 pub mod clock;
+mod crd;
+mod delete;
 mod discovery;
 pub mod error;
+mod event;
 pub mod fields;
 mod http;
+mod meta;
 mod namespace;
+mod options;
 pub mod patch;
+mod pod;
+mod protobuf;
+mod read;
+mod registry_form;
+mod request;
 pub mod resource;
 pub mod schema;
+mod selector;
 mod server;
+mod service;
 pub mod store;
+mod strategy;
+mod subresource;
 mod table;
+mod watch;
+mod write;
 
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use server::{ApiServer, Options};

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::clock::seconds;
+use crate::error::{Cause, Status};
 use crate::server::ApiServer;
 use crate::store::{Change, Expect, Key};
 
@@ -34,4 +36,26 @@ pub fn create_initial(server: &ApiServer) {
             Change::Put(object, resource.form),
         );
     }
+}
+
+/// A creation needs its namespace, and an open one (admission plugin `NamespaceLifecycle`).
+pub fn check_open(call: &Call) -> Result<(), Status> {
+    let name = call.namespace();
+    if name.is_empty() {
+        return Ok(());
+    }
+    let namespace = call.server.store().get("namespaces", &Key::new("", name));
+    let Some(namespace) = namespace else { return Err(Status::not_found("", "namespaces", name)) };
+    if !crate::meta::is_deleting(&namespace.value) {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let object_name =
+        serde_json::from_slice::<Value>(&call.body).ok().map(|v| crate::meta::name(&v).to_owned()).unwrap_or_default();
+    let cause = Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {name} is being terminated"),
+        field: "metadata.namespace".into(),
+    };
+    Err(Status::forbidden(&call.resource.group, &call.resource.plural, &object_name, &why).with_causes(vec![cause]))
 }

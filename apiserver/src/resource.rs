@@ -15,8 +15,6 @@ pub enum NameRule {
     Subdomain,
     /// RFC 1123 label.
     Label,
-    /// RFC 1035 label (Service).
-    Label1035,
     /// Anything that is one path segment (RBAC).
     PathSegment,
     /// The kind's own rule elsewhere.
@@ -94,8 +92,10 @@ pub struct Resource {
 pub struct CustomResource {
     pub crd_name: String,
     pub crd_uid: String,
-    /// The version in which objects are stored.
-    pub storage_version: String,
+    /// The version in which objects are stored, when it is not this one.
+    pub storage: Option<Arc<Resource>>,
+    /// The schemas of all versions, by name: objects are read with the one they were stored in.
+    pub schemas: Arc<BTreeMap<String, Arc<TypeSchema>>>,
     /// `spec.versions[]` element of this version.
     pub definition: Value,
     /// JSON paths of `/scale` (spec, status, selector), when there is one.

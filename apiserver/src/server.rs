@@ -51,6 +51,7 @@ pub(crate) struct State {
     pub(crate) admin_token: String,
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) registry: ArcSwap<Registry>,
+    pub(crate) admission: crate::admission::Index,
     store: Mutex<Store>,
 }
 
@@ -71,6 +72,7 @@ impl ApiServer {
             admin_token,
             users,
             registry: ArcSwap::from_pointee(crate::builtin::registry()),
+            admission: crate::admission::Index::default(),
             store: Mutex::new(store),
             options,
         };

@@ -265,6 +265,13 @@ impl Store {
         self.collections.entry(kind.to_owned()).or_insert_with(|| Collection::new(floor)).changed.subscribe()
     }
 
+    /// Wakes the watchers of a kind without a change, to look whether it still exists.
+    pub fn wake(&self, kind: &str) {
+        if let Some(collection) = self.collections.get(kind) {
+            collection.changed.send_replace(self.revision);
+        }
+    }
+
     /// Makes every version before now unusable for exact and continued lists (not for watches).
     pub fn compact(&mut self) {
         self.compacted = self.revision;

@@ -1,13 +1,29 @@
-//! Admission webhooks: which are asked, in which order, and what becomes of their answers.
+//! Admission webhooks: which are asked, in which order, and what becomes of their answers
+//! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`).
 
+mod call;
+mod condition;
+mod config;
+mod index;
+mod review;
+mod webhook;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+
+pub use config::{default_configuration, validate_configuration};
+pub use index::Index;
 
 use crate::auth::User;
 use crate::error::Status;
 use crate::resource::Resource;
 use crate::server::ApiServer;
+use condition::{Variables, Verdict};
+
+use review::{Answer, Form, Patch};
+use webhook::{Subject, Webhook};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
@@ -48,30 +64,327 @@ pub struct Attributes<'a> {
     pub user: &'a User,
 }
 
-/// Whether any webhook is configured: lets the common case skip everything else.
-pub fn any(_server: &ApiServer, _attributes: &Attributes<'_>) -> bool {
-    false
+/// Why a call did not lead to a verdict on the write.
+enum Failure {
+    /// The webhook could not be asked: its failure policy decides.
+    Call(String),
+    Refused(Status),
+}
+
+/// Whether any webhook's rules name this write: lets the common case skip everything else.
+pub fn any(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
+    let webhooks = server.state().admission.webhooks(server);
+    if (webhooks.mutating.is_empty() && webhooks.validating.is_empty()) || is_exempt(attributes) {
+        return false;
+    }
+    let forms = equivalents(server, attributes);
+    let named = |list: &[Arc<Webhook>]| list.iter().any(|w| form(w, attributes, &forms).is_some());
+    named(&webhooks.mutating) || named(&webhooks.validating)
 }
 
 /// Runs the mutating webhooks over `object` (`None` on a delete), collecting their warnings.
 ///
 /// After each patch the caller's `tidy` must hold again: it prunes and defaults the object as storage would.
 pub async fn mutate(
-    _server: &ApiServer,
-    _attributes: &Attributes<'_>,
-    _object: Option<&mut Value>,
-    _tidy: &(dyn Fn(&mut Value) + Send + Sync),
-    _warnings: &mut Vec<String>,
+    server: &ApiServer,
+    attributes: &Attributes<'_>,
+    mut object: Option<&mut Value>,
+    tidy: &(dyn Fn(&mut Value) + Send + Sync),
+    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
+    let webhooks = server.state().admission.webhooks(server);
+    if webhooks.mutating.is_empty() || is_exempt(attributes) {
+        return Ok(());
+    }
+    let forms = equivalents(server, attributes);
+    let mut reinvocation = Reinvocation::default();
+    for round in [Round::First, Round::Again] {
+        for webhook in &webhooks.mutating {
+            if round == Round::Again && !reinvocation.due.contains(webhook.uid.as_str()) {
+                continue;
+            }
+            let Some(form) = concerned(server, webhook, attributes, object.as_deref(), &forms)? else { continue };
+            match mutate_once(server, webhook, attributes, &form, object.as_deref_mut(), tidy, warnings).await {
+                Ok(changed) => {
+                    if changed {
+                        reinvocation.require();
+                    }
+                }
+                Err(Failure::Call(_)) if webhook.fail_open => {}
+                Err(failure) => return Err(refusal(webhook, failure)),
+            }
+            if webhook.reinvoke_if_needed {
+                reinvocation.invoked.insert(webhook.uid.as_str());
+            }
+        }
+        if !reinvocation.needed {
+            break;
+        }
+    }
     Ok(())
 }
 
-/// Runs the validating webhooks.
+/// Runs the validating webhooks, all at once.
 pub async fn validate(
-    _server: &ApiServer,
-    _attributes: &Attributes<'_>,
-    _object: Option<&Value>,
-    _warnings: &mut Vec<String>,
+    server: &ApiServer,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
-    Ok(())
+    let webhooks = server.state().admission.webhooks(server);
+    if webhooks.validating.is_empty() || is_exempt(attributes) {
+        return Ok(());
+    }
+    let forms = equivalents(server, attributes);
+    let mut calls = Vec::new();
+    for webhook in &webhooks.validating {
+        if let Some(form) = concerned(server, webhook, attributes, object, &forms)? {
+            calls.push(validate_once(server, webhook, attributes, form, object));
+        }
+    }
+    let mut refused = None;
+    for (webhook, answer) in futures::future::join_all(calls).await {
+        match answer {
+            Ok(answer) => {
+                warnings.extend(answer.warnings);
+                if !answer.allowed {
+                    refused = refused.or_else(|| Some(review::denial(&webhook.name, &answer.status)));
+                }
+            }
+            Err(Failure::Call(_)) if webhook.fail_open => {}
+            Err(failure) => refused = refused.or_else(|| Some(refusal(webhook, failure))),
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Again,
+}
+
+/// Which webhooks see the object a second time: those with `IfNeeded` that ran before the last change by another one.
+#[derive(Default)]
+struct Reinvocation<'a> {
+    invoked: BTreeSet<&'a str>,
+    due: BTreeSet<&'a str>,
+    needed: bool,
+}
+
+impl Reinvocation<'_> {
+    fn require(&mut self) {
+        self.due.append(&mut self.invoked);
+        self.needed = true;
+    }
+}
+
+/// Configurations of admission itself never pass through webhooks, or a bad one could not be mended.
+fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    attributes.resource.group == "admissionregistration.k8s.io"
+        && matches!(
+            attributes.resource.plural.as_str(),
+            "mutatingwebhookconfigurations"
+                | "validatingwebhookconfigurations"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+                | "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+        )
+}
+
+/// The other versions of a custom kind, which rules may name instead.
+fn equivalents(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<Arc<Resource>> {
+    let Some(custom) = &attributes.resource.custom else { return Vec::new() };
+    let registry = server.registry();
+    let same = |r: &&Arc<Resource>| {
+        r.version != attributes.resource.version && r.custom.as_ref().is_some_and(|c| c.crd_name == custom.crd_name)
+    };
+    registry.iter().filter(same).cloned().collect()
+}
+
+/// The form in which the webhook's rules name the write, if they do.
+fn form<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Resource>]) -> Option<Form<'a>> {
+    let asked = review::requested(attributes);
+    let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
+    let subject = |form: &Form<'a>| Subject {
+        operation: attributes.operation,
+        group: form.group,
+        version: form.version,
+        resource: form.plural,
+        subresource: attributes.subresource,
+        namespaced: !is_namespace && !attributes.namespace.is_empty(),
+    };
+    if webhook.rules.iter().any(|r| r.matches(&subject(&asked))) {
+        return Some(asked);
+    }
+    if !webhook.equivalent {
+        return None;
+    }
+    webhook.rules.iter().find_map(|rule| {
+        others
+            .iter()
+            .map(|r| Form { group: &r.group, version: &r.version, plural: &r.plural, kind: &r.kind })
+            .find(|form| rule.matches(&subject(form)))
+    })
+}
+
+/// Whether this webhook is to be asked, and in which form.
+fn concerned<'a>(
+    server: &ApiServer,
+    webhook: &Webhook,
+    attributes: &Attributes<'a>,
+    object: Option<&Value>,
+    others: &'a [Arc<Resource>],
+) -> Result<Option<Form<'a>>, Status> {
+    let Some(form) = form(webhook, attributes, others) else { return Ok(None) };
+    if !in_namespace(server, webhook, attributes, object) || !selects(webhook, attributes, object) {
+        return Ok(None);
+    }
+    if webhook.conditions.is_empty() {
+        return Ok(Some(form));
+    }
+    let request = review::condition_request(attributes);
+    let variables = Variables { object, old_object: attributes.old_object, request: &request };
+    match condition::decide(&webhook.conditions, &variables) {
+        Verdict::Call => Ok(Some(form)),
+        Verdict::Skip => Ok(None),
+        Verdict::Error(_) if webhook.fail_open => Ok(None),
+        Verdict::Error(why) => {
+            let resource = attributes.resource;
+            Err(Status::forbidden(&resource.group, &resource.plural, attributes.name, &why))
+        }
+    }
+}
+
+fn in_namespace(server: &ApiServer, webhook: &Webhook, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+    if webhook.namespace_selector.is_empty() {
+        return true;
+    }
+    let namespace = review::namespace_of(attributes);
+    let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
+    if namespace.is_empty() && !is_namespace {
+        return true;
+    }
+    let being_written = is_namespace
+        && attributes.subresource.is_empty()
+        && matches!(attributes.operation, Operation::Create | Operation::Update);
+    if being_written {
+        return object.is_some_and(|o| webhook.namespace_selector.matches(o));
+    }
+    webhook.namespace_selector.matches_labels(index::namespace_labels(server, namespace).as_ref())
+}
+
+/// The new or the old object has the labels: a webhook learns of an object that leaves its selection.
+fn selects(webhook: &Webhook, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+    let selector = &webhook.object_selector;
+    selector.is_empty()
+        || object.is_some_and(|o| selector.matches(o))
+        || attributes.old_object.is_some_and(|o| selector.matches(o))
+}
+
+fn refusal(webhook: &Webhook, failure: Failure) -> Status {
+    match failure {
+        Failure::Call(why) => {
+            Status::internal(format!("failed calling webhook {}: {why}", crate::error::quote(&webhook.name)))
+        }
+        Failure::Refused(status) => status,
+    }
+}
+
+/// The object as the webhook wants it: another version of a custom kind differs in `apiVersion` alone.
+fn in_form(object: &Value, attributes: &Attributes<'_>, form: &Form<'_>) -> Option<Value> {
+    if attributes.subresource_kind.is_some() || *form == review::requested(attributes) {
+        return None;
+    }
+    let mut converted = object.clone();
+    set_api_version(&mut converted, &form.api_version());
+    Some(converted)
+}
+
+fn set_api_version(object: &mut Value, api_version: &str) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert("apiVersion".into(), api_version.into());
+    }
+}
+
+async fn ask(
+    server: &ApiServer,
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    form: &Form<'_>,
+    object: Option<&Value>,
+    mutating: bool,
+) -> Result<Answer, Failure> {
+    if attributes.dry_run && webhook.side_effects_on_dry_run {
+        let text = format!("admission webhook {} does not support dry run", crate::error::quote(&webhook.name));
+        return Err(Failure::Refused(Status::bad_request(text)));
+    }
+    let uid = uuid::Uuid::new_v4().to_string();
+    let converted = object.and_then(|o| in_form(o, attributes, form));
+    let converted_old = attributes.old_object.and_then(|o| in_form(o, attributes, form));
+    let sent = converted.as_ref().or(object);
+    let sent_old = converted_old.as_ref().or(attributes.old_object);
+    let body = review::encode(attributes, form, &uid, sent, sent_old);
+    let callers = &server.state().admission.callers;
+    let answer = call::call(server, callers, webhook, body).await.map_err(Failure::Call)?;
+    review::read(&answer, &uid, mutating).map_err(Failure::Call)
+}
+
+async fn validate_once<'w>(
+    server: &ApiServer,
+    webhook: &'w Webhook,
+    attributes: &Attributes<'_>,
+    form: Form<'_>,
+    object: Option<&Value>,
+) -> (&'w Webhook, Result<Answer, Failure>) {
+    (webhook, ask(server, webhook, attributes, &form, object, false).await)
+}
+
+/// Asks one mutating webhook and applies its patch; whether the object changed.
+async fn mutate_once(
+    server: &ApiServer,
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    form: &Form<'_>,
+    object: Option<&mut Value>,
+    tidy: &(dyn Fn(&mut Value) + Send + Sync),
+    warnings: &mut Vec<String>,
+) -> Result<bool, Failure> {
+    let answer = ask(server, webhook, attributes, form, object.as_deref(), true).await?;
+    warnings.extend(answer.warnings);
+    if !answer.allowed {
+        return Err(Failure::Refused(review::denial(&webhook.name, &answer.status)));
+    }
+    let internal = |text: String| Failure::Refused(Status::internal(text));
+    let bytes = match answer.patch {
+        None => return Ok(false),
+        Some(Patch::Unsupported(kind)) => {
+            return Err(Failure::Call(format!("unsupported patch type {}", crate::error::quote(&kind))));
+        }
+        Some(Patch::Json(bytes)) => bytes,
+    };
+    let patch: Value = serde_json::from_slice(&bytes).map_err(|e| internal(format!("json: {e}")))?;
+    match patch.as_array() {
+        None => return Err(internal("json: cannot unmarshal object into Go value of type jsonpatch.Patch".into())),
+        Some(list) if list.is_empty() => return Ok(false),
+        Some(_) => {}
+    }
+    let Some(object) = object else {
+        let name = crate::error::quote(&webhook.name);
+        let text = format!(
+            "admission webhook {name} attempted to modify the object, which is not supported for this operation"
+        );
+        return Err(internal(text));
+    };
+    let converted = in_form(object, attributes, form);
+    let mut patched = crate::patch::json_patch(converted.as_ref().unwrap_or(object), &patch)
+        .map_err(|error| internal(error.to_string()))?;
+    if converted.is_some() {
+        set_api_version(&mut patched, &attributes.resource.api_version());
+    }
+    tidy(&mut patched);
+    let changed = patched != *object;
+    *object = patched;
+    Ok(changed)
 }

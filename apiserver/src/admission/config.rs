@@ -1,0 +1,462 @@
+//! Defaults and validation of the webhook configurations themselves (`pkg/apis/admissionregistration`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::condition;
+use crate::meta::{label_value_problems, qualified_name_problems, subdomain_problems};
+use crate::schema::{CauseReason, FieldError};
+
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const URL_FORM: &str = "; desired format: https://host[/path]";
+
+/// Fills in what a configuration leaves out. `mutating` says of which of the two kinds it is.
+pub fn default_configuration(configuration: &mut Value, mutating: bool) {
+    let Some(webhooks) = configuration.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
+    for webhook in webhooks.iter_mut().filter_map(Value::as_object_mut) {
+        let mut fill = |key: &str, value: Value| {
+            if webhook.get(key).is_none_or(Value::is_null) {
+                webhook.insert(key.into(), value);
+            }
+        };
+        fill("failurePolicy", "Fail".into());
+        fill("matchPolicy", "Equivalent".into());
+        fill("namespaceSelector", json!({}));
+        fill("objectSelector", json!({}));
+        fill("timeoutSeconds", 10.into());
+        if mutating {
+            fill("reinvocationPolicy", "Never".into());
+        }
+        let service = webhook.get_mut("clientConfig").and_then(|c| c.get_mut("service"));
+        if let Some(service) = service.and_then(Value::as_object_mut)
+            && service.get("port").is_none_or(Value::is_null)
+        {
+            service.insert("port".into(), 443.into());
+        }
+        for rule in webhook.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(rule) = rule.as_object_mut()
+                && rule.get("scope").is_none_or(Value::is_null)
+            {
+                rule.insert("scope".into(), "*".into());
+            }
+        }
+    }
+}
+
+/// All violations of a configuration after defaulting, in the apiserver's order.
+pub fn validate_configuration(configuration: &Value, mutating: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = BTreeSet::new();
+    for (i, webhook) in items(configuration, "webhooks").iter().enumerate() {
+        let path = format!("webhooks[{i}]");
+        errors.extend(webhook_errors(&path, webhook, mutating));
+        errors.extend(review_version_errors(&format!("{path}.admissionReviewVersions"), webhook));
+        let name = text(webhook, "name");
+        if !name.is_empty() && !names.insert(name.to_owned()) {
+            errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
+        }
+    }
+    errors
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    errors.extend(name_error(&format!("{path}.name"), text(webhook, "name")));
+    for (i, rule) in items(webhook, "rules").iter().enumerate() {
+        errors.extend(rule_errors(&format!("{path}.rules[{i}]"), rule));
+    }
+    let mut one_of = |key: &str, supported: &[&str]| {
+        if let Some(value) = webhook.get(key).filter(|v| !v.is_null())
+            && !value.as_str().is_some_and(|v| supported.contains(&v))
+        {
+            errors.push(FieldError::not_supported(format!("{path}.{key}"), value, supported));
+        }
+    };
+    one_of("failurePolicy", &["Fail", "Ignore"]);
+    one_of("matchPolicy", &["Equivalent", "Exact"]);
+    one_of("sideEffects", &["None", "NoneOnDryRun"]);
+    if webhook.get("sideEffects").is_none_or(Value::is_null) {
+        errors.push(FieldError::required(format!("{path}.sideEffects"), "must specify one of None, NoneOnDryRun"));
+    }
+    if let Some(seconds) = webhook.get("timeoutSeconds").filter(|v| !v.as_i64().is_some_and(|s| (1..=30).contains(&s)))
+    {
+        let field = format!("{path}.timeoutSeconds");
+        errors.push(FieldError::invalid(field, seconds, "the timeout value must be between 1 and 30 seconds"));
+    }
+    for key in ["namespaceSelector", "objectSelector"] {
+        if let Some(selector) = webhook.get(key) {
+            errors.extend(selector_errors(&format!("{path}.{key}"), selector));
+        }
+    }
+    if mutating
+        && let Some(policy) = webhook.get("reinvocationPolicy").filter(|p| !p.is_null())
+        && !matches!(policy.as_str(), Some("Never" | "IfNeeded"))
+    {
+        let field = format!("{path}.reinvocationPolicy");
+        errors.push(FieldError::not_supported(field, policy, &["IfNeeded", "Never"]));
+    }
+    errors.extend(client_errors(&format!("{path}.clientConfig"), webhook.get("clientConfig").unwrap_or(&Value::Null)));
+    errors.extend(condition_errors(&format!("{path}.matchConditions"), items(webhook, "matchConditions")));
+    errors
+}
+
+fn name_error(path: &str, name: &str) -> Option<FieldError> {
+    if name.is_empty() {
+        return Some(FieldError::required(path, ""));
+    }
+    let problems = subdomain_problems(name);
+    if !problems.is_empty() {
+        return Some(FieldError::invalid_text(path, name, &problems.join(",")));
+    }
+    let why = "should be a domain with at least three segments separated by dots";
+    (name.split('.').count() < 3).then(|| FieldError::invalid_text(path, name, why))
+}
+
+fn rule_errors(path: &str, rule: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut listed = |key: &str, what: &str| {
+        let list = items(rule, key);
+        let field = format!("{path}.{key}");
+        if list.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else if list.len() > 1 && list.iter().any(|v| v == "*") {
+            let why = format!("if '*' is present, must not specify other {what}");
+            errors.push(FieldError::invalid(field, &Value::from(list.to_vec()), &why));
+        }
+        if key == "operations" {
+            for (i, operation) in list.iter().enumerate() {
+                if !operation.as_str().is_some_and(|o| OPERATIONS.contains(&o)) {
+                    let field = format!("{path}.{key}[{i}]");
+                    errors.push(FieldError::not_supported(field, operation, &OPERATIONS));
+                }
+            }
+        }
+        if key == "apiVersions" {
+            for i in list.iter().enumerate().filter(|(_, v)| *v == "").map(|(i, _)| i) {
+                errors.push(FieldError::required(format!("{path}.{key}[{i}]"), ""));
+            }
+        }
+    };
+    listed("operations", "operations");
+    listed("apiGroups", "API groups");
+    listed("apiVersions", "API versions");
+    errors.extend(resource_errors(&format!("{path}.resources"), items(rule, "resources")));
+    if let Some(scope) = rule.get("scope").filter(|s| !s.is_null())
+        && !matches!(scope.as_str(), Some("*" | "Cluster" | "Namespaced"))
+    {
+        errors.push(FieldError::not_supported(format!("{path}.scope"), scope, &["*", "Cluster", "Namespaced"]));
+    }
+    errors
+}
+
+fn resource_errors(path: &str, resources: &[Value]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if resources.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
+    let (mut double, mut single, mut plain) = (false, false, false);
+    for (i, resource) in resources.iter().filter_map(Value::as_str).enumerate() {
+        let field = format!("{path}[{i}]");
+        if resource.is_empty() {
+            errors.push(FieldError::required(field, ""));
+            continue;
+        }
+        double |= resource == "*/*";
+        single |= resource == "*";
+        let Some((name, sub)) = resource.split_once('/') else {
+            plain = resource != "*";
+            continue;
+        };
+        if whole.contains(name) {
+            let why = format!("if '{name}/*' is present, must not specify {resource}");
+            errors.push(FieldError::invalid_text(field.clone(), resource, &why));
+        }
+        if everywhere.contains(sub) {
+            let why = format!("if '*/{sub}' is present, must not specify {resource}");
+            errors.push(FieldError::invalid_text(field, resource, &why));
+        }
+        if sub == "*" {
+            whole.insert(name);
+        }
+        if name == "*" {
+            everywhere.insert(sub);
+        }
+    }
+    let all = Value::from(resources.to_vec());
+    if resources.len() > 1 && double {
+        errors.push(FieldError::invalid(path, &all, "if '*/*' is present, must not specify other resources"));
+    }
+    if single && plain {
+        let why = "if '*' is present, must not specify other resources without subresources";
+        errors.push(FieldError::invalid(path, &all, why));
+    }
+    errors
+}
+
+fn review_version_errors(path: &str, webhook: &Value) -> Vec<FieldError> {
+    let versions = items(webhook, "admissionReviewVersions");
+    if versions.is_empty() {
+        return vec![FieldError::required(path, "must specify one of v1, v1beta1")];
+    }
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (i, version) in versions.iter().filter_map(Value::as_str).enumerate() {
+        let field = format!("{path}[{i}]");
+        if !seen.insert(version) {
+            errors.push(FieldError::invalid_text(field.clone(), version, "duplicate version"));
+        }
+        if !is_dns_1035_label(version) {
+            errors.push(FieldError::invalid_text(field, version, DNS_1035_TEXT));
+        }
+    }
+    if !seen.iter().any(|v| REVIEW_VERSIONS.contains(v)) {
+        errors.push(FieldError::invalid(
+            path,
+            &Value::from(versions.to_vec()),
+            "must include at least one of v1, v1beta1",
+        ));
+    }
+    errors
+}
+
+const DNS_1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+    alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+    validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
+fn is_dns_1035_label(label: &str) -> bool {
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    label.len() <= 63
+        && label.starts_with(|c: char| c.is_ascii_lowercase())
+        && label.ends_with(word)
+        && label.chars().all(|c| word(c) || c == '-')
+}
+
+fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
+    let url = client.get("url").and_then(Value::as_str);
+    let service = client.get("service").filter(|s| s.is_object());
+    match (url, service) {
+        (Some(url), None) => url_errors(&format!("{path}.url"), url),
+        (None, Some(service)) => service_errors(&format!("{path}.service"), service),
+        _ => vec![FieldError::required(path, "exactly one of url or service is required")],
+    }
+}
+
+fn url_errors(path: &str, url: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (rest, fragment) = url.split_once('#').map_or((url, ""), |(a, b)| (a, b));
+    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(a, b)| (a, b));
+    let (scheme, rest) = rest.split_once("://").map_or(("", rest), |(a, b)| (a, b));
+    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    if scheme != "https" {
+        let why = format!("'https' is the only allowed URL scheme{URL_FORM}");
+        errors.push(FieldError::invalid_text(path, scheme, &why));
+    }
+    if host.is_empty() {
+        errors.push(FieldError::invalid_text(path, host, &format!("host must be specified{URL_FORM}")));
+    }
+    if let Some(user) = user {
+        errors.push(FieldError::invalid_text(path, user, "user information is not permitted in the URL"));
+    }
+    if !fragment.is_empty() {
+        errors.push(FieldError::invalid_text(path, fragment, "fragments are not permitted in the URL"));
+    }
+    if !query.is_empty() {
+        errors.push(FieldError::invalid_text(path, query, "query parameters are not permitted in the URL"));
+    }
+    errors
+}
+
+fn service_errors(path: &str, service: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for key in ["name", "namespace"] {
+        if text(service, key).is_empty() {
+            errors.push(FieldError::required(format!("{path}.{key}"), &format!("service {key} is required")));
+        }
+    }
+    if let Some(port) = service.get("port").filter(|p| !p.as_i64().is_some_and(|p| (1..=65535).contains(&p))) {
+        let why = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(format!("{path}.port"), port, why));
+    }
+    errors.extend(service_path_errors(&format!("{path}.path"), text(service, "path")));
+    errors
+}
+
+fn service_path_errors(field: &str, path: &str) -> Vec<FieldError> {
+    if path.is_empty() || path == "/" {
+        return Vec::new();
+    }
+    if path == "//" {
+        return vec![FieldError::invalid_text(field, path, "segment[0] may not be empty")];
+    }
+    let mut errors = Vec::new();
+    if !path.starts_with('/') {
+        errors.push(FieldError::invalid_text(field, path, "must start with a '/'"));
+    }
+    let inner = path.get(1..).unwrap_or_default();
+    for (i, segment) in inner.strip_suffix('/').unwrap_or(inner).split('/').enumerate() {
+        if segment.is_empty() {
+            errors.push(FieldError::invalid_text(field, path, &format!("segment[{i}] may not be empty")));
+            continue;
+        }
+        for problem in subdomain_problems(segment) {
+            errors.push(FieldError::invalid_text(field, path, &format!("segment[{i}]: {problem}")));
+        }
+    }
+    errors
+}
+
+fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let labels = selector.get("matchLabels").and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+    for (key, value) in &labels {
+        let field = format!("{path}.matchLabels");
+        for problem in qualified_name_problems(key) {
+            errors.push(FieldError::invalid_text(field.clone(), key, &problem));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for problem in label_value_problems(value) {
+            errors.push(FieldError::invalid_text(field.clone(), value, &problem));
+        }
+    }
+    for (i, requirement) in items(selector, "matchExpressions").iter().enumerate() {
+        errors.extend(requirement_errors(&format!("{path}.matchExpressions[{i}]"), requirement));
+    }
+    errors
+}
+
+fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let values = items(requirement, "values");
+    match text(requirement, "operator") {
+        "In" | "NotIn" if values.is_empty() => errors.push(FieldError::required(
+            format!("{path}.values"),
+            "must be specified when `operator` is 'In' or 'NotIn'",
+        )),
+        "In" | "NotIn" => {}
+        "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(FieldError::forbidden(
+            format!("{path}.values"),
+            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        )),
+        "Exists" | "DoesNotExist" => {}
+        other => {
+            errors.push(FieldError::invalid_text(format!("{path}.operator"), other, "not a valid selector operator"))
+        }
+    }
+    let key = text(requirement, "key");
+    for problem in qualified_name_problems(key) {
+        errors.push(FieldError::invalid_text(format!("{path}.key"), key, &problem));
+    }
+    for (i, value) in values.iter().filter_map(Value::as_str).enumerate() {
+        for problem in label_value_problems(value) {
+            errors.push(FieldError::invalid_text(format!("{path}.values[{i}]"), value, &problem));
+        }
+    }
+    errors
+}
+
+fn condition_errors(path: &str, conditions: &[Value]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = BTreeSet::new();
+    if conditions.len() > 64 {
+        let why = format!("{}: must have at most 64 items", conditions.len());
+        errors.push(FieldError::plain(CauseReason::TooMany, path, &why));
+    }
+    for (i, condition) in conditions.iter().enumerate() {
+        let (name, expression) = (text(condition, "name"), text(condition, "expression").trim());
+        let field = format!("{path}[{i}].expression");
+        if expression.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else if let Err(why) = condition::compile(expression) {
+            errors.push(FieldError::invalid_text(field, expression, &why));
+        } else if let Some(kind) = condition::literal_type(expression) {
+            errors.push(FieldError::invalid_text(field, expression, &format!("must evaluate to bool but got {kind}")));
+        }
+        let field = format!("{path}[{i}].name");
+        if name.is_empty() {
+            errors.push(FieldError::required(field, ""));
+            continue;
+        }
+        for problem in qualified_name_problems(name) {
+            errors.push(FieldError::invalid_text(field.clone(), name, &problem));
+        }
+        if !names.insert(name) {
+            errors.push(FieldError::duplicate(field, &name.into()));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(changes: Value) -> Vec<String> {
+        let mut webhook = json!({
+            "name": "a.example.io", "clientConfig": {"url": "https://x.io/p"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            webhook[key] = value.clone();
+        }
+        let mut configuration = json!({"webhooks": [webhook]});
+        default_configuration(&mut configuration, true);
+        validate_configuration(&configuration, true).iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn a_complete_configuration_is_valid_after_defaulting() {
+        assert_eq!(with(json!({})), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_url_has_https_a_host_and_nothing_else() {
+        assert_eq!(
+            with(json!({"clientConfig": {"url": "https://u:p@x.io/?a=b#f"}})),
+            [
+                "webhooks[0].clientConfig.url: Invalid value: \"u:p\": user information is not permitted in the URL",
+                "webhooks[0].clientConfig.url: Invalid value: \"f\": fragments are not permitted in the URL",
+                "webhooks[0].clientConfig.url: Invalid value: \"a=b\": query parameters are not permitted in the URL",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wildcard_stands_alone() {
+        let rules = json!({"rules": [{"operations": ["CREATE"], "apiGroups": ["*", "x"], "apiVersions": ["v1"],
+            "resources": ["*/*", "pods"]}]});
+        assert_eq!(
+            with(rules),
+            [
+                "webhooks[0].rules[0].apiGroups: Invalid value: [\"*\",\"x\"]: if '*' is present, must not specify other API groups",
+                "webhooks[0].rules[0].resources: Invalid value: [\"*/*\",\"pods\"]: if '*/*' is present, must not specify other resources",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_service_path_has_no_empty_segment() {
+        let service =
+            |path: &str| with(json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": path}}}));
+        assert!(service("/ok/path/").is_empty());
+        assert_eq!(
+            service("/a//b"),
+            ["webhooks[0].clientConfig.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"]
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! Request bodies: JSON, YAML and Kubernetes' protobuf into JSON values, remembering which members came twice and in which
+//! order (strict field validation names them in the order of the document).
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::error::{Status, quote};
+
+/// The body's media type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+pub const FORMATS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+impl Format {
+    /// By `Content-Type`; absent means JSON.
+    pub fn of(content_type: &str) -> Result<Self, Status> {
+        match essence(content_type) {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => Err(Status::unsupported_media_type(&FORMATS)),
+        }
+    }
+}
+
+/// A media type without its parameters.
+pub fn essence(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// A decoded body.
+#[derive(Debug, Clone)]
+pub struct Document {
+    pub value: Value,
+    /// Paths of repeated members, in document order; YAML and protobuf have none.
+    pub duplicates: Vec<String>,
+    /// Kept to find the order of members again.
+    text: Vec<u8>,
+}
+
+impl Document {
+    pub fn parse(bytes: &[u8], format: Format) -> Result<Self, String> {
+        match format {
+            Format::Json => Self::json(bytes),
+            Format::Yaml => yaml(bytes).map(Self::from),
+            Format::Protobuf => crate::protobuf::decode(bytes).map(Self::from),
+        }
+    }
+
+    fn json(bytes: &[u8]) -> Result<Self, String> {
+        let repeated = Cell::new(false);
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let value = Seed { repeated: &repeated }.deserialize(&mut deserializer).map_err(|e| go_syntax(&e, bytes))?;
+        deserializer.end().map_err(|e| go_syntax(&e, bytes))?;
+        let mut document = Self { value, duplicates: Vec::new(), text: bytes.to_vec() };
+        if repeated.get() {
+            document.duplicates = members(bytes).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
+        }
+        Ok(document)
+    }
+
+    /// `unknown field "x"` and `duplicate field "y"`, in document order.
+    pub fn strict_errors(&self, unknown: &[String]) -> Vec<String> {
+        if unknown.is_empty() && self.duplicates.is_empty() {
+            return Vec::new();
+        }
+        let duplicate_text = |path: &String| format!("duplicate field {}", quote(path));
+        let unknown_text = |path: &String| format!("unknown field {}", quote(path));
+        if self.text.is_empty() {
+            return unknown.iter().map(unknown_text).collect();
+        }
+        let mut left: Vec<&String> = unknown.iter().collect();
+        let mut texts = Vec::new();
+        for (path, again) in members(&self.text) {
+            if again {
+                texts.push(duplicate_text(&path));
+            } else if let Some(index) = left.iter().position(|u| **u == path) {
+                texts.push(unknown_text(left.remove(index)));
+            }
+        }
+        texts.extend(left.into_iter().map(unknown_text));
+        texts.dedup();
+        texts
+    }
+}
+
+impl From<Value> for Document {
+    fn from(value: Value) -> Self {
+        Self { value, duplicates: Vec::new(), text: Vec::new() }
+    }
+}
+
+/// Go's words for a syntax error where they are known.
+fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if error.is_eof() || bytes.iter().all(u8::is_ascii_whitespace) {
+        return "unexpected end of JSON input".into();
+    }
+    let at = bytes.split(|b| *b == b'\n').take(error.line().saturating_sub(1)).map(|l| l.len() + 1).sum::<usize>()
+        + error.column().saturating_sub(1);
+    let found = bytes.get(at).map(|b| *b as char).unwrap_or(' ');
+    format!("invalid character '{found}' looking for beginning of value")
+}
+
+/// YAML 1.1 as the real server reads it: `y` and `yes` are booleans.
+pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|e| format!("error converting YAML to JSON: {e}"))?;
+    // A JSON document is YAML, and this reader is faster and keeps numbers as they are.
+    if text.trim_start().starts_with('{')
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(value);
+    }
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+        format!("error converting YAML to JSON: yaml: {}", e.to_string().lines().next().unwrap_or_default())
+    })
+}
+
+/// Builds a value, noticing repeated members; the last one wins, as in Go.
+struct Seed<'a> {
+    repeated: &'a Cell<bool>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(value) = access.next_element_seed(Seed { repeated: self.repeated })? {
+            list.push(value);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            let value = access.next_value_seed(Seed { repeated: self.repeated })?;
+            if map.insert(key, value).is_some() {
+                self.repeated.set(true);
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Every member of a JSON text by path, in document order, with whether it was seen before in its object.
+fn members(bytes: &[u8]) -> Vec<(String, bool)> {
+    struct Walk<'a> {
+        path: String,
+        out: &'a mut Vec<(String, bool)>,
+    }
+    impl<'de> DeserializeSeed<'de> for Walk<'_> {
+        type Value = ();
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+            deserializer.deserialize_any(self)
+        }
+    }
+    impl<'de> Visitor<'de> for Walk<'_> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON value")
+        }
+        fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_str<E>(self, _: &str) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_unit<E>(self) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+            let mut index = 0;
+            while access
+                .next_element_seed(Walk { path: format!("{}[{index}]", self.path), out: &mut *self.out })?
+                .is_some()
+            {
+                index += 1;
+            }
+            Ok(())
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+            let mut seen = std::collections::BTreeSet::new();
+            while let Some(key) = access.next_key::<String>()? {
+                let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
+                self.out.push((path.clone(), !seen.insert(key)));
+                access.next_value_seed(Walk { path, out: &mut *self.out })?;
+            }
+            Ok(())
+        }
+    }
+    let mut out = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    // The text was parsed before; a failure here only loses the order.
+    let _ = Walk { path: String::new(), out: &mut out }.deserialize(&mut deserializer);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn repeated_members_are_named_and_the_last_wins() {
+        let text = br#"{"metadata":{"nope":1},"data":{"a":"1","a":"2"},"bogus":true}"#;
+        let document = Document::parse(text, Format::Json).unwrap();
+        assert_eq!(document.value["data"], json!({"a": "2"}));
+        assert_eq!(
+            document.strict_errors(&["bogus".into(), "metadata.nope".into()]),
+            ["unknown field \"metadata.nope\"", "duplicate field \"data.a\"", "unknown field \"bogus\""]
+        );
+    }
+
+    #[test]
+    fn yaml_reads_y_as_a_boolean() {
+        assert_eq!(yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
+    }
+}

@@ -1,0 +1,425 @@
+//! CustomResourceDefinitions: what creating, changing and deleting one does to the kinds that are served
+//! (apiextensions-apiserver: establishing, naming and finalizing controllers, all at once here).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::clock::seconds;
+use crate::fields::Writer;
+use crate::meta;
+use crate::resource::{CustomResource, Generation, NameRule, Resource, Rules, ScalePaths, Subresource};
+use crate::schema::TypeSchema;
+use crate::server::ApiServer;
+use crate::store::{Change, Expect, Key, Object};
+use crate::write::Part;
+
+const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Custom forms are numbered after the built-in ones, and never twice.
+static NEXT_FORM: AtomicU64 = AtomicU64::new(crate::builtin::FORMS);
+
+fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn versions(crd: &Value) -> &[Value] {
+    crd.pointer("/spec/versions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn storage_version(crd: &Value) -> &str {
+    let stored = versions(crd).iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    stored.map(|v| text(v, "/name")).unwrap_or_default()
+}
+
+/// A new definition knows its storage version and nothing else yet.
+pub fn prepare_create(crd: &mut Value) {
+    let stored = storage_version(crd).to_owned();
+    crd["status"] = json!({
+        "conditions": null,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": [stored],
+    });
+}
+
+/// A new storage version joins the list of those that were ever used.
+pub fn prepare_update(part: Part, crd: &mut Value, _old: &Value) {
+    if part != Part::Whole {
+        return;
+    }
+    let stored = storage_version(crd).to_owned();
+    if let Some(list) = crd.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut)
+        && !list.iter().any(|v| v.as_str() == Some(&stored))
+    {
+        list.push(stored.into());
+    }
+}
+
+/// The first DELETE adds the finalizer under which the objects are cleaned up.
+pub fn mark_terminating(crd: &mut Value, now: &str) {
+    let mut finalizers: Vec<String> = meta::finalizers(crd).into_iter().map(Into::into).collect();
+    if !finalizers.iter().any(|f| f == CLEANUP) {
+        finalizers.push(CLEANUP.into());
+    }
+    meta::set_finalizers(crd, &finalizers);
+    set_condition(
+        crd,
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        now,
+    );
+}
+
+fn set_condition(crd: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    if !crd.get("status").is_some_and(Value::is_object) {
+        crd["status"] = json!({});
+    }
+    let mut list = crd.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let found = list.iter_mut().find(|c| text(c, "/type") == kind);
+    match found {
+        Some(condition) => {
+            if text(condition, "/status") != status {
+                condition["lastTransitionTime"] = now.into();
+                condition["status"] = status.into();
+            }
+            condition["reason"] = reason.into();
+            condition["message"] = message.into();
+        }
+        None => list.push(json!({
+            "type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+        })),
+    }
+    crd["status"]["conditions"] = list.into();
+}
+
+/// Called after every committed write: acts when it was a definition.
+pub fn after_commit(server: &ApiServer, resource: &Resource, stored: &Arc<Object>) {
+    if resource.storage != STORAGE {
+        return;
+    }
+    if meta::is_deleting(&stored.value) {
+        clean_up(server, stored);
+    } else {
+        establish(server, stored);
+    }
+}
+
+/// Called after an object is gone.
+pub fn after_removal(server: &ApiServer, resource: &Resource, gone: &Arc<Object>) {
+    if resource.storage == STORAGE {
+        unregister(server, meta::name(&gone.value), &kind_storage(&gone.value));
+    }
+}
+
+fn kind_storage(crd: &Value) -> String {
+    crate::error::qualified(text(crd, "/spec/names/plural"), text(crd, "/spec/group"))
+}
+
+/// Accepts the names, serves the versions and says so in the status.
+fn establish(server: &ApiServer, stored: &Arc<Object>) {
+    let now = seconds(server.now());
+    let old = &stored.value;
+    let mut crd = old.clone();
+    if !crd.get("status").is_some_and(Value::is_object) {
+        crd["status"] = json!({});
+    }
+    let (accepted, reason, message) = match conflict(server, old) {
+        None => ("True", "NoConflicts", "no conflicts found".to_owned()),
+        Some((reason, message)) => ("False", reason, message),
+    };
+    set_condition(&mut crd, "NamesAccepted", accepted, reason, &message, &now);
+    if accepted == "True" {
+        crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
+        set_condition(
+            &mut crd,
+            "Established",
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+            &now,
+        );
+    } else if !is_established(&crd) {
+        set_condition(&mut crd, "Established", "False", "NotAccepted", "not all names are accepted", &now);
+    }
+    approval(&mut crd, &now);
+    if accepted == "True" || is_established(old) {
+        register(server, &crd);
+    }
+    if crd == *old {
+        return;
+    }
+    if let Some(resource) = server.registry().get("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
+        let writer = Writer {
+            manager: "kube-apiserver",
+            subresource: "status",
+            api_version: "apiextensions.k8s.io/v1",
+            now: &now,
+        };
+        crate::fields::track_update(Some(old), &mut crd, &writer, &resource.schema);
+    }
+    let key = Key::new("", meta::name(old));
+    // Whoever changed it meanwhile comes by here as well.
+    let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), Change::Put(crd, stored.form));
+}
+
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|c| text(c, "/type") == "Established" && text(c, "/status") == "True")
+}
+
+/// Names that another kind of the group has already.
+fn conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
+    let (name, group) = (meta::name(crd), text(crd, "/spec/group"));
+    let names = |path: &str| text(crd, &format!("/spec/names/{path}")).to_owned();
+    let (kind, list_kind, singular) = (names("kind"), names("listKind"), names("singular"));
+    let registry = server.registry();
+    let others = registry.iter().filter(|r| r.group == group && r.custom.as_ref().is_none_or(|c| c.crd_name != name));
+    for other in others {
+        if other.kind == kind || other.list_kind == kind {
+            return Some(("KindConflict", format!("{} is already in use", crate::error::quote(&kind))));
+        }
+        if other.kind == list_kind || other.list_kind == list_kind {
+            return Some(("ListKindConflict", format!("{} is already in use", crate::error::quote(&list_kind))));
+        }
+        if other.singular == singular {
+            return Some(("SingularConflict", format!("{} is already in use", crate::error::quote(&singular))));
+        }
+    }
+    None
+}
+
+/// Groups of the Kubernetes community need an approval.
+fn approval(crd: &mut Value, now: &str) {
+    let group = text(crd, "/spec/group");
+    if !(group.ends_with(".k8s.io")
+        || group.ends_with(".kubernetes.io")
+        || group == "k8s.io"
+        || group == "kubernetes.io")
+    {
+        return;
+    }
+    let annotation = meta::metadata(crd)
+        .and_then(|m| m.get("annotations"))
+        .and_then(|a| a.get("api-approved.kubernetes.io"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    let kind = "KubernetesAPIApprovalPolicyConformant";
+    if annotation.starts_with("unapproved") {
+        set_condition(
+            crd,
+            kind,
+            "False",
+            "UnapprovedAnnotation",
+            &format!("not approved: {}", crate::error::quote(&annotation)),
+            now,
+        );
+    } else {
+        set_condition(crd, kind, "True", "ApprovedAnnotation", &format!("approved in {annotation}"), now);
+    }
+}
+
+/// Serves the definition's versions, in place of what was served before.
+fn register(server: &ApiServer, crd: &Value) {
+    let preserve = crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
+    let schemas: BTreeMap<String, Arc<TypeSchema>> = versions(crd)
+        .iter()
+        .map(|v| {
+            let schema = v.pointer("/schema/openAPIV3Schema").cloned().unwrap_or(Value::Null);
+            (text(v, "/name").to_owned(), Arc::new(TypeSchema::from_crd(&schema, preserve)))
+        })
+        .collect();
+    let schemas = Arc::new(schemas);
+    let stored_in = storage_version(crd);
+    let storage = versions(crd)
+        .iter()
+        .find(|v| text(v, "/name") == stored_in)
+        .map(|v| Arc::new(resource(crd, v, None, &schemas)));
+    let mut served = Vec::new();
+    for version in versions(crd).iter().filter(|v| v.get("served") == Some(&Value::Bool(true))) {
+        if text(version, "/name") == stored_in {
+            served.extend(storage.clone());
+        } else {
+            served.push(Arc::new(resource(crd, version, storage.clone(), &schemas)));
+        }
+    }
+    server.state().registry.rcu(|registry| {
+        let mut next = (**registry).clone();
+        next.remove_custom(meta::name(crd));
+        for resource in &served {
+            next.insert(resource.clone());
+        }
+        next
+    });
+}
+
+fn unregister(server: &ApiServer, crd_name: &str, storage: &str) {
+    server.state().registry.rcu(|registry| {
+        let mut next = (**registry).clone();
+        next.remove_custom(crd_name);
+        next
+    });
+    server.store().wake(storage);
+}
+
+fn resource(
+    crd: &Value,
+    version: &Value,
+    storage: Option<Arc<Resource>>,
+    schemas: &Arc<BTreeMap<String, Arc<TypeSchema>>>,
+) -> Resource {
+    let names = |member: &str| text(crd, &format!("/spec/names/{member}")).to_owned();
+    let list = |member: &str| -> Vec<String> {
+        let list = crd.pointer(&format!("/spec/names/{member}")).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(|v| v.as_str().map(Into::into)).collect()
+    };
+    let (group, kind, name) = (text(crd, "/spec/group"), names("kind"), text(version, "/name"));
+    let has_status = version.pointer("/subresources/status").is_some();
+    let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
+        spec_replicas: text(scale, "/specReplicasPath").to_owned(),
+        status_replicas: text(scale, "/statusReplicasPath").to_owned(),
+        label_selector: scale.get("labelSelectorPath").and_then(Value::as_str).map(Into::into),
+    });
+    let verbs = vec!["get", "patch", "update"];
+    let mut subresources = Vec::new();
+    if scale.is_some() {
+        let kind = Some(("autoscaling".to_owned(), "v1".to_owned(), "Scale".to_owned()));
+        subresources.push(Subresource { name: "scale".into(), kind, verbs: verbs.clone() });
+    }
+    if has_status {
+        subresources.push(Subresource { name: "status".into(), kind: None, verbs });
+    }
+    let selectable = version.get("selectableFields").and_then(Value::as_array);
+    let schema = schemas.get(name).cloned().unwrap_or_else(|| Arc::new(TypeSchema::from_crd(&Value::Null, true)));
+    Resource {
+        group: group.to_owned(),
+        version: name.to_owned(),
+        plural: names("plural"),
+        singular: names("singular"),
+        list_kind: names("listKind"),
+        namespaced: text(crd, "/spec/scope") == "Namespaced",
+        short_names: list("shortNames"),
+        categories: list("categories"),
+        verbs: vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+        subresources,
+        storage: kind_storage(crd),
+        form: NEXT_FORM.fetch_add(1, Ordering::Relaxed),
+        rules: Rules {
+            name: NameRule::Subdomain,
+            generation: if has_status { Generation::NotMetadataOrStatus } else { Generation::NotMetadata },
+            create_on_update: false,
+            unconditional_update: false,
+            orphan_by_default: false,
+            separate_status: has_status,
+        },
+        schema,
+        custom: Some(CustomResource {
+            crd_name: meta::name(crd).to_owned(),
+            crd_uid: meta::text(crd, "uid").to_owned(),
+            storage,
+            schemas: schemas.clone(),
+            definition: version.clone(),
+            scale,
+            selectable_fields: selectable.into_iter().flatten().map(|f| text(f, "/jsonPath").to_owned()).collect(),
+            deprecation_warning: deprecation(crd, version, &kind),
+            has_status,
+        }),
+        kind,
+    }
+}
+
+/// The warning of a deprecated version: its own, or a pointer to the best one that is not deprecated.
+fn deprecation(crd: &Value, version: &Value, kind: &str) -> Option<String> {
+    if version.get("deprecated") != Some(&Value::Bool(true)) {
+        return None;
+    }
+    if let Some(own) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return Some(own.to_owned());
+    }
+    let group = text(crd, "/spec/group");
+    let name = text(version, "/name");
+    let better = versions(crd)
+        .iter()
+        .filter(|v| v.get("served") == Some(&Value::Bool(true)) && v.get("deprecated") != Some(&Value::Bool(true)))
+        .map(|v| text(v, "/name"))
+        .filter(|v| version_rank(v) > version_rank(name))
+        .max_by_key(|v| version_rank(v));
+    let hint = better.map(|v| format!("; use {group}/{v} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{name} {kind} is deprecated{hint}"))
+}
+
+/// `version.CompareKubeAwareVersionStrings`: v2 > v1 > v1beta2 > v1beta1 > v1alpha1 > anything else.
+pub fn version_rank(version: &str) -> (u8, u64, u64) {
+    let parse = || -> Option<(u8, u64, u64)> {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, rest) = rest.split_at(end);
+        let major = major.parse().ok()?;
+        if rest.is_empty() {
+            return Some((3, major, 0));
+        }
+        for (word, level) in [("beta", 2), ("alpha", 1)] {
+            if let Some(minor) = rest.strip_prefix(word) {
+                return Some((level, major, minor.parse().ok()?));
+            }
+        }
+        None
+    };
+    parse().unwrap_or((0, 0, 0))
+}
+
+/// A definition that is being deleted: its objects go, then it goes.
+fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
+    let crd = &stored.value;
+    if !meta::finalizers(crd).contains(&CLEANUP) {
+        return;
+    }
+    let storage = kind_storage(crd);
+    let objects = server.store().list(&storage, None);
+    let mut left = false;
+    for object in objects {
+        let key = Key::new(meta::text(&object.value, "namespace"), meta::name(&object.value));
+        if meta::finalizers(&object.value).is_empty() {
+            let _ = server.store().commit(&storage, &key, Expect::Revision(object.revision), Change::Remove);
+        } else {
+            left = true;
+            if !meta::is_deleting(&object.value) {
+                let mut value = object.value.clone();
+                let now = seconds(server.now());
+                let metadata = meta::metadata_mut(&mut value);
+                metadata.insert("deletionTimestamp".into(), now.into());
+                metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
+                let change = Change::Put(value, object.form);
+                let _ = server.store().commit(&storage, &key, Expect::Revision(object.revision), change);
+            }
+        }
+    }
+    if left {
+        return;
+    }
+    let mut value = crd.clone();
+    let finalizers: Vec<String> = meta::finalizers(crd).into_iter().filter(|f| *f != CLEANUP).map(Into::into).collect();
+    meta::set_finalizers(&mut value, &finalizers);
+    let key = Key::new("", meta::name(crd));
+    let change = if finalizers.is_empty() { Change::Remove } else { Change::Put(value, stored.form) };
+    let done = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);
+    if done.is_ok() {
+        unregister(server, meta::name(crd), &storage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version_rank;
+
+    #[test]
+    fn versions_rank_as_kubernetes_ranks_them() {
+        let order = ["foo", "v1alpha1", "v1beta1", "v1beta2", "v1", "v2"];
+        assert!(order.windows(2).all(|w| version_rank(w[0]) < version_rank(w[1])));
+    }
+}

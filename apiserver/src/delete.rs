@@ -1,0 +1,356 @@
+//! Deletion (`rest.BeforeDelete`, `genericregistry.Store.Delete`): preconditions, grace, finalizers and what the propagation policy
+//! makes of them.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::admission::{self, Attributes, Operation};
+use crate::body::{Document, Format};
+use crate::call::{Call, Payload, Reply};
+use crate::clock::seconds;
+use crate::error::Status;
+use crate::meta;
+use crate::options::{DeleteOptions, ListOptions, Propagation};
+use crate::registry_form::{to_storage, view_value};
+use crate::resource::Resource;
+use crate::store::{Change, Expect, Object};
+
+const ATTEMPTS: usize = 64;
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
+    or set propagationPolicy=Orphan to suppress this warning";
+
+/// Kinds whose deletion answers with the object instead of a Status.
+fn answers_with_object(resource: &Resource) -> bool {
+    !resource.is_custom()
+        && matches!(
+            (resource.group.as_str(), resource.plural.as_str()),
+            (
+                "",
+                "pods"
+                    | "services"
+                    | "serviceaccounts"
+                    | "resourcequotas"
+                    | "persistentvolumes"
+                    | "persistentvolumeclaims"
+                    | "podtemplates"
+            )
+        )
+}
+
+/// Whether an update took the last thing that kept a deleted object.
+pub fn is_complete(resource: &Resource, new: &Value, old: &Value) -> bool {
+    if !meta::finalizers(new).is_empty() || !meta::is_deleting(old) {
+        return false;
+    }
+    if resource.storage == "namespaces" {
+        let left = new.pointer("/spec/finalizers").and_then(Value::as_array);
+        return left.is_none_or(Vec::is_empty);
+    }
+    let grace = old.get("metadata").and_then(|m| m.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
+    grace == Some(0)
+}
+
+fn options(call: &Call) -> Result<DeleteOptions, Status> {
+    let body = if call.body.is_empty() {
+        None
+    } else {
+        let format = Format::of(&call.content_type)?;
+        let document = Document::parse(&call.body, format)
+            .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
+        Some(document.value)
+    };
+    DeleteOptions::parse(&call.query, body, &call.resource)
+}
+
+pub async fn delete(call: &mut Call) -> Result<Reply, Status> {
+    let options = options(call)?;
+    let name = call.info.name.clone();
+    if options.propagation.is_none() && call.resource.storage == "jobs.batch" {
+        call.warn(JOB_WARNING);
+    }
+    let outcome = delete_one(call, &name, &options).await?;
+    Ok(match outcome {
+        Deleted::Pending(payload) => Reply::Object { code: 200, payload },
+        Deleted::Gone(payload) if answers_with_object(&call.resource) => Reply::Object { code: 200, payload },
+        Deleted::Gone(payload) => Reply::Plain { code: 200, value: success(call, payload.value()) },
+    })
+}
+
+/// The Status of a finished deletion.
+fn success(call: &Call, object: &Value) -> Value {
+    let mut details =
+        json!({"name": meta::name(object), "kind": call.resource.plural, "uid": meta::text(object, "uid")});
+    if !call.resource.group.is_empty() {
+        details["group"] = call.resource.group.clone().into();
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+pub enum Deleted {
+    /// It stays until its grace is over and its finalizers are gone.
+    Pending(Payload),
+    Gone(Payload),
+}
+
+/// Deletes one object of the call's kind.
+pub async fn delete_one(call: &mut Call, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
+    let mut reviewed = false;
+    for _ in 0..ATTEMPTS {
+        let live = call.get(name).ok_or_else(|| call.not_found(name))?;
+        let value = view_value(&call.resource, &live);
+        check_preconditions(call, options, &value)?;
+        if !reviewed {
+            review(call, name, options, &value).await?;
+            reviewed = true;
+            // The webhooks took time: look again.
+            continue;
+        }
+        if let Some(done) = attempt(call, options, &live, value) {
+            return Ok(done);
+        }
+    }
+    Err(Status::modified(&call.resource.group, &call.resource.plural, name))
+}
+
+fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
+    let resource = &call.resource;
+    let name = meta::name(value);
+    if let Some(wanted) = &options.uid {
+        let found = meta::text(value, "uid");
+        if wanted != found {
+            let why = format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The object might have been deleted \
+                 and then recreated"
+            );
+            return Err(Status::conflict(&resource.group, &resource.kind, name, &why));
+        }
+    }
+    if let Some(wanted) = &options.resource_version {
+        let found = meta::text(value, "resourceVersion");
+        if wanted != found {
+            let why = format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). The object \
+                 might have been modified"
+            );
+            return Err(Status::conflict(&resource.group, &resource.kind, name, &why));
+        }
+    }
+    Ok(())
+}
+
+async fn review(call: &mut Call, name: &str, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
+    let resource = call.resource.clone();
+    let namespace = call.namespace().to_owned();
+    let user = call.user.clone();
+    let attributes = Attributes {
+        operation: Operation::Delete,
+        resource: &resource,
+        subresource: "",
+        subresource_kind: None,
+        namespace: &namespace,
+        name,
+        old_object: Some(value),
+        options: &options.value,
+        dry_run: options.dry_run,
+        user: &user,
+    };
+    if call.resource.storage == "namespaces" && crate::namespace::INITIAL.contains(&name) && name != "kube-node-lease" {
+        return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+    }
+    if admission::any(&call.server, &attributes) {
+        let tidy = |_: &mut Value| {};
+        admission::mutate(&call.server, &attributes, None, &tidy, &mut call.warnings).await?;
+        admission::validate(&call.server, &attributes, None, &mut call.warnings).await?;
+    }
+    Ok(())
+}
+
+/// One attempt on the state `live`; `None` when it raced.
+fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Value) -> Option<Deleted> {
+    let now = call.server.now();
+    let resource = &call.resource;
+    if resource.storage == "namespaces" {
+        return delete_namespace(call, options, live, value);
+    }
+    let mut next = value.clone();
+    let finalizers = finalizers_after(resource, options, &value);
+    meta::set_finalizers(&mut next, &finalizers);
+    if resource.storage == "customresourcedefinitions.apiextensions.k8s.io" && !meta::is_deleting(&value) {
+        crate::crd::mark_terminating(&mut next, &seconds(now));
+    }
+    let pending = !meta::finalizers(&next).is_empty();
+    let grace = grace(resource, options, &value);
+    match grace {
+        Grace::Pending => return Some(Deleted::Pending(Payload::Value(value))),
+        Grace::None if pending => mark(&mut next, 0, &seconds(now)),
+        Grace::None => {}
+        Grace::Shorten(period) => shorten(&mut next, period),
+        Grace::Start(period) => {
+            let until = now.checked_add(SignedDuration::from_secs(period)).unwrap_or(now);
+            mark(&mut next, period, &seconds(until));
+        }
+    }
+    let waits = pending || matches!(grace, Grace::Shorten(p) | Grace::Start(p) if p > 0);
+    if options.dry_run {
+        let payload = Payload::Value(if waits { next } else { value });
+        return Some(if waits { Deleted::Pending(payload) } else { Deleted::Gone(payload) });
+    }
+    let key = call.key(meta::name(&value));
+    let mut state = live.clone();
+    if next != value {
+        let (stored, form) = to_storage(resource, next);
+        let change = Change::Put(stored, form);
+        state = call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), change).ok()?;
+    }
+    if waits {
+        let reply = Deleted::Pending(crate::registry_form::view(resource, &state));
+        crate::crd::after_commit(&call.server, resource, &state);
+        return Some(reply);
+    }
+    let gone =
+        call.server.store().commit(&resource.storage, &key, Expect::Revision(state.revision), Change::Remove).ok()?;
+    crate::crd::after_removal(&call.server, resource, &gone);
+    Some(Deleted::Gone(crate::registry_form::view(resource, &gone)))
+}
+
+/// A namespace turns Terminating and waits for its spec.finalizers.
+fn delete_namespace(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Value) -> Option<Deleted> {
+    if meta::is_deleting(&value) {
+        return Some(Deleted::Pending(Payload::Value(value)));
+    }
+    let mut next = value;
+    let name = meta::name(&next).to_owned();
+    let now = seconds(call.server.now());
+    meta::metadata_mut(&mut next).insert("deletionTimestamp".into(), now.into());
+    next["status"]["phase"] = "Terminating".into();
+    if options.dry_run {
+        return Some(Deleted::Pending(Payload::Value(next)));
+    }
+    let resource = &call.resource;
+    let change = Change::Put(next, resource.form);
+    let key = call.key(&name);
+    let stored = call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), change).ok()?;
+    Some(Deleted::Pending(Payload::Stored(stored)))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grace {
+    /// The kind knows no grace.
+    None,
+    /// A deletion is under way already and is not made shorter.
+    Pending,
+    Shorten(i64),
+    Start(i64),
+}
+
+/// Only pods die gracefully.
+fn grace(resource: &Resource, options: &DeleteOptions, value: &Value) -> Grace {
+    if resource.is_custom() || resource.storage != "pods" {
+        return Grace::None;
+    }
+    let metadata = value.get("metadata");
+    let running = metadata.and_then(|m| m.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
+    let wanted = options.grace_period_seconds.map(|p| if p < 0 { 1 } else { p });
+    if meta::is_deleting(value)
+        && let Some(running) = running
+    {
+        return match wanted {
+            _ if running == 0 => Grace::None,
+            None => Grace::Pending,
+            Some(period) if period >= running => Grace::Pending,
+            Some(period) => Grace::Shorten(period),
+        };
+    }
+    let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let idle = text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed");
+    let own = value.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let period = if idle { 0 } else { wanted.unwrap_or(own) };
+    Grace::Start(if period < 0 { 1 } else { period })
+}
+
+/// `markAsDeleting`: the first mark counts as a new generation.
+fn mark(object: &mut Value, grace: i64, until: &str) {
+    let first = !meta::is_deleting(object);
+    let metadata = meta::metadata_mut(object);
+    if first {
+        metadata.insert("deletionTimestamp".into(), until.into());
+        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|g| *g > 0) {
+            metadata.insert("generation".into(), (generation + 1).into());
+        }
+    }
+    metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+}
+
+fn shorten(object: &mut Value, period: i64) {
+    let metadata = meta::metadata_mut(object);
+    let running = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let until =
+        metadata.get("deletionTimestamp").and_then(Value::as_str).and_then(|t| t.parse::<jiff::Timestamp>().ok());
+    if let Some(until) = until.and_then(|t| t.checked_add(SignedDuration::from_secs(period - running)).ok()) {
+        metadata.insert("deletionTimestamp".into(), seconds(until).into());
+    }
+    metadata.insert("deletionGracePeriodSeconds".into(), period.into());
+}
+
+/// `deletionFinalizersForGarbageCollection`: the options decide, else the finalizers that are there, else the kind.
+fn finalizers_after(resource: &Resource, options: &DeleteOptions, value: &Value) -> Vec<String> {
+    let current = meta::finalizers(value);
+    let (orphan, foreground) = match options.propagation {
+        Some(Propagation::Orphan) => (true, false),
+        Some(Propagation::Foreground) => (false, true),
+        Some(Propagation::Background) => (false, false),
+        None if current.contains(&ORPHAN) => (true, false),
+        None if current.contains(&FOREGROUND) => (false, true),
+        None => (resource.rules.orphan_by_default, false),
+    };
+    let mut finalizers: Vec<String> =
+        current.iter().filter(|f| **f != ORPHAN && **f != FOREGROUND).map(|f| (*f).to_owned()).collect();
+    if orphan {
+        finalizers.push(ORPHAN.into());
+    }
+    if foreground {
+        finalizers.push(FOREGROUND.into());
+    }
+    // Keep the order when nothing changed.
+    if finalizers.len() == current.len() && current.iter().all(|f| finalizers.iter().any(|n| n == f)) {
+        finalizers = current.into_iter().map(Into::into).collect();
+    }
+    finalizers
+}
+
+/// Deletes what a list with the query's options finds; answers with the objects as they were.
+pub async fn delete_collection(call: &mut Call) -> Result<Reply, Status> {
+    let list = ListOptions::parse(&call.query, &call.resource, false)?;
+    let options = options(call)?;
+    let listed = crate::read::collect(call, &list)?;
+    if !listed.items.is_empty() && options.propagation.is_none() && call.resource.storage == "jobs.batch" {
+        call.warn(JOB_WARNING);
+    }
+    let collection_namespace = call.info.namespace.clone();
+    for payload in &listed.items {
+        let object = payload.value();
+        call.info.namespace = meta::text(object, "namespace").to_owned();
+        let name = meta::name(object).to_owned();
+        let outcome = delete_one(call, &name, &options).await;
+        call.info.namespace.clone_from(&collection_namespace);
+        match outcome {
+            Err(status) if status.code != 404 => return Err(status),
+            _ => {}
+        }
+    }
+    let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
+    if call.resource.is_custom() {
+        metadata["continue"] = "".into();
+    }
+    if let Some(next) = listed.next {
+        metadata["continue"] = next.token.into();
+        if let Some(remaining) = next.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+    }
+    Ok(Reply::List { metadata, items: listed.items })
+}

@@ -1,0 +1,191 @@
+//! Events: one object, two views. `core/v1` says involvedObject, message and source; `events.k8s.io/v1` says regarding, note and
+//! deprecatedSource, and is strict (`pkg/apis/core/validation/events.go`).
+
+use serde_json::{Map, Value};
+
+use crate::meta;
+use crate::schema::FieldError;
+
+/// Member names in core/v1 and in events.k8s.io/v1, where they differ.
+const RENAMED: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Turns an Event into the other group's view when it is not in it yet.
+pub fn convert(value: Value, to: &str) -> Value {
+    let Value::Object(map) = value else { return value };
+    let from_core = map.get("apiVersion").and_then(Value::as_str) == Some("v1");
+    let to_core = to == "v1";
+    if from_core == to_core {
+        return Value::Object(map);
+    }
+    let mut out = Map::new();
+    for (key, value) in map {
+        let name = RENAMED.iter().find_map(|(core, new)| {
+            if from_core && *core == key {
+                Some((*new).to_owned())
+            } else if !from_core && *new == key {
+                Some((*core).to_owned())
+            } else {
+                None
+            }
+        });
+        out.insert(name.unwrap_or(key), value);
+    }
+    out.insert("apiVersion".into(), to.into());
+    let mut value = Value::Object(out);
+    complete(&mut value, to_core);
+    value
+}
+
+/// The members that Go prints even when they are empty, and those it leaves out.
+pub fn complete(event: &mut Value, core: bool) {
+    let Some(map) = event.as_object_mut() else { return };
+    let empty = |v: Option<&Value>| v.is_none_or(|v| v.is_null() || v.as_str() == Some("") || v.as_i64() == Some(0));
+    if core {
+        for member in ["reportingComponent", "reportingInstance"] {
+            map.entry(member).or_insert_with(|| "".into());
+        }
+        for member in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+            map.entry(member).or_insert(Value::Null);
+        }
+        map.entry("source").or_insert_with(|| Value::Object(Map::new()));
+        map.entry("involvedObject").or_insert_with(|| Value::Object(Map::new()));
+        return;
+    }
+    for member in ["eventTime", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
+        map.entry(member).or_insert(Value::Null);
+    }
+    map.entry("deprecatedSource").or_insert_with(|| Value::Object(Map::new()));
+    map.entry("regarding").or_insert_with(|| Value::Object(Map::new()));
+    for member in ["reportingController", "reportingInstance", "action", "deprecatedCount", "note", "reason", "type"] {
+        if empty(map.get(member)) {
+            map.remove(member);
+        }
+    }
+}
+
+fn text<'a>(event: &'a Value, member: &str) -> &'a str {
+    event.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Both groups: the involved object's namespace must be the event's.
+pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let namespace = event.pointer("/involvedObject/namespace").and_then(Value::as_str).unwrap_or_default();
+    let own = meta::text(event, "namespace");
+    let mut errors = Vec::new();
+    if old.is_none() && !event.get("eventTime").is_some_and(Value::is_string) {
+        if namespace.is_empty() && own != "default" {
+            // An object without a namespace is cluster-scoped: its events live in `default` (or kube-system).
+            if own != "kube-system" {
+                errors.push(FieldError::invalid_text(
+                    "involvedObject.namespace",
+                    namespace,
+                    "does not match event.namespace",
+                ));
+            }
+        } else if !namespace.is_empty() && namespace != own {
+            errors.push(FieldError::invalid_text(
+                "involvedObject.namespace",
+                namespace,
+                "does not match event.namespace",
+            ));
+        }
+    }
+    errors
+}
+
+/// The strict rules of events.k8s.io/v1. The real server checks the internal type, so some fields show their core names.
+pub fn errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !event.get("eventTime").is_some_and(Value::is_string) {
+        if old.is_none() {
+            errors.push(FieldError::required("eventTime", ""));
+        }
+        return errors;
+    }
+    if let Some(old) = old {
+        return immutable_errors(event, old);
+    }
+    let controller = text(event, "reportingController");
+    if controller.is_empty() {
+        errors.push(FieldError::required("reportingController", ""));
+    }
+    for problem in meta::qualified_name_problems(controller) {
+        errors.push(FieldError::invalid_text("reportingController", controller, &problem));
+    }
+    for (member, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
+        let value = text(event, member);
+        if value.is_empty() {
+            errors.push(FieldError::required(member, ""));
+        }
+        if value.len() > limit {
+            let why = format!("can have at most {limit} characters");
+            errors.push(FieldError::invalid_text(member, "", &why));
+        }
+    }
+    let kind = text(event, "type");
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.push(FieldError::invalid_text("type", "", &format!("has invalid value: {kind}")));
+    }
+    if text(event, "note").len() > 1024 {
+        errors.push(FieldError::invalid_text("message", "", "can have at most 1024 characters"));
+    }
+    errors
+}
+
+/// What an update may not change, with how many times the real server says so.
+fn immutable_errors(event: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let fields = [
+        ("regarding", "involvedObject", 1),
+        ("reason", "reason", 2),
+        ("note", "message", 1),
+        ("deprecatedSource", "source", 1),
+        ("deprecatedFirstTimestamp", "firstTimestamp", 1),
+        ("deprecatedLastTimestamp", "lastTimestamp", 1),
+        ("deprecatedCount", "count", 1),
+        ("type", "type", 1),
+        ("eventTime", "eventTime", 1),
+        ("action", "action", 1),
+        ("related", "related", 1),
+        ("reportingController", "reportingController", 1),
+        ("reportingInstance", "reportingInstance", 1),
+    ];
+    for (member, shown, times) in fields {
+        let (before, after) = (old.get(member), event.get(member));
+        if before != after {
+            let value = after.cloned().unwrap_or_else(|| "".into());
+            for _ in 0..times {
+                errors.push(FieldError::invalid(shown, &value, "field is immutable"));
+            }
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_views_rename_and_come_back() {
+        let core = json!({
+            "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"},
+            "involvedObject": {"kind": "Pod"}, "message": "m", "source": {"component": "c"},
+            "firstTimestamp": null, "lastTimestamp": null, "count": 2, "eventTime": null,
+            "reportingComponent": "", "reportingInstance": "",
+        });
+        let new = convert(core.clone(), "events.k8s.io/v1");
+        assert_eq!((&new["note"], &new["deprecatedCount"]), (&json!("m"), &json!(2)));
+        assert!(new.get("reportingController").is_none());
+        assert_eq!(convert(new, "v1"), core);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the server adds to a Pod: its status and quality class, the tolerations and the priority that default admission gives
+//! (plugins DefaultTolerationSeconds, Priority, LimitRanger).
+
+use serde_json::{Value, json};
+
+use crate::error::Status;
+use crate::meta;
+use crate::server::ApiServer;
+use crate::store::Key;
+
+pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+    tolerate_node_problems(pod);
+    resolve_priority(server, pod)?;
+    let class = quality_class(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": null,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    pod["status"] = status;
+    Ok(())
+}
+
+/// A PUT that leaves out what admission added keeps it.
+pub fn prepare_update(pod: &mut Value, old: &Value) {
+    for member in ["priority", "preemptionPolicy", "nodeName"] {
+        if pod.pointer(&format!("/spec/{member}")).is_none()
+            && let Some(value) = old.pointer(&format!("/spec/{member}"))
+            && let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            spec.insert(member.into(), value.clone());
+        }
+    }
+    tolerate_node_problems(pod);
+}
+
+fn tolerate_node_problems(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    for problem in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = tolerations.iter().any(|t| {
+            let text = |member: &str| t.get(member).and_then(Value::as_str).unwrap_or_default();
+            let key = text("key");
+            (key == problem || key.is_empty()) && matches!(text("effect"), "" | "NoExecute")
+        });
+        if !tolerated {
+            tolerations
+                .push(json!({"key": problem, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+}
+
+fn resolve_priority(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+    let class_name = pod.pointer("/spec/priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (value, policy, default_class) = match class_name.as_str() {
+        "system-cluster-critical" => (2_000_000_000, None, None),
+        "system-node-critical" => (2_000_001_000, None, None),
+        "" => {
+            let classes = server.store().list("priorityclasses.scheduling.k8s.io", None);
+            let default = classes
+                .iter()
+                .filter(|c| c.value.get("globalDefault") == Some(&Value::Bool(true)))
+                .min_by_key(|c| c.value.get("value").and_then(Value::as_i64));
+            match default {
+                Some(class) => {
+                    let (value, policy) = priority_of(&class.value);
+                    (value, policy, Some(meta::name(&class.value).to_owned()))
+                }
+                None => (0, None, None),
+            }
+        }
+        name => {
+            let found = server.store().get("priorityclasses.scheduling.k8s.io", &Key::new("", name));
+            let Some(class) = found else {
+                let why = format!("no PriorityClass with name {name} was found");
+                return Err(Status::forbidden("", "pods", meta::name(pod), &why));
+            };
+            let (value, policy) = priority_of(&class.value);
+            (value, policy, None)
+        }
+    };
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    if let Some(name) = default_class {
+        spec.insert("priorityClassName".into(), name.into());
+    }
+    spec.insert("priority".into(), value.into());
+    let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
+    spec.entry("preemptionPolicy").or_insert_with(|| policy.into());
+    Ok(())
+}
+
+fn priority_of(class: &Value) -> (i64, Option<String>) {
+    let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
+    (value, class.get("preemptionPolicy").and_then(Value::as_str).map(Into::into))
+}
+
+/// `qos.GetPodQOS`, by the written quantities: equal limits and requests of cpu and memory everywhere are Guaranteed.
+fn quality_class(pod: &Value) -> &'static str {
+    let mut any = false;
+    let mut guaranteed = true;
+    for list in ["containers", "initContainers"] {
+        for container in pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).into_iter().flatten() {
+            let amount = |kind: &str, resource: &str| {
+                container.pointer(&format!("/resources/{kind}/{resource}")).filter(|v| !is_zero(v))
+            };
+            for resource in ["cpu", "memory"] {
+                let (request, limit) = (amount("requests", resource), amount("limits", resource));
+                any |= request.is_some() || limit.is_some();
+                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            }
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn is_zero(quantity: &Value) -> bool {
+    quantity.as_str().is_some_and(|t| t.trim_matches(|c: char| !c.is_ascii_digit()).trim_matches('0').is_empty())
+        || quantity.as_f64() == Some(0.0)
+}

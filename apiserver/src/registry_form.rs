@@ -1,0 +1,61 @@
+//! The forms of one object: stored in one version, shown in any. Conversion of custom kinds is `None` (only apiVersion
+//! changes, then the other schema prunes); Events have two real views.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::call::Payload;
+use crate::resource::Resource;
+use crate::store::Object;
+
+/// The object as `resource`'s version shows it.
+pub fn view(resource: &Resource, object: &Arc<Object>) -> Payload {
+    if object.form == resource.form {
+        return Payload::Stored(object.clone());
+    }
+    Payload::Value(convert(resource, object.value.clone()))
+}
+
+/// An owned copy in `resource`'s version.
+pub fn view_value(resource: &Resource, object: &Arc<Object>) -> Value {
+    view(resource, object).into_value()
+}
+
+/// Brings a stored value into `resource`'s version.
+fn convert(resource: &Resource, mut value: Value) -> Value {
+    let from = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let to = resource.api_version();
+    if resource.storage == "events" {
+        value = crate::event::convert(value, &to);
+    }
+    if let Some(custom) = &resource.custom {
+        let version = from.rsplit('/').next().unwrap_or_default();
+        if let Some(stored) = custom.schemas.get(version) {
+            stored.prune(&mut value);
+            stored.default(&mut value);
+        }
+        if from != to {
+            value["apiVersion"] = to.into();
+            resource.schema.prune(&mut value);
+        }
+    }
+    value
+}
+
+/// The value to store for an object written in `resource`'s version, and its form.
+pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
+    if resource.storage == "events" {
+        // Stored as written: each view converts on its own.
+        return (value, resource.form);
+    }
+    match resource.custom.as_ref().and_then(|c| c.storage.as_ref()) {
+        Some(storage) => {
+            value["apiVersion"] = storage.api_version().into();
+            storage.schema.prune(&mut value);
+            storage.schema.default(&mut value);
+            (value, storage.form)
+        }
+        None => (value, resource.form),
+    }
+}

@@ -1,0 +1,150 @@
+//! What a URL means: the parts of an API path (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`) and its query.
+
+use http::Method;
+
+use crate::auth::RequestInfo;
+
+/// The decoded query, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(raw: Option<&str>) -> Self {
+        let pairs = raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key, true), decode(value, true))
+        });
+        Self(pairs.collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(k, _)| k == name).map(|(_, v)| v.as_str()).collect()
+    }
+
+    /// A boolean as `runtime.Convert_Slice_string_To_bool` reads it: present and not `0` or `false`.
+    pub fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
+    }
+
+    pub fn optional_flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|v| !(v == "0" || v.eq_ignore_ascii_case("false")))
+    }
+}
+
+/// Percent-decoding; `+` is a space in queries only.
+pub fn decode(text: &str, plus: bool) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&byte) = bytes.get(i) {
+        let escaped =
+            (byte == b'%').then(|| text.get(i + 1..i + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok())).flatten();
+        match (byte, escaped) {
+            (_, Some(value)) => {
+                out.push(value);
+                i += 2;
+            }
+            (b'+', _) if plus => out.push(b' '),
+            _ => out.push(byte),
+        }
+        i += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The path and method as authorization and dispatch see them. `watch` of the query turns a list into a watch.
+pub fn info(method: &Method, path: &str, query: &Query) -> RequestInfo {
+    let mut info =
+        RequestInfo { path: path.to_owned(), verb: method.as_str().to_lowercase(), ..RequestInfo::default() };
+    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(|p| decode(p, false)).collect();
+    let mut rest = parts.as_slice();
+    match rest.split_first() {
+        Some((first, tail)) if first == "api" && tail.len() >= 2 => rest = tail,
+        Some((first, tail)) if first == "apis" && tail.len() >= 3 => {
+            info.group = tail.first().cloned().unwrap_or_default();
+            rest = tail.get(1..).unwrap_or_default();
+        }
+        _ => return info,
+    }
+    let Some((version, mut rest)) = rest.split_first() else { return info };
+    info.is_resource = true;
+    info.version.clone_from(version);
+    let mut legacy_watch = false;
+    if rest.first().is_some_and(|p| p == "watch") && rest.len() > 1 {
+        legacy_watch = true;
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    if rest.first().is_some_and(|p| p == "namespaces") && rest.len() > 1 {
+        info.namespace = rest.get(1).cloned().unwrap_or_default();
+        // `namespaces/x`, `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
+        let own = rest.get(2).is_none_or(|p| p == "status" || p == "finalize");
+        if !own {
+            rest = rest.get(2..).unwrap_or_default();
+        }
+    }
+    info.resource = rest.first().cloned().unwrap_or_default();
+    info.name = rest.get(1).cloned().unwrap_or_default();
+    info.subresource = rest.get(2..).unwrap_or_default().join("/");
+    info.verb = verb(method, &info.name, legacy_watch, query).to_owned();
+    info
+}
+
+fn verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -> &'a str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if name.is_empty() => "deletecollection",
+        Method::DELETE => "delete",
+        Method::GET | Method::HEAD if legacy_watch => "watch",
+        Method::GET | Method::HEAD if !name.is_empty() => "get",
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        Method::GET | Method::HEAD => "list",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(method: Method, path: &str, query: &str) -> RequestInfo {
+        info(&method, path, &Query::parse(Some(query)))
+    }
+
+    #[test]
+    fn a_namespaced_object_has_group_namespace_and_name() {
+        let info = of(Method::GET, "/apis/apps/v1/namespaces/n/deployments/d/scale", "");
+        assert_eq!(
+            (info.group.as_str(), info.namespace.as_str(), info.resource.as_str(), info.name.as_str()),
+            ("apps", "n", "deployments", "d")
+        );
+        assert_eq!((info.subresource.as_str(), info.verb.as_str()), ("scale", "get"));
+    }
+
+    #[test]
+    fn a_namespace_is_a_resource_of_its_own() {
+        let info = of(Method::PUT, "/api/v1/namespaces/n/finalize", "");
+        assert_eq!(
+            (info.resource.as_str(), info.name.as_str(), info.subresource.as_str()),
+            ("namespaces", "n", "finalize")
+        );
+    }
+
+    #[test]
+    fn watch_is_asked_for_by_query_or_by_path() {
+        assert_eq!(of(Method::GET, "/api/v1/pods", "watch=").verb, "watch");
+        assert_eq!(of(Method::GET, "/api/v1/pods", "watch=0").verb, "list");
+        assert_eq!(of(Method::GET, "/api/v1/watch/pods", "").verb, "watch");
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let query = Query::parse(Some("labelSelector=a%3Db%2Cc&x=1+2"));
+        assert_eq!((query.get("labelSelector"), query.get("x")), (Some("a=b,c"), Some("1 2")));
+    }
+}

@@ -1,0 +1,122 @@
+//! Services: cluster IPs out of 10.0.0.0/24, and the members that follow from them (`pkg/registry/core/service`).
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+
+use crate::error::Status;
+use crate::meta;
+use crate::schema::{CauseReason, FieldError};
+use crate::server::ApiServer;
+
+fn text<'a>(service: &'a Value, path: &str) -> &'a str {
+    service.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn used(server: &ApiServer) -> BTreeSet<String> {
+    let services = server.store().list("services", None);
+    services.iter().map(|s| text(&s.value, "/spec/clusterIP").to_owned()).collect()
+}
+
+pub fn prepare_create(server: &ApiServer, service: &mut Value) -> Result<(), Status> {
+    if !service.get("spec").is_some_and(Value::is_object) {
+        service["spec"] = json!({});
+    }
+    let kind = text(service, "/spec/type").to_owned();
+    if kind == "ExternalName" {
+        return Ok(());
+    }
+    let asked = text(service, "/spec/clusterIP").to_owned();
+    let address = match asked.as_str() {
+        "None" => asked,
+        "" => free_address(&used(server))
+            .ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?,
+        given => {
+            check_address(server, meta::name(service), given)?;
+            asked
+        }
+    };
+    let selectorless = address == "None" && service.pointer("/spec/selector").is_none();
+    let spec = &mut service["spec"];
+    spec["clusterIPs"] = json!([address]);
+    spec["clusterIP"] = address.into();
+    if selectorless {
+        set_default(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
+        set_default(spec, "ipFamilyPolicy", "RequireDualStack".into());
+    } else {
+        set_default(spec, "ipFamilies", json!(["IPv4"]));
+        set_default(spec, "ipFamilyPolicy", "SingleStack".into());
+    }
+    Ok(())
+}
+
+fn set_default(spec: &mut Value, member: &str, value: Value) {
+    if spec.get(member).is_none() {
+        spec[member] = value;
+    }
+}
+
+fn free_address(used: &BTreeSet<String>) -> Option<String> {
+    (2..255_u8).map(|last| Ipv4Addr::new(10, 0, 0, last).to_string()).find(|a| !used.contains(a))
+}
+
+fn check_address(server: &ApiServer, name: &str, address: &str) -> Result<(), Status> {
+    let in_range = address.parse::<Ipv4Addr>().is_ok_and(|a| a.octets().get(..3) == Some(&[10, 0, 0]));
+    let why = if !in_range {
+        "the provided network does not match the current range"
+    } else if used(server).contains(address) {
+        "provided IP is already allocated"
+    } else {
+        return Ok(());
+    };
+    let detail = format!("failed to allocate IP {address}: {why}");
+    let error = FieldError::invalid("spec.clusterIPs", &json!([address]), &detail);
+    Err(Status::invalid("", "Service", name, &[error]))
+}
+
+/// A PUT that leaves the addresses out keeps them.
+pub fn prepare_update(service: &mut Value, old: &Value) {
+    if text(service, "/spec/type") == "ExternalName" {
+        return;
+    }
+    for member in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if service.pointer(&format!("/spec/{member}")).is_none()
+            && let Some(value) = old.pointer(&format!("/spec/{member}"))
+        {
+            service["spec"][member] = value.clone();
+        }
+    }
+}
+
+pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default();
+    if ports.len() > 1 {
+        for (index, port) in ports.iter().enumerate() {
+            if port.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
+                errors.push(FieldError::required(format!("spec.ports[{index}].name"), ""));
+            }
+        }
+    }
+    let Some(old) = old else {
+        if ports.is_empty()
+            && !matches!(text(service, "/spec/type"), "ExternalName")
+            && text(service, "/spec/clusterIP") != "None"
+        {
+            errors.push(FieldError::required("spec.ports", ""));
+        }
+        return errors;
+    };
+    let before = text(old, "/spec/clusterIP");
+    if !before.is_empty() && text(service, "/spec/type") != "ExternalName" && before != text(service, "/spec/clusterIP")
+    {
+        let value = service.pointer("/spec/clusterIPs").cloned().unwrap_or_default();
+        errors.push(FieldError {
+            reason: CauseReason::Invalid,
+            field: "spec.clusterIPs[0]".into(),
+            message: format!("Invalid value: {value}: may not change once set"),
+        });
+    }
+    errors
+}

@@ -1,0 +1,336 @@
+//! What kinds do on their own when they are written (`pkg/registry/*/*/strategy.go`, default admission): the parts a path may
+//! not touch, values the server computes, checks beyond the schema.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Status;
+use crate::meta;
+use crate::resource::Resource;
+use crate::schema::FieldError;
+use crate::server::ApiServer;
+use crate::write::Part;
+
+/// The kind's directory in etcd, as it shows in messages.
+pub fn storage_name(resource: &Resource) -> &str {
+    match resource.plural.as_str() {
+        "nodes" => "minions",
+        "endpoints" => "services/endpoints",
+        "services" => "services/specs",
+        "ingresses" => "ingress",
+        other => other,
+    }
+}
+
+fn is(resource: &Resource, group: &str, plural: &str) -> bool {
+    resource.group == group && resource.plural == plural && !resource.is_custom()
+}
+
+/// The members that Go prints though they are empty, in a bookmark of a built-in kind.
+pub fn bookmark_shape(resource: &Resource, object: &mut Value) {
+    if resource.is_custom() {
+        return;
+    }
+    if is(resource, "", "pods") {
+        object["spec"] = json!({"containers": null});
+    }
+    if resource.rules.separate_status {
+        if object.get("spec").is_none() {
+            object["spec"] = json!({});
+        }
+        object["status"] = json!({});
+    }
+}
+
+/// Before field ownership is settled: what a creation may not set.
+pub fn before_create(resource: &Resource, object: &mut Value) {
+    if resource.rules.separate_status && !is(resource, "", "nodes") {
+        remove(object, "status");
+    }
+}
+
+/// An apply to one part does not own the others.
+pub fn strip_for_part(resource: &Resource, part: Part, applied: &mut Value) {
+    match part {
+        Part::Whole if resource.rules.separate_status => remove(applied, "status"),
+        Part::Status => {
+            if let Some(map) = applied.as_object_mut() {
+                map.retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
+            }
+            if resource.is_custom()
+                && let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+            {
+                metadata.retain(|key, _| matches!(key.as_str(), "name" | "namespace" | "uid" | "resourceVersion"));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn remove(object: &mut Value, member: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(member);
+    }
+}
+
+fn copy(object: &mut Value, old: &Value, member: &str) {
+    match old.get(member) {
+        Some(value) => object[member] = value.clone(),
+        None => remove(object, member),
+    }
+}
+
+/// Puts back what this path may not write.
+pub fn restore_parts(resource: &Resource, part: Part, object: &mut Value, old: &Value) {
+    match part {
+        Part::Whole => {
+            if resource.rules.separate_status {
+                copy(object, old, "status");
+            }
+            if is(resource, "", "namespaces") {
+                copy(object, old, "spec");
+            }
+        }
+        Part::Status => restore_for_status(resource, object, old),
+        Part::Named("finalize") => {
+            copy(object, old, "status");
+        }
+        Part::Named(_) | Part::Scale => {}
+    }
+}
+
+fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
+    let status = object.get("status").cloned();
+    if resource.is_custom() {
+        let managed = object.get("metadata").and_then(|m| m.get("managedFields")).cloned();
+        let version = object.get("metadata").and_then(|m| m.get("resourceVersion")).cloned();
+        *object = old.clone();
+        let metadata = meta::metadata_mut(object);
+        for (member, value) in [("managedFields", managed), ("resourceVersion", version)] {
+            match value {
+                Some(value) => metadata.insert(member.into(), value),
+                None => metadata.remove(member),
+            };
+        }
+    } else {
+        let metadata = object.get("metadata").cloned();
+        *object = old.clone();
+        if let Some(metadata) = metadata {
+            object["metadata"] = metadata;
+        }
+        let metadata = meta::metadata_mut(object);
+        let old_metadata = meta::metadata(old);
+        for member in ["labels", "finalizers", "ownerReferences"] {
+            let keeps = match member {
+                "labels" => matches!(resource.plural.as_str(), "deployments" | "daemonsets"),
+                "ownerReferences" => resource.plural == "pods",
+                _ => resource.plural == "customresourcedefinitions",
+            };
+            if keeps {
+                match old_metadata.and_then(|m| m.get(member)) {
+                    Some(value) => metadata.insert(member.into(), value.clone()),
+                    None => metadata.remove(member),
+                };
+            }
+        }
+    }
+    match status {
+        Some(status) => object["status"] = status,
+        None if resource.is_custom() => remove(object, "status"),
+        None => object["status"] = json!({}),
+    }
+}
+
+/// What the server computes on creation. Runs after the mutating webhooks.
+pub fn prepare_create(
+    server: &ApiServer,
+    resource: &Resource,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    if resource.is_custom() {
+        if resource.rules.separate_status {
+            remove(object, "status");
+        }
+        return Ok(());
+    }
+    let _ = warnings;
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "namespaces") => prepare_namespace(object),
+        ("", "pods") => crate::pod::prepare_create(server, object)?,
+        ("", "services") => crate::service::prepare_create(server, object)?,
+        ("", "secrets") => prepare_secret(object),
+        ("batch", "jobs") => prepare_job(object),
+        ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
+        _ => {}
+    }
+    empty_status(resource, object);
+    Ok(())
+}
+
+/// The status of a new object: Go prints the structs and the numbers without omitempty.
+fn empty_status(resource: &Resource, object: &mut Value) {
+    if !resource.rules.separate_status || object.get("status").is_some() {
+        return;
+    }
+    let status = match resource.plural.as_str() {
+        "replicationcontrollers" | "replicasets" => json!({"replicas": 0}),
+        "statefulsets" => json!({"replicas": 0, "availableReplicas": 0}),
+        "daemonsets" => json!({
+            "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0
+        }),
+        "poddisruptionbudgets" => {
+            json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
+        }
+        "horizontalpodautoscalers" => json!({"desiredReplicas": 0, "currentMetrics": null}),
+        "persistentvolumeclaims" | "persistentvolumes" => json!({"phase": "Pending"}),
+        "ingresses" | "services" => json!({"loadBalancer": {}}),
+        "nodes" => json!({
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "", "osImage": "",
+                "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "",
+                "architecture": ""
+            }
+        }),
+        _ => json!({}),
+    };
+    object["status"] = status;
+}
+
+fn prepare_namespace(object: &mut Value) {
+    let name = meta::name(object).to_owned();
+    let metadata = meta::metadata_mut(object);
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    labels["kubernetes.io/metadata.name"] = name.into();
+    let spec = object.as_object_mut().map(|o| o.entry("spec").or_insert_with(|| json!({})));
+    if let Some(Value::Object(spec)) = spec {
+        let list = spec.entry("finalizers").or_insert_with(|| json!([]));
+        if let Value::Array(list) = list
+            && !list.iter().any(|f| f == "kubernetes")
+        {
+            list.push("kubernetes".into());
+        }
+    }
+    object["status"] = json!({"phase": "Active"});
+}
+
+/// `stringData` is write-only: it goes into `data`, encoded.
+fn prepare_secret(object: &mut Value) {
+    use base64::Engine;
+    let Some(map) = object.as_object_mut() else { return };
+    let Some(Value::Object(texts)) = map.remove("stringData") else { return };
+    let data = map.entry("data").or_insert_with(|| Value::Object(Map::new()));
+    for (key, text) in texts {
+        let text = text.as_str().unwrap_or_default();
+        data[key] = base64::engine::general_purpose::STANDARD.encode(text).into();
+    }
+}
+
+/// `generateSelector`: a Job selects its pods by its own uid.
+fn prepare_job(object: &mut Value) {
+    if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
+        return;
+    }
+    let uid = meta::text(object, "uid").to_owned();
+    let name = meta::name(object).to_owned();
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.insert("selector".into(), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    let Some(template) = spec.get_mut("template").filter(|t| t.is_object()) else { return };
+    let metadata = meta::metadata_mut(template);
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    for prefix in ["batch.kubernetes.io/", ""] {
+        labels[format!("{prefix}controller-uid")] = uid.clone().into();
+        labels[format!("{prefix}job-name")] = name.clone().into();
+    }
+}
+
+/// What the server computes on an update. Runs after the mutating webhooks.
+pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: &Value) -> Result<(), Status> {
+    if resource.is_custom() {
+        return Ok(());
+    }
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "namespaces") => {
+            // The label that names the namespace cannot be taken away.
+            let name = meta::name(object).to_owned();
+            let metadata = meta::metadata_mut(object);
+            let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+            labels["kubernetes.io/metadata.name"] = name.into();
+        }
+        ("", "secrets") => prepare_secret(object),
+        ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
+        ("", "services") => crate::service::prepare_update(object, old),
+        ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),
+        ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A PUT that leaves out what the server generated keeps it.
+fn keep_job_selector(object: &mut Value, old: &Value) {
+    let generated = old.pointer("/spec/selector").cloned();
+    if let (Some(selector), Some(spec)) = (generated, object.get_mut("spec").and_then(Value::as_object_mut)) {
+        spec.entry("selector").or_insert(selector);
+    }
+}
+
+/// Checks of built-in kinds that their schema cannot say.
+pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("coordination.k8s.io", "leases") => lease_errors(object),
+        ("", "events") => crate::event::core_errors(object, old),
+        ("events.k8s.io", "events") => crate::event::errors(object, old),
+        ("", "services") => crate::service::validate(object, old),
+        ("apps", "controllerrevisions") => revision_errors(object),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::schema::validate_crd(object, old),
+        _ => Vec::new(),
+    }
+}
+
+/// Checks that belong to a part.
+pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
+    if part != Part::Named("finalize") || !is(resource, "", "namespaces") {
+        return Vec::new();
+    }
+    let list = object.pointer("/spec/finalizers").and_then(Value::as_array);
+    let mut errors = Vec::new();
+    for (index, finalizer) in list.into_iter().flatten().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let field = format!("spec.finalizers[{index}]");
+        let problems = meta::qualified_name_problems(text);
+        for problem in &problems {
+            errors.push(FieldError::invalid_text("spec.finalizers", text, problem));
+        }
+        if problems.is_empty() && !text.contains('/') && text != "kubernetes" {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid_text(field, text, why));
+        }
+    }
+    errors
+}
+
+fn lease_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let number = |member: &str| object.pointer(&format!("/spec/{member}")).and_then(Value::as_i64);
+    if let Some(seconds) = number("leaseDurationSeconds").filter(|n| *n <= 0) {
+        errors.push(FieldError::invalid("spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0"));
+    }
+    if let Some(transitions) = number("leaseTransitions").filter(|n| *n < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("spec.leaseTransitions", &transitions.into(), why));
+    }
+    errors
+}
+
+fn revision_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object.get("data").is_none_or(Value::is_null) {
+        errors.push(FieldError::required("data", "data is mandatory"));
+    }
+    if let Some(revision) = object.get("revision").and_then(Value::as_i64).filter(|r| *r < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("revision", &revision.into(), why));
+    }
+    errors
+}

@@ -1,0 +1,483 @@
+//! The paths below an object: status, scale, binding, eviction, finalize, token; and the kinds that only answer reviews.
+
+use axum::body::Body;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use crate::auth;
+use crate::body::{Document, Format, essence};
+use crate::call::{Call, Payload, Reply};
+use crate::clock::seconds;
+use crate::delete::{Deleted, delete_one};
+use crate::error::{Cause, Status, quote};
+use crate::meta;
+use crate::options::{DeleteOptions, WriteOptions};
+use crate::read;
+use crate::registry_form::view_value;
+use crate::resource::ScalePaths;
+use crate::schema::{FieldError, TypeSchema};
+use crate::selector::LabelSelector;
+use crate::write::{self, Part, patch_invalid};
+
+pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
+    let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
+    let name = call.info.subresource.clone();
+    let verb = call.info.verb.clone();
+    let custom = call.resource.is_custom();
+    let Some(known) = call.resource.subresource(&name) else {
+        return Err(if custom { call.not_found(&call.info.name) } else { Status::no_such_resource() });
+    };
+    if !known.verbs.contains(&verb.as_str()) {
+        return Err(if custom {
+            Status::method_not_allowed(&group, &plural, &verb)
+        } else {
+            Status::verb_not_allowed()
+        });
+    }
+    let part = match name.as_str() {
+        "status" => Part::Status,
+        "finalize" => Part::Named("finalize"),
+        "resize" => Part::Named("resize"),
+        "approval" => Part::Named("approval"),
+        "ephemeralcontainers" => Part::Named("ephemeralcontainers"),
+        "scale" => return scale(call).await,
+        "binding" => return bind(call).await,
+        "eviction" => return evict(call).await,
+        "token" => return token(call),
+        _ => return log(call),
+    };
+    match verb.as_str() {
+        "get" => read::get(call),
+        "update" => write::update_part(call, part).await,
+        _ => write::patch_part(call, part).await,
+    }
+}
+
+/// Kinds that are only created: access reviews, and the old way to bind.
+pub async fn review(call: &mut Call) -> Result<Reply, Status> {
+    if call.info.verb != "create" {
+        return Err(Status::verb_not_allowed());
+    }
+    if call.resource.plural == "bindings" {
+        let body = document(call)?;
+        call.info.name = meta::name(&body).to_owned();
+        let registry = call.server.registry();
+        let pods = registry.get("", "v1", "pods").cloned().ok_or_else(Status::no_such_resource)?;
+        call.resource = pods;
+        return bind(call).await;
+    }
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let _ = options;
+    let mut body = document(call)?;
+    body["kind"] = call.resource.kind.clone().into();
+    body["apiVersion"] = call.resource.api_version().into();
+    let namespace = Some(call.info.namespace.clone()).filter(|n| !n.is_empty());
+    let value = auth::review(&call.server, &call.user, &call.resource, namespace.as_deref(), body)?;
+    Ok(Reply::Object { code: 201, payload: Payload::Value(value) })
+}
+
+fn document(call: &Call) -> Result<Value, Status> {
+    let format = Format::of(&call.content_type)?;
+    let value = Document::parse(&call.body, format)
+        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?
+        .value;
+    if value.is_object() { Ok(value) } else { Err(Status::bad_request("the body is not an object")) }
+}
+
+fn created() -> Reply {
+    Reply::Plain {
+        code: 201,
+        value: json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+    }
+}
+
+/// Assigns a pod to a node (`BindingREST`).
+async fn bind(call: &mut Call) -> Result<Reply, Status> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let binding = document(call)?;
+    let name = call.info.name.clone();
+    let given = meta::name(&binding).to_owned();
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "name in URL does not match name in Binding object: {} vs {}",
+            quote(&name),
+            quote(&given)
+        )));
+    }
+    let kind = binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if !matches!(kind.as_str(), "" | "Node") {
+        return Err(Status::unknown(format!(
+            "target.kind: Unsupported value: {}: supported values: \"Node\", \"<empty>\"",
+            quote(&kind)
+        )));
+    }
+    if node.is_empty() {
+        return Err(Status::unknown("target.name: Required value"));
+    }
+    let live = call.get(&name).ok_or_else(|| call.not_found(&name))?;
+    let uid = meta::text(&binding, "uid");
+    let found = meta::text(&live.value, "uid");
+    if !uid.is_empty() && uid != found {
+        return Err(write::uid_precondition(call, &name, uid, found));
+    }
+    let time = seconds(call.server.now());
+    let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assigned(live, &binding, &node, &time) };
+    write::modify(call, &options, Part::Named("binding"), &name, &assign).await?;
+    Ok(created())
+}
+
+fn assigned(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Value, Status> {
+    let name = meta::name(live);
+    let conflict = |why: String| Status::conflict("", "pods/binding", name, &why);
+    if meta::is_deleting(live) {
+        return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    let current = live.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    if !current.is_empty() {
+        return Err(conflict(format!("pod {name} is already assigned to node {}", quote(current))));
+    }
+    if live.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {
+        return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    let mut pod = live.clone();
+    pod["spec"]["nodeName"] = node.into();
+    let metadata = meta::metadata_mut(&mut pod);
+    for member in ["annotations", "labels"] {
+        for (key, value) in
+            binding.get("metadata").and_then(|m| m.get(member)).and_then(Value::as_object).into_iter().flatten()
+        {
+            metadata.entry(member).or_insert_with(|| json!({}))[key] = value.clone();
+        }
+    }
+    let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    conditions.retain(|c| c.get("type").and_then(Value::as_str) != Some("PodScheduled"));
+    conditions.push(json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+    }));
+    pod["status"]["conditions"] = conditions.into();
+    Ok(pod)
+}
+
+/// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
+async fn evict(call: &mut Call) -> Result<Reply, Status> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let eviction = document(call)?;
+    let name = call.info.name.clone();
+    let given = meta::name(&eviction);
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let pod = call.get(&name).ok_or_else(|| call.not_found(&name))?;
+    let mut value = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
+    if options.dry_run {
+        value["dryRun"] = json!(["All"]);
+    }
+    let delete_options = DeleteOptions::from_value(value)?;
+    check_budget(call, &pod.value, delete_options.dry_run)?;
+    match delete_one(call, &name, &delete_options).await? {
+        Deleted::Pending(_) | Deleted::Gone(_) => Ok(created()),
+    }
+}
+
+/// Pods that have not started or are done may always go; the others spend a disruption.
+fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    if matches!(phase, "Pending" | "Succeeded" | "Failed") || meta::is_deleting(pod) {
+        return Ok(());
+    }
+    let kind = "poddisruptionbudgets.policy";
+    let budgets = call.server.store().list(kind, Some(call.namespace()));
+    let mut matching = budgets.into_iter().filter(|b| {
+        let selector = b.value.pointer("/spec/selector").and_then(LabelSelector::from_value);
+        selector.is_some_and(|s| s.matches(pod))
+    });
+    let Some(budget) = matching.next() else { return Ok(()) };
+    if matching.next().is_some() {
+        return Err(Status::internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        ));
+    }
+    let name = meta::name(&budget.value);
+    let number = |path: &str| budget.value.pointer(path).and_then(Value::as_i64).unwrap_or(0);
+    let refused = |message: String, retry: u32| {
+        let cause = Cause { reason: "DisruptionBudget".into(), message, field: String::new() };
+        let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let status = Status::new(429, "TooManyRequests", text).with_causes(vec![cause]);
+        if retry > 0 { status.with_retry_after(retry) } else { status }
+    };
+    if number("/status/observedGeneration") < number("/metadata/generation") {
+        return Err(refused(format!("The disruption budget {name} is still being processed by the server."), 10));
+    }
+    let (allowed, desired, healthy) =
+        (number("/status/disruptionsAllowed"), number("/status/desiredHealthy"), number("/status/currentHealthy"));
+    if allowed <= 0 {
+        return Err(refused(
+            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"),
+            0,
+        ));
+    }
+    if dry_run {
+        return Ok(());
+    }
+    let mut next = budget.value.clone();
+    next["status"]["disruptionsAllowed"] = (allowed - 1).into();
+    next["status"]["disruptedPods"][meta::name(pod)] = seconds(call.server.now()).into();
+    let key = call.key(name);
+    let change = crate::store::Change::Put(next, budget.form);
+    let expect = crate::store::Expect::Revision(budget.revision);
+    call.server
+        .store()
+        .commit(kind, &key, expect, change)
+        .map(drop)
+        .map_err(|_| refused("Too many concurrent evictions; please retry".to_owned(), 10))
+}
+
+/// There is no kubelet that could be asked.
+fn log(call: &Call) -> Result<Reply, Status> {
+    call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
+    Ok(Reply::Raw(response))
+}
+
+/// A token for a service account: opaque, and not accepted as a credential.
+fn token(call: &Call) -> Result<Reply, Status> {
+    let account = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
+    let mut request = document(call)?;
+    let seconds_wanted = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
+    let now = call.server.now();
+    let expires = now.checked_add(jiff::SignedDuration::from_secs(seconds_wanted)).unwrap_or(now);
+    request["kind"] = "TokenRequest".into();
+    request["apiVersion"] = "authentication.k8s.io/v1".into();
+    if request.pointer("/spec/audiences").is_none() {
+        request["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+    }
+    request["spec"]["expirationSeconds"] = seconds_wanted.into();
+    if request.pointer("/spec/boundObjectRef").is_none() {
+        request["spec"]["boundObjectRef"] = Value::Null;
+    }
+    let metadata = meta::metadata_mut(&mut request);
+    metadata.insert("name".into(), call.info.name.clone().into());
+    metadata.insert("namespace".into(), call.namespace().into());
+    metadata.insert("creationTimestamp".into(), seconds(now).into());
+    metadata.insert("uid".into(), meta::text(&account.value, "uid").into());
+    request["status"] =
+        json!({"token": uuid::Uuid::new_v4().simple().to_string(), "expirationTimestamp": seconds(expires)});
+    Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
+}
+
+/// Where the numbers of a kind's scale are.
+fn scale_paths(call: &Call) -> ScalePaths {
+    match call.resource.custom.as_ref().and_then(|c| c.scale.clone()) {
+        Some(paths) => paths,
+        None => ScalePaths {
+            spec_replicas: ".spec.replicas".into(),
+            status_replicas: ".status.replicas".into(),
+            label_selector: None,
+        },
+    }
+}
+
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.trim_start_matches('.').split('.').try_fold(object, |value, part| value.get(part))
+}
+
+fn put_at(object: &mut Value, path: &str, value: Value) {
+    let mut here = object;
+    for part in path.trim_start_matches('.').split('.') {
+        if !here.is_object() {
+            *here = json!({});
+        }
+        here = &mut here[part];
+    }
+    *here = value;
+}
+
+/// The `Scale` of an object.
+fn scale_of(call: &Call, paths: &ScalePaths, object: &Value) -> Value {
+    let mut metadata = json!({});
+    for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.get("metadata").and_then(|m| m.get(member)) {
+            metadata[member] = value.clone();
+        }
+    }
+    let mut spec = json!({});
+    if let Some(replicas) = at(object, &paths.spec_replicas).filter(|r| r.as_i64() != Some(0)) {
+        spec["replicas"] = replicas.clone();
+    }
+    let mut status = json!({"replicas": at(object, &paths.status_replicas).cloned().unwrap_or_else(|| 0.into())});
+    let selector = match &paths.label_selector {
+        Some(path) => at(object, path).and_then(Value::as_str).map(Into::into),
+        None if call.resource.is_custom() => None,
+        None => object.pointer("/spec/selector").map(|s| selector_text(s, &call.resource.plural)),
+    };
+    if let Some(selector) = selector.filter(|s: &String| !s.is_empty()) {
+        status["selector"] = selector.into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// A selector in the text form.
+fn selector_text(selector: &Value, plural: &str) -> String {
+    let mut terms = Vec::new();
+    let equal = if plural == "replicationcontrollers" { Some(selector) } else { selector.get("matchLabels") };
+    for (key, value) in equal.and_then(Value::as_object).into_iter().flatten() {
+        terms.push((key.clone(), format!("{key}={}", value.as_str().unwrap_or_default())));
+    }
+    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
+        let values: Vec<&str> = expression
+            .get("values")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let values = values.join(",");
+        let term = match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        };
+        terms.push((key.to_owned(), term));
+    }
+    terms.sort();
+    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+}
+
+async fn scale(call: &mut Call) -> Result<Reply, Status> {
+    let paths = scale_paths(call);
+    let name = call.info.name.clone();
+    let live = call.get(&name).ok_or_else(|| call.not_found(&name));
+    if call.info.verb == "get" {
+        let object = view_value(&call.resource, &live?);
+        return Ok(Reply::Plain { code: 200, value: scale_of(call, &paths, &object) });
+    }
+    let (options, change) = if call.info.verb == "update" {
+        let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+        let scale = scale_body(call)?;
+        (options, ScaleChange::Put(scale))
+    } else {
+        let apply = essence(&call.content_type) == "application/apply-patch+yaml";
+        let options = WriteOptions::parse(&call.query, "PatchOptions", apply)?;
+        (options, ScaleChange::Patch(scale_patch_kind(call)?))
+    };
+    live?;
+    let bytes = call.body.clone();
+    let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
+        let before = scale_of(call, &paths, live);
+        let after = match &change {
+            ScaleChange::Put(scale) => scale.clone(),
+            ScaleChange::Patch(kind) => patched_scale(*kind, &bytes, &before)?,
+        };
+        rescaled(call, &paths, live, &after)
+    };
+    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite).await?;
+    match reply {
+        Reply::Object { code, payload } => Ok(Reply::Plain { code, value: scale_of(call, &paths, payload.value()) }),
+        other => Ok(other),
+    }
+}
+
+enum ScaleChange {
+    Put(Value),
+    Patch(ScalePatch),
+}
+
+#[derive(Clone, Copy)]
+enum ScalePatch {
+    Json,
+    Merge,
+    Strategic,
+}
+
+fn scale_patch_kind(call: &Call) -> Result<ScalePatch, Status> {
+    let custom = call.resource.is_custom();
+    match essence(&call.content_type) {
+        "application/json-patch+json" => Ok(ScalePatch::Json),
+        "application/merge-patch+json" | "application/apply-patch+yaml" => Ok(ScalePatch::Merge),
+        "application/strategic-merge-patch+json" if !custom => Ok(ScalePatch::Strategic),
+        _ if custom => Err(Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ])),
+        _ => {
+            let mut status = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+            status.details = Some(Box::default());
+            Err(status)
+        }
+    }
+}
+
+fn scale_body(call: &Call) -> Result<Value, Status> {
+    let scale = document(call)?;
+    let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version) = (member("kind"), member("apiVersion"));
+    if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
+        return Err(Status::bad_request(
+            "no kind is registered for the type v1.Scale in scheme \
+             \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
+        ));
+    }
+    let name = meta::name(&scale);
+    if !name.is_empty() && name != call.info.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.info.name
+        )));
+    }
+    if scale.pointer("/spec/replicas").is_some_and(|r| !r.is_i64()) {
+        let found = meta::json_type(&scale["spec"]["replicas"]);
+        return Err(Status::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {found} into Go struct field \
+             ScaleSpec.spec.replicas of type int32"
+        )));
+    }
+    Ok(scale)
+}
+
+fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value, Status> {
+    let patch = match serde_json::from_slice::<Value>(bytes) {
+        Ok(patch) => patch,
+        Err(_) => crate::body::yaml(bytes).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
+    };
+    let result = match kind {
+        ScalePatch::Json => crate::patch::json_patch(before, &patch),
+        ScalePatch::Merge => crate::patch::merge_patch(before, &patch),
+        ScalePatch::Strategic => {
+            let schema = TypeSchema::builtin("autoscaling", "v1", "Scale");
+            crate::patch::strategic_merge(before, &patch, &schema)
+        }
+    };
+    let after = result.map_err(write::patch_status)?;
+    if after.pointer("/spec/replicas").is_some_and(|r| !r.is_i64() && !r.is_null()) {
+        let found = meta::json_type(&after["spec"]["replicas"]);
+        let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+        return Err(patch_invalid(&after.to_string(), &why));
+    }
+    Ok(after)
+}
+
+/// The object with the scale's number in it.
+fn rescaled(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Result<Value, Status> {
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    let uid = meta::text(scale, "uid");
+    let found = meta::text(live, "uid");
+    if !uid.is_empty() && uid != found {
+        return Err(write::uid_precondition(call, &call.info.name, uid, found));
+    }
+    if replicas < 0 && !call.resource.is_custom() {
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+        return Err(Status::invalid("autoscaling", "Scale", meta::name(live), &[error]));
+    }
+    let mut object = live.clone();
+    put_at(&mut object, &paths.spec_replicas, replicas.into());
+    let version = meta::text(scale, "resourceVersion");
+    if !version.is_empty() {
+        meta::metadata_mut(&mut object).insert("resourceVersion".into(), version.into());
+    }
+    Ok(object)
+}
