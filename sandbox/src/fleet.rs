@@ -296,13 +296,14 @@ async fn start_member(
 }
 
 async fn join(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(), Error> {
-    let request = karmada::Join {
+    let request = karmada::Member {
         name: member.name.clone(),
-        server: endpoint.server.clone(),
+        endpoint: endpoint.server.clone(),
         token: endpoint.token.clone(),
         ca_pem: endpoint.ca_pem.clone(),
-        region: member.region.clone(),
+        region: Some(member.region.clone()),
         labels: member.labels.iter().cloned().collect(),
+        ..karmada::Member::default()
     };
     karmada::join(host, &request)
         .await

@@ -100,6 +100,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         );
         tokio::spawn(watch);
     }
+    if config.workloads {
+        // A kube-controller-manager would collect what deleted owners leave behind.
+        tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), shutdown.clone()));
+    }
     let (writer, outcomes) = Writer::start(client, shutdown.clone());
     let mut member =
         Member { world: World::default(), writer, queues, due: BTreeMap::new(), retry_at: BTreeMap::new(), config };
