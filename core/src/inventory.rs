@@ -54,7 +54,7 @@ pub struct Pod {
 /// The workload (and task) a pod belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The workload's kind: a member's Job is found by `volcano.sh/job-name`, others by their controller reference.
+    /// The workload's group and kind, `batch.volcano.sh/Job`.
     pub kind: String,
     /// The workload's name; its namespace is the pod's.
     pub name: String,
@@ -123,7 +123,7 @@ pub type Amounts = BTreeMap<ResourceName, Quantity>;
 pub struct Inventory {
     nodes: BTreeMap<Arc<str>, NodeState>,
     pods: BTreeMap<(Arc<str>, Arc<str>), Held>,
-    owners: BTreeMap<(Arc<str>, Owner), u32>,
+    owners: BTreeMap<(Arc<str>, Owner), Seen>,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
 }
@@ -143,12 +143,27 @@ struct NodeSpec {
     usable: bool,
 }
 
-/// What a pod holds, remembered so that exactly this is given back.
+/// What a pod holds, remembered so that exactly this is given back. A finished pod holds nothing, but it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
     node: Arc<str>,
-    request: Resources,
+    request: Option<Resources>,
     owner: Option<Owner>,
+}
+
+/// Pods of a workload (or task) that reached a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Bound and not finished.
+    pub bound: u32,
+    /// Succeeded or failed.
+    pub finished: u32,
+}
+
+impl Seen {
+    fn count(&mut self, finished: bool) -> &mut u32 {
+        if finished { &mut self.finished } else { &mut self.bound }
+    }
 }
 
 impl Inventory {
@@ -200,14 +215,14 @@ impl Inventory {
         }
     }
 
-    /// Pods of a workload that are bound to nodes and not finished, by task (`None` for kinds without tasks).
+    /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
-    pub fn bound(&self, namespace: &str, kind: &str, name: &str) -> BTreeMap<Option<TaskName>, u32> {
+    pub fn seen(&self, namespace: &str, kind: &str, name: &str) -> BTreeMap<Option<TaskName>, Seen> {
         let first = (Arc::from(namespace), Owner { kind: kind.to_owned(), name: name.to_owned(), task: None });
         self.owners
             .range(first..)
             .take_while(|((ns, owner), _)| ns.as_ref() == namespace && owner.kind == kind && owner.name == name)
-            .map(|((_, owner), count)| (owner.task.clone(), *count))
+            .map(|((_, owner), seen)| (owner.task.clone(), *seen))
             .collect()
     }
 
@@ -273,9 +288,11 @@ impl Inventory {
     fn pod(&mut self, pod: Pod) -> bool {
         let key = (Arc::from(pod.namespace), Arc::from(pod.name));
         let held = match pod.node {
-            Some(node) if !pod.finished => {
-                Some(Held { node: node.into(), request: whole_units(&pod.request), owner: pod.owner })
-            }
+            Some(node) if !(pod.finished && pod.owner.is_none()) => Some(Held {
+                node: node.into(),
+                request: (!pod.finished).then(|| whole_units(&pod.request)),
+                owner: pod.owner,
+            }),
             _ => None,
         };
         if self.pods.get(&key) == held.as_ref() {
@@ -283,9 +300,12 @@ impl Inventory {
         }
         let gave_back = self.release(&key);
         let Some(held) = held else { return gave_back };
-        self.nodes.entry(Arc::clone(&held.node)).or_default().used.add(&held.request);
+        if let Some(request) = &held.request {
+            self.nodes.entry(Arc::clone(&held.node)).or_default().used.add(request);
+        }
         if let Some(owner) = &held.owner {
-            *self.owners.entry((Arc::clone(&key.0), owner.clone())).or_default() += 1;
+            let seen = self.owners.entry((Arc::clone(&key.0), owner.clone())).or_default();
+            *seen.count(held.request.is_none()) += 1;
         }
         self.pods.insert(key, held);
         true
@@ -293,17 +313,17 @@ impl Inventory {
 
     fn release(&mut self, key: &(Arc<str>, Arc<str>)) -> bool {
         let Some(held) = self.pods.remove(key) else { return false };
-        if let Some(state) = self.nodes.get_mut(&held.node) {
-            state.used.saturating_sub(&held.request);
+        if let (Some(state), Some(request)) = (self.nodes.get_mut(&held.node), &held.request) {
+            state.used.saturating_sub(request);
             if state.spec.is_none() && state.used.is_empty() {
                 self.nodes.remove(&held.node);
             }
         }
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(&key.0), owner);
-            if let Some(count) = self.owners.get_mut(&owner) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(seen) = self.owners.get_mut(&owner) {
+                *seen.count(held.request.is_none()) -= 1;
+                if *seen == Seen::default() {
                     self.owners.remove(&owner);
                 }
             }
@@ -468,18 +488,22 @@ mod tests {
     }
 
     #[test]
-    fn bound_pods_are_counted_by_workload_and_task() {
+    fn pods_on_nodes_are_counted_by_workload_and_task() {
         let owned = |name: &str, task: &str| Pod {
             owner: Some(Owner { kind: "Job".into(), name: "j".into(), task: Some(task.into()) }),
             ..pod(name, Some("a"), 1)
         };
         let mut inventory = listed(vec![node("a", 8)], vec![owned("p", "t"), owned("q", "t"), owned("r", "u")]);
-        let want = [(Some("t".into()), 2), (Some("u".into()), 1)].into_iter().collect();
-        assert_eq!(inventory.bound("ns", "Job", "j"), want);
+        let seen = |bound, finished| Seen { bound, finished };
+        let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
+        assert_eq!(inventory.seen("ns", "Job", "j"), want);
         inventory.apply(Change::PodGone("ns".into(), "r".into()));
-        assert_eq!(inventory.bound("ns", "Job", "j").len(), 1);
-        assert!(inventory.bound("ns", "Job", "other").is_empty());
-        assert!(inventory.bound("other", "Job", "j").is_empty());
+        inventory.apply(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
+        let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
+        assert_eq!(inventory.seen("ns", "Job", "j"), want);
+        assert_eq!(cpu(&inventory), Quantity::from_units(7));
+        assert!(inventory.seen("ns", "Job", "other").is_empty());
+        assert!(inventory.seen("other", "Job", "j").is_empty());
     }
 
     fn any_change() -> impl Strategy<Value = Change> {

@@ -8,6 +8,7 @@ pub mod client;
 pub mod clock;
 pub mod event;
 pub mod lease;
+pub mod members;
 pub mod serve;
 pub mod shutdown;
 pub mod telemetry;

@@ -181,7 +181,7 @@ fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usiz
     let mut paths = Vec::new();
     search(regions, (count(spread.min), count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
     // Stable: among equals the first that was found.
-    paths.sort_by(|a, b| (b.weight, b.clusters).cmp(&(a.weight, a.clusters)));
+    paths.sort_by_key(|path| std::cmp::Reverse((path.weight, path.clusters)));
     let mut paths = paths.into_iter();
     let Some(mut best) = paths.next() else { return Vec::new() };
     for path in paths {

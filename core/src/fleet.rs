@@ -1,0 +1,330 @@
+//! All members together: what each can take now, without what was promised and is not seen there yet.
+//!
+//! Between a decision and its reflection in a member's inventory the capacity must count as taken, or the next decision
+//! gives it away again. What is promised is derived from API objects (plans on bindings) and from what is seen in the
+//! members, so it survives a restart and needs no deadline: pods that run or have finished are seen, the rest is held.
+//!
+//! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
+//! nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    gang::Gang,
+    inventory::{Capacity, Change, Inventory, Shape, Source},
+    place::Cluster,
+    split::without,
+};
+
+/// What a member's watcher tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// Nodes or pods changed.
+    Change(Change),
+    /// The member answers.
+    Up,
+    /// The member does not answer, and why. Its last inventory is not trusted any more.
+    Down(String),
+}
+
+/// Pods that a workload was promised, by cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promise {
+    /// Namespace.
+    pub namespace: String,
+    /// Group and kind as in [`crate::inventory::Owner`].
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Its pods' requests; a promise and its gang have the same tasks.
+    pub gang: Arc<Gang>,
+    /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
+    pub pods: BTreeMap<String, Vec<u32>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Member {
+    cluster: Cluster,
+    /// A Cluster object exists (updates may arrive before it).
+    known: bool,
+    summary: Capacity,
+    inventory: Inventory,
+    down: Option<String>,
+    /// Keys of promises that name this cluster.
+    promised: BTreeSet<String>,
+    /// What is free; stale while `dirty`.
+    capacity: Capacity,
+    dirty: bool,
+}
+
+/// The members and the promises.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    members: BTreeMap<String, Member>,
+    promises: BTreeMap<String, Promise>,
+}
+
+impl Fleet {
+    /// Takes in a cluster and what its resource summary offers; true if that may change a decision.
+    pub fn set_cluster(&mut self, cluster: Cluster, summary: Capacity) -> bool {
+        let member = self.members.entry(cluster.name.clone()).or_default();
+        let falls_back = !member.reads_nodes();
+        let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
+        member.dirty |= falls_back && member.summary != summary || !member.known;
+        (member.cluster, member.summary, member.known) = (cluster, summary, true);
+        changed
+    }
+
+    /// Forgets a cluster; promises outlive it, for the case that it comes back.
+    pub fn remove_cluster(&mut self, name: &str) {
+        let promised = self.members.remove(name).map(|member| member.promised).unwrap_or_default();
+        if !promised.is_empty() {
+            self.members.insert(name.to_owned(), Member { promised, dirty: true, ..Member::default() });
+        }
+    }
+
+    /// Takes in what a member's watcher tells; true if that may change a decision.
+    pub fn update(&mut self, cluster: &str, update: Update) -> bool {
+        let Some(member) = self.members.get_mut(cluster) else { return false };
+        let changed = match update {
+            Update::Change(change) => member.inventory.apply(change),
+            Update::Up => member.down.take().is_some(),
+            Update::Down(why) => member.down.replace(why).is_none(),
+        };
+        member.dirty |= changed;
+        changed
+    }
+
+    /// Takes in (or replaces) what the binding `key` was promised.
+    pub fn promise(&mut self, key: &str, promise: Promise) {
+        if self.promises.get(key) == Some(&promise) {
+            return;
+        }
+        self.withdraw(key);
+        for cluster in promise.pods.keys() {
+            // A cluster that is not known yet is remembered: its object may come later than the binding.
+            let member = self.members.entry(cluster.clone()).or_default();
+            member.promised.insert(key.to_owned());
+            member.dirty = true;
+        }
+        self.promises.insert(key.to_owned(), promise);
+    }
+
+    /// Forgets what the binding `key` was promised.
+    pub fn withdraw(&mut self, key: &str) {
+        let Some(old) = self.promises.remove(key) else { return };
+        for cluster in old.pods.keys() {
+            if let Some(member) = self.members.get_mut(cluster) {
+                member.promised.remove(key);
+                member.dirty = true;
+            }
+        }
+    }
+
+    /// Brings every capacity up to date. Call before [`Self::clusters`].
+    pub fn refresh(&mut self) {
+        for (name, member) in &mut self.members {
+            if std::mem::take(&mut member.dirty) {
+                let keys = member.promised.iter();
+                member.capacity = free(member, name, keys.filter_map(|key| self.promises.get(key)));
+            }
+        }
+    }
+
+    /// All clusters with what is free in each.
+    pub fn clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity)> {
+        self.members.values().filter(|member| member.known).map(|member| (&member.cluster, &member.capacity))
+    }
+
+    /// The same as if the binding `key` held nothing: what it could have if it started afresh.
+    #[must_use]
+    pub fn without(&self, key: &str) -> BTreeMap<String, Capacity> {
+        let Some(own) = self.promises.get(key) else { return BTreeMap::new() };
+        let given_back = |name: &String| {
+            let member = self.members.get(name)?;
+            let others = member.promised.iter().filter(|other| *other != key);
+            let mut capacity = free(member, name, others.filter_map(|key| self.promises.get(key)));
+            for (task, seen) in own.gang.tasks.iter().zip(seen(member, own)) {
+                if seen > 0 && capacity.source == Source::Nodes {
+                    let request = task.request.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+                    capacity.shapes.push(Shape {
+                        labels: None,
+                        taints: Arc::from([]),
+                        allocatable: Arc::new(BTreeMap::clone(&request)),
+                        free: request,
+                        nodes: vec![Arc::from(""); seen as usize],
+                    });
+                }
+            }
+            Some((name.clone(), capacity))
+        };
+        own.pods.keys().filter_map(given_back).collect()
+    }
+
+    /// Why a cluster's numbers are not its nodes', where they are not.
+    #[must_use]
+    pub fn doubt(&self, cluster: &str) -> Option<String> {
+        let member = self.members.get(cluster)?;
+        match (&member.down, member.inventory.is_complete(), member.summary.source) {
+            (None, true, _) => None,
+            (Some(why), _, Source::Summary) => Some(format!("its resource summary is used: {why}")),
+            (None, false, Source::Summary) => {
+                Some("its resource summary is used: its nodes were not read yet".to_owned())
+            }
+            (Some(why), _, _) => Some(format!("nothing is known of its capacity: {why}")),
+            (None, false, _) => Some("nothing is known of its capacity: its nodes were not read yet".to_owned()),
+        }
+    }
+}
+
+impl Member {
+    fn reads_nodes(&self) -> bool {
+        self.down.is_none() && self.inventory.is_complete()
+    }
+}
+
+fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Promise>) -> Capacity {
+    let reads = member.reads_nodes();
+    let mut capacity = if reads { member.inventory.capacity() } else { member.summary.clone() };
+    for promise in promises {
+        let Some(planned) = promise.pods.get(name) else { continue };
+        let seen = seen(member, promise);
+        let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
+        if unseen.iter().any(|pods| *pods > 0) {
+            capacity = without(&capacity, &promise.gang, &unseen);
+        }
+    }
+    capacity
+}
+
+/// Pods of each task that are, or were, on nodes.
+fn seen(member: &Member, promise: &Promise) -> Vec<u32> {
+    let by_task = member.inventory.seen(&promise.namespace, &promise.kind, &promise.name);
+    let all: u32 = by_task.values().map(|seen| seen.bound + seen.finished).sum();
+    let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
+        Some(seen) => seen.bound + seen.finished,
+        // Kinds without tasks have one, whose name their pods do not carry.
+        None if promise.gang.tasks.len() == 1 => all,
+        None => 0,
+    };
+    promise.gang.tasks.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gang::{NodeClaim, Task},
+        inventory::{Node, Owner, Pod},
+        quantity::Quantity,
+        resources::Resources,
+    };
+
+    fn request(cpu: i64) -> Resources {
+        [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(1))].into_iter().collect()
+    }
+
+    fn gang() -> Arc<Gang> {
+        let task = Task {
+            name: "w".into(),
+            replicas: 3,
+            min_available: 3,
+            request: request(2),
+            node: NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        Arc::new(Gang { tasks: vec![task], min_available: 3, min_success: None, topology: None, one_cluster: None })
+    }
+
+    fn promise(pods: u32) -> Promise {
+        Promise {
+            namespace: "ns".into(),
+            kind: "batch.volcano.sh/Job".into(),
+            name: "j".into(),
+            gang: gang(),
+            pods: [("m1".to_owned(), vec![pods])].into(),
+        }
+    }
+
+    fn pod(name: &str, finished: bool) -> Update {
+        let owner = Owner { kind: "batch.volcano.sh/Job".into(), name: "j".into(), task: Some("w".into()) };
+        Update::Change(Change::Pod(Pod {
+            namespace: "ns".into(),
+            name: name.into(),
+            node: Some("n".into()),
+            request: request(2),
+            finished,
+            owner: Some(owner),
+        }))
+    }
+
+    fn fleet() -> Fleet {
+        let mut fleet = Fleet::default();
+        fleet.set_cluster(Cluster { name: "m1".into(), ready: true, ..Cluster::default() }, Capacity::default());
+        let mut allocatable = request(10);
+        allocatable.set("pods", Quantity::from_units(10));
+        let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
+        fleet.update("m1", Update::Change(Change::Nodes(vec![node])));
+        fleet.update("m1", Update::Change(Change::Pods(vec![])));
+        fleet
+    }
+
+    fn cpu(fleet: &mut Fleet) -> i128 {
+        fleet.refresh();
+        fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
+    }
+
+    #[test]
+    fn promised_pods_hold_their_room_until_they_are_seen_and_never_twice() {
+        let mut fleet = fleet();
+        fleet.promise("ns/rb", promise(3));
+        assert_eq!(cpu(&mut fleet), 4);
+        fleet.update("m1", pod("a", false));
+        assert_eq!(cpu(&mut fleet), 4);
+        fleet.update("m1", pod("a", true));
+        assert_eq!(cpu(&mut fleet), 6);
+        fleet.withdraw("ns/rb");
+        assert_eq!(cpu(&mut fleet), 10);
+    }
+
+    #[test]
+    fn starting_afresh_gives_back_what_the_binding_holds() {
+        let mut fleet = fleet();
+        fleet.promise("ns/rb", promise(3));
+        fleet.update("m1", pod("a", false));
+        assert_eq!(cpu(&mut fleet), 4);
+        assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    }
+
+    /// The peer dereferenced a missing resource summary and crashed (volcano-global capacity.go).
+    #[test]
+    fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothing() {
+        let mut fleet = fleet();
+        fleet.update("m1", Update::Down("no route".into()));
+        assert_eq!(cpu(&mut fleet), 0);
+        assert!(fleet.doubt("m1").unwrap().contains("no route"));
+        let summary = Capacity::from_summary(&request(7), &request(1), &Resources::new());
+        let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
+        assert!(fleet.set_cluster(cluster.clone(), summary.clone()));
+        assert!(!fleet.set_cluster(cluster, summary));
+        assert_eq!(cpu(&mut fleet), 6);
+        assert!(fleet.update("m1", Update::Up));
+        assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (10, None));
+    }
+
+    #[test]
+    fn a_promise_may_be_known_before_its_cluster() {
+        let mut fleet = Fleet::default();
+        fleet.promise("ns/rb", promise(3));
+        fleet.refresh();
+        assert_eq!(fleet.clusters().count(), 0);
+        let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+        let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
+        fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
+        assert_eq!(cpu(&mut fleet), 4);
+    }
+}

@@ -1,0 +1,157 @@
+//! From a member's nodes and pods to the values that its inventory is made of (`caldera_core::inventory`).
+//!
+//! Nothing here fails: a quantity that is none counts as nothing, a pod without a readable request as one pod.
+
+use caldera_core::{
+    gang::Taint,
+    inventory::{Node, Owner, Pod},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+use serde_json::Value;
+
+use crate::{names::volcano, workload};
+
+/// A node; `None` without a name.
+#[must_use]
+pub fn node(object: &Value) -> Option<Node> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let pairs = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    let taint = |taint: &Value| Taint {
+        key: text(&taint["key"]),
+        value: text(&taint["value"]),
+        effect: text(&taint["effect"]),
+    };
+    Some(Node {
+        name: name(object)?,
+        labels: pairs("/metadata/labels").map(|(key, value)| (key.clone(), text(value))).collect(),
+        taints: list("/spec/taints").map(taint).collect(),
+        allocatable: pairs("/status/allocatable").map(|(key, amount)| (key.as_str(), quantity(amount))).collect(),
+        ready: list("/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"),
+        unschedulable: object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)),
+    })
+}
+
+/// A pod; `None` without a name.
+#[must_use]
+pub fn pod(object: &Value) -> Option<Pod> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let one_pod = || [(ResourceName::PODS, Quantity::from_units(1))].into_iter().collect::<Resources>();
+    let request = match workload::gang(object) {
+        Ok(gang) => gang.tasks.into_iter().next().map_or_else(one_pod, |task| task.request),
+        Err(_) => one_pod(),
+    };
+    Some(Pod {
+        namespace: namespace(object),
+        name: name(object)?,
+        node: text("/spec/nodeName").map(ToOwned::to_owned),
+        request,
+        finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
+        owner: owner(object),
+    })
+}
+
+/// A namespaced object's name, `None` where there is none.
+#[must_use]
+pub fn name(object: &Value) -> Option<String> {
+    object.pointer("/metadata/name").and_then(Value::as_str).map(ToOwned::to_owned)
+}
+
+/// An object's namespace, empty where there is none.
+#[must_use]
+pub fn namespace(object: &Value) -> String {
+    object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// `group/Kind` as an inventory's [`Owner`] has it.
+#[must_use]
+pub fn owner_kind(api_version: &str, kind: &str) -> String {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    format!("{group}/{kind}")
+}
+
+/// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, or the pod itself.
+fn owner(pod: &Value) -> Option<Owner> {
+    let references = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let controller = references.into_iter().flatten().find(|reference| reference["controller"] == true);
+    let Some(controller) = controller else {
+        return Some(Owner { kind: owner_kind("v1", "Pod"), name: name(pod)?, task: None });
+    };
+    let kind = owner_kind(controller["apiVersion"].as_str()?, controller["kind"].as_str()?);
+    let name = controller["name"].as_str()?;
+    let marked = |key: &str| {
+        let of = |place: &str| pod["metadata"][place][key].as_str();
+        of("annotations").or_else(|| of("labels"))
+    };
+    if kind == "apps/ReplicaSet" {
+        let hash = marked("pod-template-hash")?;
+        let deployment = name.strip_suffix(hash)?.strip_suffix('-')?;
+        return Some(Owner { kind: "apps/Deployment".to_owned(), name: deployment.to_owned(), task: None });
+    }
+    Some(Owner { kind, name: name.to_owned(), task: marked(volcano::TASK_SPEC).map(Into::into) })
+}
+
+fn quantity(value: &Value) -> Quantity {
+    let parsed = match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    };
+    parsed.unwrap_or(Quantity::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_ready_and_schedulable_or_not() {
+        let object = json!({
+            "metadata": {"name": "n1", "labels": {"disk": "ssd"}},
+            "spec": {"unschedulable": true, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+            "status": {
+                "allocatable": {"cpu": "1500m", "memory": "1Gi", "odd": "garbage", "pods": 110},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        let node = node(&object).unwrap();
+        assert!(node.ready && node.unschedulable);
+        assert_eq!(node.allocatable.to_string(), "cpu 1500m, memory 1Gi, pods 110");
+        assert_eq!(node.taints[0].key, "gpu");
+        assert_eq!(super::node(&json!({})), None);
+    }
+
+    #[test]
+    fn a_pod_knows_its_workload() {
+        let pod_of = |metadata: Value| {
+            let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}});
+            pod(&object).unwrap().owner.unwrap()
+        };
+        let by = |api: &str, kind: &str, name: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "controller": true}]);
+        let volcano = pod_of(json!({
+            "name": "p", "annotations": {"volcano.sh/task-spec": "worker"},
+            "ownerReferences": by("batch.volcano.sh/v1alpha1", "Job", "train"),
+        }));
+        assert_eq!(
+            volcano,
+            Owner { kind: "batch.volcano.sh/Job".into(), name: "train".into(), task: Some("worker".into()) }
+        );
+        let deployment = pod_of(json!({
+            "name": "p", "labels": {"pod-template-hash": "5c8f"}, "ownerReferences": by("apps/v1", "ReplicaSet", "web-5c8f"),
+        }));
+        assert_eq!((deployment.kind.as_str(), deployment.name.as_str()), ("apps/Deployment", "web"));
+        assert_eq!(pod_of(json!({"name": "alone"})).kind, "/Pod");
+    }
+
+    #[test]
+    fn a_pod_that_makes_no_sense_still_takes_a_place() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"},
+            "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "lots"}}}]},
+        });
+        assert_eq!(pod(&object).unwrap().request.to_string(), "pods 1");
+    }
+}
