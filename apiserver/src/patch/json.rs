@@ -96,7 +96,8 @@ fn add(document: &mut Value, path: &str, value: Value, kind: &str) -> Result<(),
         }
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
-            let at = index(&key, items.len() + 1).map_err(|error| format!("error in add for path: '{path}': {error}"))?;
+            let at =
+                index(&key, items.len() + 1).map_err(|error| format!("error in add for path: '{path}': {error}"))?;
             items.insert(at, value);
         }
         _ => return Err(missing_path(kind, path)),
@@ -127,9 +128,8 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String>
             map.insert(key, value);
         }
         Value::Array(items) => {
-            let at = index(&key, items.len()).map_err(|_| {
-                format!("replace operation does not apply: doc is missing key: {path}: missing value")
-            })?;
+            let at = index(&key, items.len())
+                .map_err(|_| format!("replace operation does not apply: doc is missing key: {path}: missing value"))?;
             items[at] = value;
         }
         _ => return Err(missing_path("replace", path)),

@@ -65,8 +65,10 @@ fn names(value: &Value) -> Vec<&str> {
 
 #[test]
 fn strategic_merge_finds_elements_by_their_merge_key() {
-    let target = pod(json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1", "env": [{"name": "E", "value": "1"}]}]));
-    let patch = pod(json!([{"name": "b", "image": "2", "env": [{"name": "F", "value": "2"}, {"name": "E", "value": "3"}]}]));
+    let target =
+        pod(json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1", "env": [{"name": "E", "value": "1"}]}]));
+    let patch =
+        pod(json!([{"name": "b", "image": "2", "env": [{"name": "F", "value": "2"}, {"name": "E", "value": "3"}]}]));
     let merged = strategic(&target, patch).unwrap();
     assert_eq!(names(&merged), ["a", "b"]);
     assert_eq!(merged["spec"]["containers"][1]["image"], "2");
@@ -114,10 +116,7 @@ fn strategic_merge_complains_in_the_library_s_words() {
     let text = |patch| strategic(&target, patch).unwrap_err().to_string();
     assert_eq!(text(pod(json!([{"image": "x"}]))), "map: map[image:x] does not contain declared merge key: name");
     assert_eq!(text(pod(json!("x"))), "cannot restore slice from string");
-    assert_eq!(
-        text(pod(json!(["x"]))),
-        "list element types are not identical: [[map[image:1 name:a]] [x]]"
-    );
+    assert_eq!(text(pod(json!(["x"]))), "list element types are not identical: [[map[image:1 name:a]] [x]]");
     let mismatch = strategic(&target, json!({"spec": {"priority": "x"}})).unwrap_err();
     let wanted = PatchError::Mismatch {
         patch: "map[spec:map[priority:x]]".to_owned(),
@@ -146,9 +145,10 @@ fn any_value() -> impl Strategy<Value = Value> {
 fn difference(from: &Value, to: &Value) -> Value {
     let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else { return to.clone() };
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let set = to.iter().filter(|(key, value)| from.get(*key) != Some(value)).map(|(key, value)| {
-        (key.clone(), difference(from.get(key).unwrap_or(&Value::Null), value))
-    });
+    let set = to
+        .iter()
+        .filter(|(key, value)| from.get(*key) != Some(value))
+        .map(|(key, value)| (key.clone(), difference(from.get(key).unwrap_or(&Value::Null), value)));
     Value::Object(gone.chain(set).collect())
 }
 

@@ -60,8 +60,9 @@ fn parse(table: &'static str) -> HashMap<&'static str, Node> {
     let mut types = HashMap::new();
     let mut current: Option<(&'static str, Node)> = None;
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(name) = line.strip_prefix('=') {
-            types.extend(current.replace((name, Node { wire: Wire::Struct, ..Node::default() })));
+        if let Some(heading) = line.strip_prefix('=') {
+            let (name, atomic) = heading.split_once(' ').map_or((heading, false), |(name, _)| (name, true));
+            types.extend(current.replace((name, Node { wire: Wire::Struct, map_atomic: atomic, ..Node::default() })));
         } else if let Some((_, node)) = &mut current {
             let mut parts = line.split(' ');
             if let (Some(name), Some(shape), Some(presence)) = (parts.next(), parts.next(), parts.next()) {
@@ -120,7 +121,8 @@ fn shape_node(shape: &'static str) -> Node {
         "u" => plain(Wire::MicroTime),
         "x" => Node { int_or_string: true, ..plain(Wire::IntOrString) },
         "y" => plain(Wire::Bytes),
-        _ => Node { preserve: true, ..Node::default() },
+        // Raw JSON is owned as a whole.
+        _ => Node { preserve: true, map_atomic: true, ..Node::default() },
     }
 }
 
@@ -219,7 +221,7 @@ fn is_zero(value: &Value, node: &Node) -> bool {
 }
 
 /// What Go writes for the zero value.
-fn zero(node: &Node) -> Value {
+pub fn zero(node: &Node) -> Value {
     match node.wire {
         Wire::String => Value::from(""),
         Wire::Bool => Value::from(false),
@@ -303,7 +305,9 @@ fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<
                 error
             })
         }
-        (Wire::Struct, _) => complain(got, &format!("v1.{}", node.target.and_then(|t| t.split('.').next_back()).unwrap_or(owner))),
+        (Wire::Struct, _) => {
+            complain(got, &format!("v1.{}", node.target.and_then(|t| t.split('.').next_back()).unwrap_or(owner)))
+        }
         (wire, _) => complain(got, wire_name(wire)),
     }
 }

@@ -332,9 +332,7 @@ fn member_to_cel(value: &Value, node: Option<&Node>) -> CelValue {
 fn string_to_cel(text: &str, node: &Node) -> CelValue {
     let special = match node.format {
         Some(Format::Text("date-time" | "datetime")) => TIMESTAMP.with(|cell| converted(text, "timestamp", cell)),
-        Some(Format::Text("date")) => {
-            TIMESTAMP.with(|cell| converted(&format!("{text}T00:00:00Z"), "timestamp", cell))
-        }
+        Some(Format::Text("date")) => TIMESTAMP.with(|cell| converted(&format!("{text}T00:00:00Z"), "timestamp", cell)),
         Some(Format::Text("duration")) => DURATION.with(|cell| converted(text, "duration", cell)),
         Some(Format::Text("byte")) => {
             use base64::Engine as _;
@@ -349,8 +347,27 @@ fn string_to_cel(text: &str, node: &Node) -> CelValue {
 /// How a rule names a field that is no CEL identifier (`apiserver/pkg/cel/escaping.go`).
 fn escaped(name: &str) -> String {
     const RESERVED: [&str; 21] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-        "let", "loop", "package", "namespace", "return", "var", "void", "while",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
     ];
     if RESERVED.contains(&name) {
         return format!("__{name}__");

@@ -333,11 +333,7 @@ impl Checker<'_> {
         }
         for name in checks.map(|c| c.required.as_slice()).unwrap_or_default() {
             if !map.contains_key(name) {
-                outcome.add(self.error(
-                    CauseReason::Required,
-                    &format!("{path}.{name}"),
-                    "Required value".to_owned(),
-                ));
+                outcome.add(self.error(CauseReason::Required, &format!("{path}.{name}"), "Required value".to_owned()));
             }
         }
     }

@@ -30,7 +30,8 @@ fn drop_nulls(value: &mut Value, node: &Node) {
     }
 }
 
-fn fill(value: &mut Value, node: &Node) {
+/// The second step alone.
+pub fn fill(value: &mut Value, node: &Node) {
     match value {
         Value::Object(map) => {
             for (name, property) in &node.properties {

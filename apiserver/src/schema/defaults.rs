@@ -1,5 +1,5 @@
-//! The defaults of built-in kinds (Kubernetes `pkg/apis/*/v1/defaults.go`, and the parts of the registries'
-//! `PrepareForCreate` that only depend on the object).
+//! The defaults of built-in kinds (Kubernetes `pkg/apis/*/v1/defaults.go` and conversions), but not what registries and
+//! admission add.
 
 use serde_json::{Map, Value, json};
 
@@ -65,11 +65,9 @@ pub fn default(object: &mut Value, group: &str, kind: &str) {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policy(object),
         _ => {}
     }
-    let deleted = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     let status = kind == "PersistentVolume";
     if let Some(spec) = at(object, "spec") {
         match (group, kind) {
-            ("", "Namespace") if !deleted && empty(spec, "finalizers") => put(spec, "finalizers", json!(["kubernetes"])),
             ("", "Pod") => pod::pod(spec),
             ("", "Service") => service(spec),
             ("", "PersistentVolume") => {
@@ -94,9 +92,6 @@ pub fn default(object: &mut Value, group: &str, kind: &str) {
             _ => {}
         }
     }
-    if (group, kind) == ("", "Pod") {
-        pod::status(object);
-    }
     if status && let Some(status) = at(object, "status") {
         put(status, "phase", "Pending");
     }
@@ -110,9 +105,6 @@ fn namespace(object: &mut Object) {
         if let Some(labels) = at(metadata, "labels") {
             labels.insert("kubernetes.io/metadata.name".to_owned(), name);
         }
-    }
-    if let Some(status) = at(object, "status") {
-        put(status, "phase", "Active");
     }
 }
 
@@ -205,7 +197,9 @@ fn service(spec: &mut Object) {
     for port in each(spec, "ports") {
         put(port, "protocol", "TCP");
         let same = port.get("port").cloned().unwrap_or(Value::from(0));
-        let unset = matches!(port.get("targetPort"), None | Some(Value::Null)) || port["targetPort"] == 0 || port["targetPort"] == "";
+        let unset = matches!(port.get("targetPort"), None | Some(Value::Null))
+            || port["targetPort"] == 0
+            || port["targetPort"] == "";
         if unset {
             port.insert("targetPort".to_owned(), same);
         }
@@ -221,17 +215,6 @@ fn service(spec: &mut Object) {
         return;
     }
     put(spec, "internalTrafficPolicy", "Cluster");
-    let address = text(spec, "clusterIP").to_owned();
-    if !address.is_empty() {
-        put(spec, "clusterIPs", json!([address]));
-    }
-    // A headless service without a selector may be of any family.
-    if address == "None" && empty(spec, "selector") && empty(spec, "ipFamilies") && !spec.contains_key("ipFamilyPolicy") {
-        put(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
-        put(spec, "ipFamilyPolicy", "RequireDualStack");
-    }
-    put(spec, "ipFamilies", json!(["IPv4"]));
-    put(spec, "ipFamilyPolicy", "SingleStack");
 }
 
 fn claim(object: &mut Object) {
@@ -370,13 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_requests_from_limits_and_a_quality_class() {
+    fn a_pod_gets_requests_from_limits() {
         let object = json!({"metadata": {"name": "p"}, "spec": {"containers": [
             {"name": "a", "image": "i", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}});
         let object = defaulted("", "Pod", object);
         let requests = &object["spec"]["containers"][0]["resources"]["requests"];
         assert_eq!(*requests, json!({"cpu": "1", "memory": "1Gi"}));
-        assert_eq!(object["status"], json!({"phase": "Pending", "qosClass": "Guaranteed"}));
         assert_eq!(object["spec"]["enableServiceLinks"], true);
     }
 
@@ -395,11 +377,13 @@ mod tests {
         let hook = defaulted("admissionregistration.k8s.io", "MutatingWebhookConfiguration", hook);
         assert_eq!(hook["webhooks"][0]["clientConfig"]["service"]["port"], 443);
         assert_eq!(hook["webhooks"][0]["rules"][0]["scope"], "*");
-        let service = defaulted("", "Service", json!({"metadata": {}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}));
+        let service = defaulted(
+            "",
+            "Service",
+            json!({"metadata": {}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}),
+        );
         assert_eq!(service["spec"]["ports"][0], json!({"port": 80, "protocol": "TCP", "targetPort": 80}));
         let namespace = defaulted("", "Namespace", json!({"metadata": {"name": "n"}}));
         assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
-        assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
-        assert_eq!(namespace["status"]["phase"], "Active");
     }
 }

@@ -1,5 +1,5 @@
-//! The defaults of pods and pod templates (Kubernetes `pkg/apis/core/v1/defaults.go`, DefaultTolerationSeconds,
-//! `qos.ComputePodQOS`).
+//! The defaults of pods and pod templates (Kubernetes `pkg/apis/core/v1/defaults.go`). What admission and the registry
+//! add to a pod is not among them.
 
 use serde_json::{Map, Value, json};
 
@@ -21,16 +21,13 @@ pub fn pod_spec(spec: &mut Object) {
     each(spec, "volumes").for_each(volume);
 }
 
-/// A pod itself: what admission and the registry add on top.
+/// A pod itself.
 pub fn pod(spec: &mut Object) {
     pod_spec(spec);
     put(spec, "enableServiceLinks", true);
-    put(spec, "preemptionPolicy", "PreemptLowerPriority");
-    put(spec, "priority", 0);
     for list in ["containers", "initContainers"] {
         each(spec, list).for_each(requests_from_limits);
     }
-    tolerations(spec);
 }
 
 fn requests_from_limits(container: &mut Object) {
@@ -42,20 +39,6 @@ fn requests_from_limits(container: &mut Object) {
     put(resources, "requests", json!({}));
     if let Some(requests) = at(resources, "requests") {
         limits.into_iter().for_each(|(name, amount)| put(requests, &name, amount));
-    }
-}
-
-fn tolerations(spec: &mut Object) {
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        put(spec, "tolerations", json!([]));
-        let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) else { return };
-        let tolerated = list.iter().any(|toleration| {
-            let is = |field: &str, value: &str| toleration.get(field).and_then(Value::as_str).unwrap_or_default() == value;
-            (is("key", key) || is("key", "")) && (is("effect", "NoExecute") || is("effect", ""))
-        });
-        if !tolerated {
-            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
-        }
     }
 }
 
@@ -76,7 +59,9 @@ fn container(container: &mut Object, host_network: bool) {
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = at(container, name) {
-            for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+            for (key, value) in
+                [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+            {
                 put(probe, key, value);
             }
             http_get(probe);
@@ -146,38 +131,5 @@ pub fn volume_source(volume: &mut Object) {
     }
     if let Some(spec) = at(volume, "ephemeral").and_then(|e| at(e, "volumeClaimTemplate")).and_then(|t| at(t, "spec")) {
         put(spec, "volumeMode", "Filesystem");
-    }
-}
-
-/// A new pod is pending, and its quality class follows from its resources.
-pub fn status(object: &mut Object) {
-    let class = quality(object);
-    if let Some(status) = at(object, "status") {
-        put(status, "phase", "Pending");
-        put(status, "qosClass", class);
-    }
-}
-
-fn quality(object: &Object) -> &'static str {
-    let spec = object.get("spec").and_then(Value::as_object);
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| {
-        spec.and_then(|spec| spec.get(list)).and_then(Value::as_array).into_iter().flatten()
-    });
-    let (mut any, mut guaranteed) = (false, true);
-    for container in containers {
-        let amount = |kind: &str, name: &str| {
-            let amount = container.get("resources")?.get(kind)?.get(name)?.as_str()?;
-            (amount != "0").then_some(amount)
-        };
-        for name in ["cpu", "memory"] {
-            let (request, limit) = (amount("requests", name), amount("limits", name));
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
     }
 }

@@ -139,7 +139,10 @@ pattern!(
     r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$"
 );
 pattern!(CLOCK, r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$");
-pattern!(GO_DURATION, r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$");
+pattern!(
+    GO_DURATION,
+    r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$"
+);
 pattern!(SCALA_DURATION, r"(\d+)\s*([A-Za-zµ]+)");
 pattern!(SHORT_NAME, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
 pattern!(LONG_NAME, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$");
@@ -236,9 +239,9 @@ fn is_duration(text: &str) -> bool {
     ];
     SCALA_DURATION.captures_iter(text).any(|found| {
         let unit = found.get(2).map_or("", |m| m.as_str()).to_lowercase();
-        UNITS.iter().any(|names| {
-            names.contains(&unit.as_str()) || names.last().is_some_and(|last| unit.starts_with(last))
-        })
+        UNITS
+            .iter()
+            .any(|names| names.contains(&unit.as_str()) || names.last().is_some_and(|last| unit.starts_with(last)))
     })
 }
 
@@ -288,7 +291,11 @@ mod tests {
     #[test]
     fn each_format_tells_its_own_from_others() {
         let cases: [(&str, &[&str], &[&str]); 17] = [
-            ("date-time", &["2024-01-01T00:00:00Z", "2024-01-01t01:02:03.5+02:00"], &["2024-01-01", "2024-01-01T25:00:00Z"]),
+            (
+                "date-time",
+                &["2024-01-01T00:00:00Z", "2024-01-01t01:02:03.5+02:00"],
+                &["2024-01-01", "2024-01-01T25:00:00Z"],
+            ),
             ("date", &["2024-02-29"], &["2024-13-01", "2024-1-1", "2023-02-29"]),
             ("ipv4", &["10.0.0.1", "010.0.0.1"], &["300.1.1.1", "::1", "1.2.3"]),
             ("ipv6", &["::1", "2001:db8::1"], &["10.0.0.1", ":::"]),

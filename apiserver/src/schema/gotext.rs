@@ -60,7 +60,9 @@ mod tests {
 
     #[test]
     fn floats_are_printed_as_go_prints_them() {
-        for (number, text) in [(10.0, "10"), (0.5, "0.5"), (1e21, "1e+21"), (2.5e-7, "2.5e-07"), (123456.75, "123456.75")] {
+        for (number, text) in
+            [(10.0, "10"), (0.5, "0.5"), (1e21, "1e+21"), (2.5e-7, "2.5e-07"), (123456.75, "123456.75")]
+        {
             assert_eq!(float(number), text);
         }
     }

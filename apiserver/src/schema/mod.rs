@@ -30,7 +30,7 @@ use serde_json::Value;
 
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate};
-pub(crate) use node::{Additional, ListKind, Node, PatchStrategy};
+pub(crate) use node::{Additional, ListKind, Node, Shape};
 
 /// The schema of one version of one kind.
 #[derive(Debug)]
@@ -63,8 +63,12 @@ impl TypeSchema {
         self.root.node()
     }
 
-    pub(crate) fn is_builtin(&self) -> bool {
-        self.builtin.is_some()
+    /// An object of the kind before anything was set.
+    pub(crate) fn zero(&self) -> Value {
+        match self.builtin {
+            Some(_) => builtin::zero(self.node()),
+            None => Value::Object(serde_json::Map::new()),
+        }
     }
 
     /// Why the object cannot be decoded at all, if so. For a built-in kind this is Go's complaint about a value of the
@@ -96,6 +100,15 @@ impl TypeSchema {
                 defaults::default(object, group, kind);
             }
             None => defaulting::default(object, self.node()),
+        }
+    }
+
+    /// Fills in the defaults of an object that server-side apply made, in which nulls without a default stay and fail
+    /// validation.
+    pub fn default_applied(&self, object: &mut Value) {
+        match self.builtin {
+            Some(_) => self.default(object),
+            None => defaulting::fill(object, self.node()),
         }
     }
 
@@ -231,6 +244,11 @@ fn go_value(value: &Value) -> String {
         }
         other => gotext::value(other),
     }
+}
+
+/// The type of every object's metadata.
+pub(crate) fn object_meta() -> &'static Node {
+    builtin::type_node("meta/v1.ObjectMeta")
 }
 
 /// A schema that knows nothing and accepts everything.

@@ -210,7 +210,8 @@ fn owners(metadata: &Value, field: &str) -> Vec<FieldError> {
             ("uid", "must not be empty"),
         ] {
             let value = text(key);
-            let empty = if key == "apiVersion" { value.rsplit('/').next().is_none_or(str::is_empty) } else { value.is_empty() };
+            let empty =
+                if key == "apiVersion" { value.rsplit('/').next().is_none_or(str::is_empty) } else { value.is_empty() };
             if empty {
                 errors.push(invalid(&format!("{field}.{key}"), &Value::String(value.to_owned()), detail));
             }

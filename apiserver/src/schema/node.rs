@@ -59,6 +59,16 @@ pub enum ListKind {
     Map(Vec<String>),
 }
 
+/// What kinds of value a node allows, for merging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Map,
+    List,
+    Scalar,
+    /// Nothing is known: maps are granular, lists atomic.
+    Any,
+}
+
 /// What happens to keys that `properties` does not list.
 #[derive(Clone, Debug, Default)]
 pub enum Additional {
@@ -229,6 +239,35 @@ impl Node {
             presence: Presence::AsSent,
             wire: builtin::Wire::Any,
             target: None,
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        match self.wire {
+            builtin::Wire::Struct | builtin::Wire::Map => Shape::Map,
+            builtin::Wire::List => Shape::List,
+            builtin::Wire::Any => match self.types.as_slice() {
+                [Kind::Object] => {
+                    let described = self.preserve || self.embedded || !self.properties.is_empty();
+                    if described || !matches!(self.additional, Additional::Absent) { Shape::Map } else { Shape::Any }
+                }
+                [Kind::Array] => Shape::List,
+                [] if !self.properties.is_empty() => Shape::Map,
+                [] => Shape::Any,
+                _ => Shape::Scalar,
+            },
+            _ => Shape::Scalar,
+        }
+    }
+
+    /// The scalar type as structured-merge-diff names it.
+    pub fn scalar_kind(&self) -> &'static str {
+        use builtin::Wire;
+        match (self.wire, self.types.as_slice()) {
+            (Wire::String | Wire::Bytes, _) | (Wire::Any, [Kind::String]) => "string",
+            (Wire::Bool, _) | (Wire::Any, [Kind::Boolean]) => "boolean",
+            (Wire::Int32 | Wire::Int64 | Wire::Float, _) | (Wire::Any, [Kind::Integer | Kind::Number]) => "numeric",
+            _ => "untyped",
         }
     }
 

@@ -48,13 +48,7 @@ fn walk(value: &mut Value, node: Option<&Node>, root: bool, path: &mut FieldPath
     }
 }
 
-fn walk_object(
-    map: &mut Map<String, Value>,
-    node: &Node,
-    root: bool,
-    path: &mut FieldPath,
-    unknown: &mut Vec<String>,
-) {
+fn walk_object(map: &mut Map<String, Value>, node: &Node, root: bool, path: &mut FieldPath, unknown: &mut Vec<String>) {
     let embedded = root || node.embedded;
     let mut dropped: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {

@@ -45,8 +45,11 @@ fn recorded_creations_are_judged_as_recorded() {
             }
             seen += 1;
             let mut object = body.clone();
-            let unknown: Vec<String> =
-                schema.prune(&mut object).iter().map(|path| format!("299 - \"unknown field \\\"{path}\\\"\"")).collect();
+            let unknown: Vec<String> = schema
+                .prune(&mut object)
+                .iter()
+                .map(|path| format!("299 - \"unknown field \\\"{path}\\\"\""))
+                .collect();
             object.as_object_mut().unwrap().remove("status");
             schema.default(&mut object);
             let before = scale_errors(&object, &widget["subresources"]["scale"], true);
@@ -58,7 +61,9 @@ fn recorded_creations_are_judged_as_recorded() {
                 wrong.push(format!("{} {index}\n   got    {got:#?}\n   wanted {wanted:#?}", case["id"]));
             } else if wanted.is_empty() && object["spec"] != response["body"]["spec"] {
                 wrong.push(format!("{} {index}: {} is not {}", case["id"], object["spec"], response["body"]["spec"]));
-            } else if wanted.is_empty() && json!(unknown) != response["headers"].get("warning").cloned().unwrap_or(json!([])) {
+            } else if wanted.is_empty()
+                && json!(unknown) != response["headers"].get("warning").cloned().unwrap_or(json!([]))
+            {
                 wrong.push(format!("{} {index}: warned {unknown:?}", case["id"]));
             }
         }

@@ -1,0 +1,250 @@
+//! Objects as structured-merge-diff sees them: which values are maps, lists or scalars, what is atomic, and how list
+//! elements are named (`typed/helpers.go`, `typed/validate.go`, `typed/tofieldset.go`).
+
+use serde_json::{Map, Value};
+
+use super::set::{Element, Scalar, Set};
+use crate::schema::{Additional, ListKind, Node, Shape, anything, object_meta};
+
+/// A node together with whether it is a whole resource, whose metadata has its own type.
+#[derive(Clone, Copy)]
+pub struct Type<'a> {
+    pub node: &'a Node,
+    pub resource: bool,
+}
+
+/// What a value is handled as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Atom {
+    Map,
+    List,
+    Scalar,
+}
+
+impl<'a> Type<'a> {
+    pub fn root(node: &'a Node) -> Self {
+        Self { node, resource: true }
+    }
+
+    /// The kinds of value the type allows: map, scalar, list.
+    fn atoms(self) -> (bool, bool, bool) {
+        match self.node.shape() {
+            Shape::Map => (true, false, false),
+            Shape::Scalar => (false, true, false),
+            Shape::List => (false, false, true),
+            Shape::Any => (true, true, true),
+        }
+    }
+
+    /// How to handle this value; a value of a kind that is not allowed is handled as the first that is.
+    pub fn atom(self, value: Option<&Value>) -> Atom {
+        let (map, scalar, list) = self.atoms();
+        match value {
+            Some(Value::Object(_)) if map => Atom::Map,
+            Some(Value::Array(_)) if list => Atom::List,
+            Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) if scalar => Atom::Scalar,
+            _ if map => Atom::Map,
+            _ if scalar => Atom::Scalar,
+            _ => Atom::List,
+        }
+    }
+
+    pub fn atomic_map(self) -> bool {
+        self.node.map_atomic || self.node.members().map_atomic
+    }
+
+    pub fn atomic_list(self) -> bool {
+        matches!(self.node.list, ListKind::Atomic | ListKind::Unspecified)
+    }
+
+    /// The type of a member, and whether it is a declared field.
+    pub fn member(self, key: &str) -> Option<(Type<'a>, bool)> {
+        let plain = |node| Type { node, resource: false };
+        if key == "metadata" && (self.resource || self.node.embedded) && self.node.target.is_none() {
+            return Some((plain(object_meta()), true));
+        }
+        if self.node.embedded && matches!(key, "apiVersion" | "kind") {
+            return Some((plain(self.node.properties.get(key).map_or(anything() as &Node, |link| link.node())), true));
+        }
+        let members = self.node.members();
+        match (members.properties.get(key), &self.node.additional) {
+            (Some(link), _) => Some((plain(link.node()), true)),
+            (None, Additional::Schema(link)) => Some((plain(link.node()), false)),
+            (None, Additional::Allowed(true)) => Some((plain(anything()), false)),
+            _ if self.node.preserve || self.node.shape() == Shape::Any => Some((plain(anything()), false)),
+            _ => None,
+        }
+    }
+
+    pub fn element(self) -> Type<'a> {
+        let node = self.node.items.as_ref().map_or(anything() as &Node, |link| link.node());
+        Type { node, resource: false }
+    }
+
+    /// How an element of an associative list is named.
+    pub fn name(self, item: &Value) -> Result<Element, String> {
+        match &self.node.list {
+            ListKind::Map(keys) => {
+                let map = match item {
+                    Value::Object(map) => map,
+                    Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+                    _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+                };
+                self.key(map, keys)
+            }
+            _ => match item {
+                Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+                scalar => Ok(Element::Value(Scalar(scalar.clone()))),
+            },
+        }
+    }
+
+    fn key(self, map: &Map<String, Value>, keys: &[String]) -> Result<Element, String> {
+        let element = self.element();
+        let default = |key: &str| element.member(key).and_then(|(member, _)| member.node.default.clone());
+        let mut fields: Vec<(String, Scalar)> = keys
+            .iter()
+            .filter_map(|key| Some((key.clone(), Scalar(map.get(key).cloned().or_else(|| default(key))?))))
+            .collect();
+        if fields.is_empty() {
+            let names: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                names.join(" ")
+            ));
+        }
+        fields.sort();
+        Ok(Element::Key(fields))
+    }
+}
+
+/// All the fields of an object that someone who sends it owns.
+pub fn field_set(value: &Value, ty: Type<'_>) -> Set {
+    let mut set = Set::default();
+    collect(value, ty, &mut Vec::new(), &mut set);
+    set
+}
+
+fn collect(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) {
+    match ty.atom(Some(value)) {
+        Atom::Scalar => set.insert(path),
+        Atom::Map if ty.atomic_map() => set.insert(path),
+        Atom::List if ty.atomic_list() => set.insert(path),
+        Atom::Map => {
+            for (key, value) in value.as_object().into_iter().flatten() {
+                let Some((member, declared)) = ty.member(key) else { continue };
+                path.push(Element::Field(key.clone()));
+                collect(value, member, path, set);
+                let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                if empty || !declared {
+                    set.insert(path);
+                }
+                path.pop();
+            }
+        }
+        Atom::List => {
+            let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+            let names: Vec<Option<Element>> = items.iter().map(|item| ty.name(item).ok()).collect();
+            for (item, name) in items.iter().zip(&names) {
+                let Some(name) = name else { continue };
+                path.push(name.clone());
+                // Elements with the same name are owned as one.
+                if names.iter().filter(|other| other.as_ref() == Some(name)).count() == 1 {
+                    collect(item, ty.element(), path, set);
+                }
+                set.insert(path);
+                path.pop();
+            }
+        }
+    }
+}
+
+/// Why an applied object does not fit its type, one text for each problem.
+pub fn problems(value: &Value, ty: Type<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    check(value, ty, "", &mut out);
+    out
+}
+
+fn check(value: &Value, ty: Type<'_>, path: &str, out: &mut Vec<String>) {
+    let mut report = |text: String| out.push(if path.is_empty() { text } else { format!("{path}: {text}") });
+    match ty.atom(Some(value)) {
+        Atom::Scalar => {
+            if let Some(text) = scalar_problem(value, ty.node) {
+                report(text);
+            }
+        }
+        Atom::Map => match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let below = format!("{path}.{key}");
+                    match ty.member(key) {
+                        Some((member, _)) => check(value, member, &below, out),
+                        None => {
+                            out.push(format!("{below}: field not declared in schema"));
+                            // The library stops at the first unknown field of a map.
+                            return;
+                        }
+                    }
+                }
+            }
+            Value::Null => {}
+            other => report(format!("expected map, got &{{{}}}", crate::schema::shown(other))),
+        },
+        Atom::List => match value {
+            Value::Array(items) => check_list(items, ty, path, out),
+            Value::Null => {}
+            other => report(format!("expected list, got &{{{}}}", crate::schema::shown(other))),
+        },
+    }
+}
+
+fn check_list(items: &[Value], ty: Type<'_>, path: &str, out: &mut Vec<String>) {
+    let associative = !ty.atomic_list();
+    let mut seen: Vec<Element> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let name = if associative {
+            match ty.name(item) {
+                Ok(name) => name,
+                Err(text) => {
+                    out.push(format!("{path}: element {index}: {text}"));
+                    return;
+                }
+            }
+        } else {
+            Element::Index(index)
+        };
+        if seen.contains(&name) {
+            out.push(format!("{path}: duplicate entries for key {}", name.text()));
+        }
+        check(item, ty.element(), &format!("{path}{}", name.text()), out);
+        if associative {
+            seen.push(name);
+        }
+    }
+}
+
+fn scalar_problem(value: &Value, node: &Node) -> Option<String> {
+    let go = |value: &Value| format!("&value.valueUnstructured{{Value:{value}}}");
+    let type_name = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    match node.scalar_kind() {
+        "numeric" if !value.is_number() => Some(format!("expected numeric (int or float), got {type_name}")),
+        "string" if !value.is_string() => Some(format!("expected string, got {}", go(value))),
+        "boolean" if !value.is_boolean() => Some(format!("expected boolean, got &{{{}}}", crate::schema::shown(value))),
+        "untyped" if value.is_array() || value.is_object() => {
+            Some(format!("expected any scalar, got &{{{}}}", crate::schema::shown(value)))
+        }
+        _ => None,
+    }
+}
