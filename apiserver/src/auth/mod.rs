@@ -1,9 +1,12 @@
-//! Who asks, and whether they may: bearer tokens, RBAC, access reviews.
+//! Who asks, and whether they may: bearer tokens, impersonation, RBAC, access reviews.
+
+mod rbac;
+mod review;
 
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::error::Status;
+use crate::error::{Status, quote};
 use crate::resource::Resource;
 use crate::server::ApiServer;
 
@@ -49,22 +52,152 @@ pub struct RequestInfo {
 pub fn authenticate(server: &ApiServer, headers: &HeaderMap) -> Result<Option<User>, Status> {
     let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
     let token = header.to_str().ok().and_then(|h| h.strip_prefix("Bearer ")).unwrap_or_default();
-    server.state().users.get(token).cloned().map(Some).ok_or_else(Status::unauthorized)
+    server.state().users.get(token.trim()).cloned().map(Some).ok_or_else(Status::unauthorized)
+}
+
+/// The user as whom the request is to count (`Impersonate-User` and its sisters), if the asking user may do that.
+pub fn impersonate(server: &ApiServer, user: User, headers: &HeaderMap) -> Result<User, Status> {
+    let texts = |name: &str| -> Vec<String> {
+        headers.get_all(name).iter().filter_map(|h| h.to_str().ok()).map(str::to_owned).collect()
+    };
+    let (names, groups, uids) = (texts("impersonate-user"), texts("impersonate-group"), texts("impersonate-uid"));
+    let Some(name) = names.into_iter().next().filter(|n| !n.is_empty()) else {
+        if groups.is_empty() && uids.is_empty() {
+            return Ok(user);
+        }
+        return Err(Status::internal("requested impersonation without impersonating a user"));
+    };
+    let ask = |group: &str, resource: &str, namespace: &str, name: &str| {
+        let request = RequestInfo {
+            verb: "impersonate".into(),
+            is_resource: true,
+            group: group.into(),
+            version: "v1".into(),
+            namespace: namespace.into(),
+            resource: resource.into(),
+            name: name.into(),
+            ..RequestInfo::default()
+        };
+        authorize(server, &user, &request)
+    };
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    match account {
+        Some((namespace, account)) => ask("", "serviceaccounts", namespace, account)?,
+        None => ask("", "users", "", &name)?,
+    }
+    for group in &groups {
+        ask("", "groups", "", group)?;
+    }
+    for uid in &uids {
+        ask("authentication.k8s.io", "uids", "", uid)?;
+    }
+    let mut all = groups;
+    if let Some((namespace, _)) = account.filter(|_| all.is_empty()) {
+        all = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
+    }
+    let known = |group: &str, all: &[String]| all.iter().any(|g| g == group);
+    if name == "system:anonymous" {
+        if !known("system:unauthenticated", &all) {
+            all.push("system:unauthenticated".into());
+        }
+    } else if !known("system:authenticated", &all) && !known("system:unauthenticated", &all) {
+        all.push("system:authenticated".into());
+    }
+    Ok(User { name, uid: uids.into_iter().next().unwrap_or_default(), groups: all })
+}
+
+/// Whether a user may do something, and why (as in the status of an access review).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: String,
+    pub problems: String,
+}
+
+/// `system:masters` may do everything; for the others RBAC decides.
+pub fn decide(server: &ApiServer, user: &User, request: &RequestInfo) -> Decision {
+    if user.groups.iter().any(|g| g == "system:masters") {
+        return Decision { allowed: true, ..Decision::default() };
+    }
+    let grants = rbac::grants(server, user, &request.namespace);
+    if let Some(granted) = grants.granted.iter().find(|g| g.rule.allows(request)) {
+        let reason = format!("RBAC: allowed by {}", granted.through);
+        return Decision { allowed: true, reason, problems: String::new() };
+    }
+    let problems = match grants.problems.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    let reason = if problems.is_empty() { String::new() } else { format!("RBAC: {problems}") };
+    Decision { allowed: false, reason, problems: String::new() }
 }
 
 /// Refuses what the user may not do.
-pub fn authorize(_server: &ApiServer, _user: &User, _request: &RequestInfo) -> Result<(), Status> {
-    Ok(())
+pub fn authorize(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
+    let decision = decide(server, user, request);
+    if decision.allowed {
+        return Ok(());
+    }
+    let mut why = refusal(user, request);
+    if !decision.reason.is_empty() {
+        why = format!("{why}: {}", decision.reason);
+    }
+    let resource = if request.is_resource { request.resource.as_str() } else { "" };
+    Err(Status::forbidden(&request.group, resource, &request.name, &why))
+}
+
+/// `User "x" cannot list resource "pods" in API group "" at the cluster scope` (`responsewriters.forbiddenMessage`).
+fn refusal(user: &User, request: &RequestInfo) -> String {
+    let who = format!("User {} cannot {}", quote(&user.name), request.verb);
+    if !request.is_resource {
+        return format!("{who} path {}", quote(&request.path));
+    }
+    let resource = match request.subresource.as_str() {
+        "" => request.resource.clone(),
+        sub => format!("{}/{sub}", request.resource),
+    };
+    let place = match request.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {}", quote(namespace)),
+    };
+    format!("{who} resource {} in API group {} {place}", quote(&resource), quote(&request.group))
 }
 
 /// Answers a review (`SubjectAccessReview`, `SelfSubjectAccessReview`, `LocalSubjectAccessReview`, `SelfSubjectRulesReview`,
 /// `TokenReview`, `SelfSubjectReview`): the body with `status` filled in.
 pub fn review(
-    _server: &ApiServer,
-    _user: &User,
-    _resource: &Resource,
-    _namespace: Option<&str>,
+    server: &ApiServer,
+    user: &User,
+    resource: &Resource,
+    namespace: Option<&str>,
     body: Value,
 ) -> Result<Value, Status> {
-    Ok(body)
+    review::answer(server, user, resource, namespace, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_verb_the_resource_and_the_place() {
+        let alice = User { name: "alice".into(), ..User::default() };
+        let mut request = RequestInfo {
+            verb: "patch".into(),
+            is_resource: true,
+            resource: "pods".into(),
+            subresource: "status".into(),
+            namespace: "n".into(),
+            ..RequestInfo::default()
+        };
+        assert_eq!(
+            refusal(&alice, &request),
+            "User \"alice\" cannot patch resource \"pods/status\" in API group \"\" in the namespace \"n\""
+        );
+        request.namespace.clear();
+        assert!(refusal(&alice, &request).ends_with("at the cluster scope"));
+        let path = RequestInfo { path: "/metrics".into(), verb: "get".into(), ..RequestInfo::default() };
+        assert_eq!(refusal(&alice, &path), "User \"alice\" cannot get path \"/metrics\"");
+    }
 }

@@ -1,0 +1,180 @@
+//! Access and identity reviews (`pkg/registry/authorization`, `pkg/registry/authentication`).
+
+use serde_json::{Map, Value, json};
+
+use super::{Decision, RequestInfo, User, decide, rbac};
+use crate::error::Status;
+use crate::resource::Resource;
+use crate::schema::FieldError;
+use crate::server::ApiServer;
+
+const ONE_OF: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+
+/// The body with `status` filled in.
+pub fn answer(
+    server: &ApiServer,
+    user: &User,
+    resource: &Resource,
+    namespace: Option<&str>,
+    mut body: Value,
+) -> Result<Value, Status> {
+    let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let status = match resource.kind.as_str() {
+        "SubjectAccessReview" => {
+            check(resource, access_errors(&spec, true))?;
+            access(server, &subject(&spec), &spec)
+        }
+        "LocalSubjectAccessReview" => {
+            let namespace = namespace.unwrap_or_default();
+            check(resource, local_errors(&spec, namespace))?;
+            access(server, &subject(&spec), &spec)
+        }
+        "SelfSubjectAccessReview" => {
+            check(resource, access_errors(&spec, false))?;
+            access(server, user, &spec)
+        }
+        "SelfSubjectRulesReview" => rules(server, user, text(&spec, "namespace"))?,
+        "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
+        "TokenReview" => token(server, &spec)?,
+        _ => return Ok(body),
+    };
+    if let Some(members) = body.as_object_mut() {
+        members.insert("status".into(), status);
+    }
+    Ok(body)
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(value: &Value, key: &str) -> Vec<String> {
+    let list = value.get(key).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn check(resource: &Resource, errors: Vec<FieldError>) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    // The real server validates before the kind is known to the error.
+    Err(Status::invalid(&resource.group, "", "", &errors))
+}
+
+fn subject(spec: &Value) -> User {
+    User { name: text(spec, "user").to_owned(), uid: text(spec, "uid").to_owned(), groups: texts(spec, "groups") }
+}
+
+fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
+    let given = |key: &str| spec.get(key).filter(|v| !v.is_null());
+    let (resource, other) = (given("resourceAttributes"), given("nonResourceAttributes"));
+    let mut errors = Vec::new();
+    match (resource, other) {
+        (Some(_), Some(other)) => errors.push(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            other,
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        (None, None) => errors.push(FieldError::invalid("spec.resourceAttributes", &Value::Null, ONE_OF)),
+        _ => {}
+    }
+    if about_subject && text(spec, "user").is_empty() && texts(spec, "groups").is_empty() {
+        errors.push(FieldError::invalid_text("spec.user", "", "at least one of user or group must be specified"));
+    }
+    errors
+}
+
+fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
+    let mut errors = access_errors(spec, true);
+    if let Some(attributes) = spec.get("resourceAttributes").filter(|v| !v.is_null())
+        && text(attributes, "namespace") != namespace
+    {
+        let field = "spec.resourceAttributes.namespace";
+        errors.push(FieldError::invalid_text(field, text(attributes, "namespace"), "must match metadata.namespace"));
+    }
+    if let Some(attributes) = spec.get("nonResourceAttributes").filter(|v| !v.is_null()) {
+        errors.push(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            attributes,
+            "disallowed on this kind of request",
+        ));
+    }
+    errors
+}
+
+/// What the review asks about, in the form of a request.
+fn request(spec: &Value) -> RequestInfo {
+    if let Some(attributes) = spec.get("resourceAttributes").filter(|v| !v.is_null()) {
+        let of = |key: &str| text(attributes, key).to_owned();
+        return RequestInfo {
+            path: String::new(),
+            verb: of("verb"),
+            is_resource: true,
+            group: of("group"),
+            version: of("version"),
+            namespace: of("namespace"),
+            resource: of("resource"),
+            subresource: of("subresource"),
+            name: of("name"),
+        };
+    }
+    let attributes = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
+    RequestInfo {
+        path: text(attributes, "path").to_owned(),
+        verb: text(attributes, "verb").to_owned(),
+        ..RequestInfo::default()
+    }
+}
+
+fn access(server: &ApiServer, user: &User, spec: &Value) -> Value {
+    let Decision { allowed, reason, problems } = decide(server, user, &request(spec));
+    let mut status = Map::new();
+    status.insert("allowed".into(), allowed.into());
+    if !reason.is_empty() {
+        status.insert("reason".into(), reason.into());
+    }
+    if !problems.is_empty() {
+        status.insert("evaluationError".into(), problems.into());
+    }
+    Value::Object(status)
+}
+
+fn rules(server: &ApiServer, user: &User, namespace: &str) -> Result<Value, Status> {
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let grants = rbac::grants(server, user, namespace);
+    let of = |urls: bool| -> Vec<Value> {
+        grants.granted.iter().filter(|g| g.rule.urls.is_empty() != urls).map(|g| g.rule.to_value()).collect()
+    };
+    let mut status = json!({"resourceRules": of(false), "nonResourceRules": of(true), "incomplete": false});
+    if !grants.problems.is_empty() {
+        status["incomplete"] = true.into();
+        status["evaluationError"] = grants.problems.join(", ").into();
+    }
+    Ok(status)
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    for (key, value) in [("username", &user.name), ("uid", &user.uid)] {
+        if !value.is_empty() {
+            info.insert(key.into(), value.as_str().into());
+        }
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), json!(user.groups));
+    }
+    Value::Object(info)
+}
+
+fn token(server: &ApiServer, spec: &Value) -> Result<Value, Status> {
+    let token = text(spec, "token");
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    Ok(match server.state().users.get(token) {
+        Some(user) => json!({"authenticated": true, "user": user_info(user)}),
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    })
+}
