@@ -298,17 +298,14 @@ fn proxied(host: &Client, cluster: &str) -> Client {
     let prefix = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}/proxy");
     let host = host.clone();
     let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
-        let mut host = host.clone();
+        let host = host.clone();
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        let uri = format!("{prefix}{path}").parse();
+        let uri = format!("{prefix}{path}").parse::<http::Uri>();
         async move {
             *request.uri_mut() = uri?;
-            tower::ServiceExt::ready(&mut host).await?;
-            tower::Service::call(&mut host, request).await
+            Ok::<_, tower::BoxError>(host.send(request).await?)
         }
     });
-    let service =
-        tower::ServiceExt::<http::Request<kube::client::Body>>::map_err(service, |error: tower::BoxError| error);
     Client::new(service, "default")
 }
 
