@@ -5,6 +5,7 @@
 //! are plain functions of values (`plan.rs`, `interpreter/`); around them is a thin edge that watches every kind once
 //! ([`api`]) and retries with Karmada's gaps ([`queue`]).
 
+pub mod admission;
 pub mod api;
 pub mod binding;
 pub mod cluster;
@@ -18,6 +19,7 @@ pub mod names;
 pub mod namespaces;
 pub mod object;
 pub mod queue;
+pub mod scheduler;
 pub mod select;
 pub mod status;
 
@@ -50,6 +52,21 @@ pub struct Config {
     pub pace: Pace,
     /// Whether to stand in for kube-controller-manager's garbage collector on the host.
     pub collect_garbage: bool,
+    /// Whether to serve Karmada's admission webhooks (a real karmada-webhook may be there already).
+    pub admission: bool,
+    /// Whether to stand in for karmada-scheduler.
+    pub schedule: bool,
+}
+
+/// Why the stand-in does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The host does not answer.
+    #[error("failed to ask the host what it serves: {0}")]
+    Host(#[from] ApiError),
+    /// There are no webhooks.
+    #[error(transparent)]
+    Admission(#[from] admission::run::AdmissionError),
 }
 
 impl Default for Config {
@@ -60,6 +77,8 @@ impl Default for Config {
             access: Access::default(),
             pace: Pace::default(),
             collect_garbage: true,
+            admission: true,
+            schedule: true,
         }
     }
 }
@@ -67,11 +86,14 @@ impl Default for Config {
 /// Runs until the shutdown.
 ///
 /// # Errors
-/// When the host does not answer at the start.
-pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> Result<(), ApiError> {
+/// When the host does not answer at the start, or the webhooks cannot be served.
+pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> Result<(), StartError> {
     let server = Server::new("host", host, shutdown.child_token());
     let kinds = server.discover_all().await?;
     info!(kinds = kinds.len(), "Karmada stand-in starts");
+    if config.admission {
+        admission::run::start(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
+    }
     let control = Control::new(server.clone(), config.clock.clone(), config.gates, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
@@ -99,6 +121,9 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     status::binding::start(&control);
     binding::run::start(&control);
     namespaces::start(&control);
+    if config.schedule {
+        scheduler::run::start(&control);
+    }
     cluster::run::start(&control, config.access, config.pace);
     let detector = Detector::start(&control);
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));

@@ -51,9 +51,13 @@ struct State<K> {
     failures: BTreeMap<K, u32>,
 }
 
+/// Which of two waiting keys goes first: the one with more.
+type Rank<K> = Box<dyn Fn(&K) -> i64 + Send + Sync>;
+
 /// See the module.
 pub struct Queue<K> {
     name: &'static str,
+    rank: Option<Rank<K>>,
     state: Mutex<State<K>>,
     added: Notify,
     shutdown: CancellationToken,
@@ -69,13 +73,27 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
     /// An empty queue of a controller.
     #[must_use]
     pub fn new(name: &'static str, shutdown: CancellationToken) -> Arc<Self> {
+        Self::build(name, None, shutdown)
+    }
+
+    /// An empty queue that hands out keys of a higher rank first, in order of arrival among equals.
+    #[must_use]
+    pub fn ranked(
+        name: &'static str,
+        rank: impl Fn(&K) -> i64 + Send + Sync + 'static,
+        shutdown: CancellationToken,
+    ) -> Arc<Self> {
+        Self::build(name, Some(Box::new(rank)), shutdown)
+    }
+
+    fn build(name: &'static str, rank: Option<Rank<K>>, shutdown: CancellationToken) -> Arc<Self> {
         let state = State {
             ready: VecDeque::new(),
             waiting: BTreeSet::new(),
             busy: BTreeSet::new(),
             failures: BTreeMap::new(),
         };
-        Arc::new(Self { name, state: Mutex::new(state), added: Notify::new(), shutdown })
+        Arc::new(Self { name, rank, state: Mutex::new(state), added: Notify::new(), shutdown })
     }
 
     /// Wants a key handled. While it is being handled, it will be once more.
@@ -104,7 +122,16 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
         loop {
             {
                 let mut state = lock(&self.state);
-                if let Some(key) = state.ready.pop_front() {
+                let first = match &self.rank {
+                    Some(rank) => {
+                        // The first of those with the highest rank.
+                        let ranks = state.ready.iter().map(rank).enumerate();
+                        let best = ranks.max_by_key(|(index, rank)| (*rank, std::cmp::Reverse(*index)));
+                        best.and_then(|(index, _)| state.ready.remove(index))
+                    }
+                    None => state.ready.pop_front(),
+                };
+                if let Some(key) = first {
                     state.waiting.remove(&key);
                     state.busy.insert(key.clone());
                     if !state.ready.is_empty() {
@@ -182,6 +209,16 @@ mod tests {
         assert_eq!(gap_after(0), Duration::from_millis(5));
         assert_eq!(gap_after(3), Duration::from_millis(40));
         assert_eq!(gap_after(31), LAST_GAP);
+    }
+
+    #[tokio::test]
+    async fn higher_ranks_go_first_and_equals_in_order() {
+        let queue = Queue::ranked("test", |key: &&str| i64::from(key.starts_with("high")), CancellationToken::new());
+        for key in ["low1", "high1", "low2", "high2"] {
+            queue.add(key);
+        }
+        let order = [queue.next().await, queue.next().await, queue.next().await, queue.next().await];
+        assert_eq!(order, ["high1", "high2", "low1", "low2"]);
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ fn field_matches(cluster: &Value, term: &Value) -> bool {
     if term.text("/key") == "zone" {
         let zones: Vec<&str> = cluster.items("/spec/zones").iter().filter_map(Value::as_str).collect();
         return match operator {
-            "In" => !zones.is_empty() && zones.iter().all(|zone| listed(zone)),
+            "In" => zones.iter().any(|zone| listed(zone)),
             "NotIn" => !zones.iter().any(|zone| listed(zone)),
             "Exists" => !zones.is_empty(),
             "DoesNotExist" => zones.is_empty(),

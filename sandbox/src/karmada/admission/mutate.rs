@@ -1,0 +1,153 @@
+//! What admission fills in.
+//!
+//! Rule: Karmada `pkg/webhook/{propagationpolicy,clusterpropagationpolicy,resourcebinding,clusterresourcebinding,work,
+//! overridepolicy}/mutating.go`; for Cluster what `pkg/registry/cluster/strategy.go` does.
+
+use serde_json::{Value, json};
+
+use crate::karmada::{
+    binding::plan::record_managed, cluster::plan::default_models, interpreter::prune::prune, names, object::ObjectExt,
+};
+
+/// What was asked: `CREATE` or `UPDATE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// A new object.
+    Create,
+    /// A change of one.
+    Update,
+}
+
+/// The object as it shall be stored; `id` is used where it has no permanent id yet.
+#[must_use]
+pub fn mutate(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
+    let mut object = object.clone();
+    match object.text("/kind") {
+        "PropagationPolicy" => {
+            policy(&mut object, names::POLICY_ID, names::POLICY_FINALIZER, id);
+            default_namespaces(&mut object);
+        }
+        "ClusterPropagationPolicy" => {
+            policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id)
+        }
+        "OverridePolicy" => default_namespaces(&mut object),
+        "ResourceBinding" if verb == Verb::Create => identify(&mut object, names::BINDING_ID, id),
+        "ClusterResourceBinding" if verb == Verb::Create => identify(&mut object, names::CLUSTER_BINDING_ID, id),
+        "Work" => work(&mut object, id),
+        "Cluster" => cluster(&mut object, verb, now),
+        _ => {}
+    }
+    object
+}
+
+fn identify(object: &mut Value, label: &str, id: &str) {
+    if object.label(label).is_empty() {
+        object.set_label(label, id);
+    }
+}
+
+fn policy(policy: &mut Value, label: &str, finalizer: &str, id: &str) {
+    identify(policy, label, id);
+    if !policy.is_deleting() {
+        policy.add_finalizer(finalizer);
+    }
+    let spread = policy.pointer_mut("/spec/placement/spreadConstraints").and_then(Value::as_array_mut);
+    for constraint in spread.into_iter().flatten() {
+        if constraint.text("/spreadByLabel").is_empty() && constraint.text("/spreadByField").is_empty() {
+            constraint.put(&["spreadByField"], json!("cluster"));
+        }
+        if constraint.number("/minGroups") == 0 {
+            constraint.put(&["minGroups"], json!(1));
+        }
+    }
+    let replicas = "/spec/placement/replicaScheduling";
+    let divided = policy.text(&format!("{replicas}/replicaSchedulingType")) == "Divided";
+    if divided && policy.text(&format!("{replicas}/replicaDivisionPreference")).is_empty() {
+        policy.put(&["spec", "placement", "replicaScheduling", "replicaDivisionPreference"], json!("Weighted"));
+    }
+    let failover = "/spec/failover/application";
+    let gentle = matches!(policy.text(&format!("{failover}/purgeMode")), "Graciously" | "Gracefully");
+    if gentle && policy.present(&format!("{failover}/gracePeriodSeconds")).is_none() {
+        policy.put(&["spec", "failover", "application", "gracePeriodSeconds"], json!(600));
+    }
+    for (field, default) in [
+        ("conflictResolution", json!("Abort")),
+        ("preemption", json!("Never")),
+        ("priority", json!(0)),
+        ("schedulerName", json!("default-scheduler")),
+    ] {
+        if policy.present(&format!("/spec/{field}")).is_none() {
+            policy.put(&["spec", field], default);
+        }
+    }
+}
+
+fn default_namespaces(policy: &mut Value) {
+    let namespace = policy.namespace().to_owned();
+    let selectors = policy.pointer_mut("/spec/resourceSelectors").and_then(Value::as_array_mut);
+    for selector in selectors.into_iter().flatten() {
+        if selector.text("/namespace").is_empty() {
+            selector.put(&["namespace"], json!(namespace));
+        }
+    }
+}
+
+fn work(work: &mut Value, id: &str) {
+    identify(work, names::WORK_ID, id);
+    if work.is_deleting() {
+        return;
+    }
+    let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
+    for manifest in manifests.into_iter().flatten() {
+        prune(manifest);
+    }
+    record_managed(work);
+}
+
+fn cluster(cluster: &mut Value, verb: Verb, now: &str) {
+    if verb == Verb::Create && cluster.items("/spec/resourceModels").is_empty() {
+        cluster.put(&["spec", "resourceModels"], Value::Array(default_models()));
+    }
+    let zone = cluster.text("/spec/zone").to_owned();
+    if !zone.is_empty() && cluster.items("/spec/zones").is_empty() {
+        cluster.put(&["spec", "zones"], json!([zone]));
+        cluster.remove_at(&["spec", "zone"]);
+    }
+    let taints = cluster.pointer_mut("/spec/taints").and_then(Value::as_array_mut);
+    for taint in taints.into_iter().flatten() {
+        if taint.text("/effect") == "NoExecute" && taint.present("/timeAdded").is_none() {
+            taint.put(&["timeAdded"], json!(now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_gets_an_id_a_finalizer_and_its_selectors_namespace() {
+        let policy = json!({"kind": "PropagationPolicy", "metadata": {"name": "p", "namespace": "n"},
+            "spec": {"resourceSelectors": [{"kind": "Job"}], "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}});
+        let policy = mutate(&policy, Verb::Create, "id", "now");
+        assert_eq!(policy.label(names::POLICY_ID), "id");
+        assert!(policy.has_finalizer(names::POLICY_FINALIZER));
+        assert_eq!(policy["spec"]["resourceSelectors"][0]["namespace"], "n");
+        assert_eq!(policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"], "Weighted");
+        assert_eq!(mutate(&policy, Verb::Update, "other", "now"), policy);
+    }
+
+    #[test]
+    fn a_binding_gets_its_id_only_at_creation() {
+        let binding = json!({"kind": "ResourceBinding", "metadata": {"name": "b"}});
+        assert_eq!(mutate(&binding, Verb::Create, "id", "now").label(names::BINDING_ID), "id");
+        assert_eq!(mutate(&binding, Verb::Update, "id", "now"), binding);
+    }
+
+    #[test]
+    fn a_new_cluster_gets_nine_grades_and_an_emptied_one_keeps_none() {
+        let cluster = json!({"kind": "Cluster", "metadata": {"name": "m"}, "spec": {}});
+        assert_eq!(mutate(&cluster, Verb::Create, "", "now").items("/spec/resourceModels").len(), 9);
+        assert_eq!(mutate(&cluster, Verb::Update, "", "now"), cluster);
+    }
+}

@@ -1,0 +1,89 @@
+//! What admission refuses.
+//!
+//! Rule: Karmada `pkg/webhook/{propagationpolicy,resourcebinding,resourcedeletionprotection}/validating.go`.
+
+use serde_json::Value;
+
+use crate::karmada::{names, object::ObjectExt};
+
+/// Why an object, or its change, is refused.
+///
+/// # Errors
+/// With Karmada's words.
+pub fn validate(object: &Value, old: Option<&Value>) -> Result<(), String> {
+    match object.text("/kind") {
+        "PropagationPolicy" | "ClusterPropagationPolicy" => policy(object, old),
+        "ResourceBinding" => {
+            let annotation = object.annotation(names::BINDING_DEPENDENCIES);
+            let invalid = !annotation.is_empty() && serde_json::from_str::<Vec<Value>>(annotation).is_err();
+            if invalid {
+                return Err(format!(
+                    "metadata.annotations.{}: Invalid value: {annotation:?}: annotation value must be a valid JSON",
+                    names::BINDING_DEPENDENCIES
+                ));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn policy(policy: &Value, old: Option<&Value>) -> Result<(), String> {
+    let scheduler = |policy: &Value| match policy.text("/spec/schedulerName") {
+        "" => "default-scheduler".to_owned(),
+        name => name.to_owned(),
+    };
+    if old.is_some_and(|old| scheduler(old) != scheduler(policy)) {
+        return Err("the schedulerName should not be updated".to_owned());
+    }
+    let placement = &policy["spec"]["placement"];
+    if placement.present("/clusterAffinity").is_some() && !placement.items("/clusterAffinities").is_empty() {
+        return Err(
+            "spec.placement.clusterAffinities: Invalid value: clusterAffinities can not co-exist with clusterAffinity"
+                .to_owned(),
+        );
+    }
+    for constraint in placement.items("/spreadConstraints") {
+        let (min, max) = (constraint.number("/minGroups"), constraint.number("/maxGroups"));
+        if max > 0 && max < min {
+            return Err(
+                "spec.placement.spreadConstraints: Invalid value: maxGroups lower than minGroups is not allowed"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a protected object may be deleted.
+///
+/// # Errors
+/// When its label forbids it.
+pub fn validate_deletion(object: &Value) -> Result<(), String> {
+    if object.label("resourcetemplate.karmada.io/deletion-protected") == "Always" {
+        return Err("This resource is protected, please make sure to remove the label: \
+                    resourcetemplate.karmada.io/deletion-protected"
+            .to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policys_scheduler_does_not_change() {
+        let policy = |name: &str| json!({"kind": "PropagationPolicy", "spec": {"schedulerName": name}});
+        assert!(validate(&policy("a"), Some(&policy("b"))).is_err());
+        assert!(validate(&policy("default-scheduler"), Some(&policy(""))).is_ok());
+    }
+
+    #[test]
+    fn protected_objects_stay() {
+        let object = json!({"metadata": {"labels": {"resourcetemplate.karmada.io/deletion-protected": "Always"}}});
+        assert!(validate_deletion(&object).is_err());
+    }
+}

@@ -1,0 +1,314 @@
+//! Whether a binding is scheduled now, and where to.
+//!
+//! Rule: Karmada `pkg/scheduler/{scheduler,helper,event_handler}.go`, `core/generic_scheduler.go`.
+
+use caldera_core::place::{
+    self, Target,
+    divide::{self, DivideError},
+    filter,
+    select::{Candidate, select},
+};
+use caldera_crds::karmada::{
+    cluster::Cluster,
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
+use serde_json::{Value, json};
+
+use super::estimate;
+use crate::karmada::{
+    names,
+    object::{ObjectExt, Shared},
+};
+
+const NAME: &str = "default-scheduler";
+
+/// Whether the scheduler looks at a binding at all.
+#[must_use]
+pub fn concerns(binding: &Value) -> bool {
+    let ours = matches!(binding.text("/spec/schedulerName"), "" | NAME);
+    let claimed = [names::POLICY_ID, names::CLUSTER_POLICY_ID, names::BINDING_MANAGED_BY];
+    let has = |label: &&str| binding.pointer("/metadata/labels").and_then(|labels| labels.get(*label)).is_some();
+    ours && !binding.flag("/spec/suspension/scheduling") && claimed.iter().any(|label| has(&label))
+}
+
+/// What to do about a binding that the scheduler was told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Schedule it.
+    Schedule,
+    /// Only note its generation.
+    Observe,
+    /// Nothing.
+    Nothing,
+}
+
+/// Karmada's `doScheduleBinding`, in its order.
+#[must_use]
+pub fn step(binding: &Value, leaving: impl Fn(&str) -> bool) -> Step {
+    let replicas = binding.number("/spec/replicas");
+    let workload = replicas > 0
+        || binding.present("/spec/replicaRequirements").is_some()
+        || !binding.items("/spec/components").is_empty();
+    let scheduling = binding.present("/spec/placement/replicaScheduling");
+    let kind = scheduling.map_or("Duplicated", |one| match one.text("/replicaSchedulingType") {
+        "" => "Duplicated",
+        kind => kind,
+    });
+    if placement_changed(binding)
+        || replicas_changed(binding, scheduling.is_some(), kind)
+        || reschedule_required(binding)
+        || !workload
+        || kind == "Duplicated"
+        || binding.items("/spec/clusters").iter().any(|one| leaving(one.text("/name")))
+    {
+        return Step::Schedule;
+    }
+    if binding.number("/status/schedulerObservedGeneration") == binding.generation() {
+        Step::Nothing
+    } else {
+        Step::Observe
+    }
+}
+
+fn placement_changed(binding: &Value) -> bool {
+    let applied = binding.annotation(names::APPLIED_PLACEMENT);
+    if applied.is_empty() {
+        return true;
+    }
+    let Ok(applied) = serde_json::from_str::<Value>(applied) else { return false };
+    let placement = &binding["spec"]["placement"];
+    let differs = |field: &str| applied.present(field) != placement.present(field);
+    if differs("/clusterAffinity")
+        || differs("/clusterTolerations")
+        || differs("/spreadConstraints")
+        || differs("/replicaScheduling")
+    {
+        return true;
+    }
+    let observed = binding.text("/status/schedulerObservingAffinityName");
+    let term = |placement: &Value| {
+        placement.items("/clusterAffinities").iter().find(|term| term.text("/affinityName") == observed).cloned()
+    };
+    let has_terms = !placement.items("/clusterAffinities").is_empty();
+    has_terms && (observed.is_empty() || term(&applied) != term(placement))
+        || has_terms == applied.items("/clusterAffinities").is_empty()
+}
+
+fn replicas_changed(binding: &Value, has_strategy: bool, kind: &str) -> bool {
+    if !has_strategy {
+        return false;
+    }
+    let (clusters, replicas) = (binding.items("/spec/clusters"), binding.number("/spec/replicas"));
+    if kind == "Duplicated" {
+        return clusters.iter().any(|one| one.number("/replicas") != replicas);
+    }
+    clusters.iter().map(|one| one.number("/replicas")).sum::<i64>() != replicas
+}
+
+fn reschedule_required(binding: &Value) -> bool {
+    let (triggered, last) = (binding.text("/spec/rescheduleTriggeredAt"), binding.text("/status/lastScheduledTime"));
+    let parsed = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    matches!((parsed(triggered), parsed(last)), (Some(triggered), Some(last)) if triggered > last)
+}
+
+/// Where a binding goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// `spec.clusters`.
+    pub targets: Vec<Target>,
+    /// The affinity term used, with `clusterAffinities`.
+    pub affinity: Option<String>,
+}
+
+/// Why it goes nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotPlaced {
+    /// No cluster passes the filters: what it has is taken away.
+    NoClusterFit(String),
+    /// Not enough room.
+    Unschedulable(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl NotPlaced {
+    /// For people.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::NoClusterFit(message) | Self::Unschedulable(message) | Self::Failed(message) => message,
+        }
+    }
+
+    /// The reason of the condition.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoClusterFit(_) => "NoClusterFit",
+            Self::Unschedulable(_) => "Unschedulable",
+            Self::Failed(_) => "SchedulerError",
+        }
+    }
+}
+
+/// A binding with what placement needs of it.
+///
+/// # Errors
+/// When its spec is not one.
+pub fn read(binding: &Value) -> Result<place::Binding, NotPlaced> {
+    let failed = |error: serde_json::Error| NotPlaced::Failed(format!("the binding can not be read: {error}"));
+    let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).map_err(failed)?;
+    let status: Option<ResourceBindingStatus> =
+        binding.present("/status").map(|status| serde_json::from_value(status.clone())).transpose().map_err(failed)?;
+    Ok(caldera_crds::placement::binding(&spec, status.as_ref()))
+}
+
+/// Clusters as placement sees them; what cannot be read is left out.
+#[must_use]
+pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {
+    clusters
+        .iter()
+        .filter_map(|value| {
+            let cluster: Cluster = serde_json::from_value(Value::clone(value)).ok()?;
+            Some((caldera_crds::placement::cluster(&cluster), value.clone()))
+        })
+        .collect()
+}
+
+/// Where the binding goes. With several affinity terms the first that works from the observed one on; the first
+/// failure counts.
+///
+/// # Errors
+/// With Karmada's words.
+pub fn schedule(
+    binding: &place::Binding,
+    requirements: Option<&Value>,
+    clusters: &[(place::Cluster, Shared)],
+) -> Result<Placed, NotPlaced> {
+    let terms = &binding.placement.affinities;
+    if binding.placement.affinity.is_some() || terms.is_empty() {
+        return attempt(binding, requirements, clusters).map(|targets| Placed { targets, affinity: None });
+    }
+    let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
+    let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
+    let mut first = None;
+    for term in terms.iter().skip(start) {
+        let binding = place::Binding { observed_affinity: term.name.clone(), ..binding.clone() };
+        match attempt(&binding, requirements, clusters) {
+            Ok(targets) => return Ok(Placed { targets, affinity: Some(term.name.clone()) }),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+        }
+    }
+    Err(first.unwrap_or_else(|| NotPlaced::Failed("no affinity term to try".to_owned())))
+}
+
+fn attempt(
+    binding: &place::Binding,
+    requirements: Option<&Value>,
+    clusters: &[(place::Cluster, Shared)],
+) -> Result<Vec<Target>, NotPlaced> {
+    let mut reasons = Vec::new();
+    let mut candidates = Vec::new();
+    for (cluster, value) in clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
+        if let Some((_, reason)) = filter::refusal(binding, cluster) {
+            reasons.push(reason);
+            continue;
+        }
+        let allocatable = estimate::replicas(value, requirements);
+        let held: i64 = binding.previous.iter().filter(|one| one.cluster == cluster.name).map(|one| one.replicas).sum();
+        let stays = binding.previous.iter().any(|one| one.cluster == cluster.name);
+        candidates.push(Candidate {
+            cluster,
+            score: if stays { 100 } else { 0 },
+            tier: filter::tier(binding, cluster).unwrap_or(0),
+            allocatable,
+            available: allocatable + held,
+        });
+    }
+    if candidates.is_empty() {
+        return Err(NotPlaced::NoClusterFit(filter::fit_error(clusters.len(), &reasons)));
+    }
+    let selected =
+        select(binding, candidates).map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
+    divide::assign(binding, &selected, false).map_err(|error| match error {
+        DivideError::Unschedulable(why) => NotPlaced::Unschedulable(format!("failed to assign replicas: {why}")),
+        DivideError::Other(why) => NotPlaced::Failed(format!("failed to assign replicas: {why}")),
+    })
+}
+
+/// `spec.clusters` as it is written: no `replicas` where there are none.
+#[must_use]
+pub fn clusters_value(targets: &[Target]) -> Vec<Value> {
+    targets
+        .iter()
+        .map(|target| match target.replicas {
+            0 => json!({"name": target.cluster}),
+            replicas => json!({"name": target.cluster, "replicas": replicas}),
+        })
+        .collect()
+}
+
+/// Merge patch of the binding; `None` when nothing changes.
+#[must_use]
+pub fn patch(binding: &Value, clusters: Option<&[Value]>) -> Option<Value> {
+    let placement = binding["spec"]["placement"].to_string();
+    let mut patch = json!({});
+    if binding.annotation(names::APPLIED_PLACEMENT) != placement {
+        patch.put(&["metadata", "annotations", names::APPLIED_PLACEMENT], json!(placement));
+    }
+    let current = binding.items("/spec/clusters");
+    match clusters {
+        Some(clusters) if clusters != current => patch.put(&["spec", "clusters"], json!(clusters)),
+        None if !current.is_empty() => patch.put(&["spec", "clusters"], Value::Null),
+        _ => {}
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// What a success says: `{m1:2, m2:1}`.
+#[must_use]
+pub fn result_text(targets: &[Target]) -> String {
+    let all: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.cluster, target.replicas)).collect();
+    format!("{{{}}}", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding() -> Value {
+        json!({"metadata": {"generation": 2, "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+                "annotations": {"policy.karmada.io/applied-placement": "{\"replicaScheduling\":{\"replicaSchedulingType\":\"Divided\"}}"}},
+            "spec": {"replicas": 3, "clusters": [{"name": "m1", "replicas": 3}],
+                "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}},
+            "status": {"schedulerObservedGeneration": 1}})
+    }
+
+    #[test]
+    fn a_suspended_or_foreign_binding_is_not_looked_at() {
+        assert!(concerns(&binding()));
+        let mut suspended = binding();
+        suspended.put(&["spec", "suspension"], json!({"scheduling": true}));
+        assert!(!concerns(&suspended));
+        let mut foreign = binding();
+        foreign.put(&["spec", "schedulerName"], json!("caldera"));
+        assert!(!concerns(&foreign));
+        let mut attached = binding();
+        attached.remove_labels(&["propagationpolicy.karmada.io/permanent-id"]);
+        assert!(!concerns(&attached));
+    }
+
+    #[test]
+    fn what_fits_is_only_noted_and_what_changed_is_scheduled() {
+        assert_eq!(step(&binding(), |_| false), Step::Observe);
+        assert_eq!(step(&binding(), |name| name == "m1"), Step::Schedule);
+        let mut scaled = binding();
+        scaled.put(&["spec", "replicas"], json!(4));
+        assert_eq!(step(&scaled, |_| false), Step::Schedule);
+        let mut edited = binding();
+        edited.put(&["spec", "placement", "clusterAffinity"], json!({"clusterNames": ["m2"]}));
+        assert_eq!(step(&edited, |_| false), Step::Schedule);
+    }
+}
