@@ -273,7 +273,11 @@ fn resource(
     storage: Option<Arc<Resource>>,
     schemas: &Arc<BTreeMap<String, Arc<TypeSchema>>>,
 ) -> Resource {
-    let names = |member: &str| text(crd, &format!("/spec/names/{member}")).to_owned();
+    let names = |member: &str| match (member, text(crd, &format!("/spec/names/{member}"))) {
+        ("singular", "") => text(crd, "/spec/names/kind").to_lowercase(),
+        ("listKind", "") => format!("{}List", text(crd, "/spec/names/kind")),
+        (_, given) => given.to_owned(),
+    };
     let list = |member: &str| -> Vec<String> {
         let list = crd.pointer(&format!("/spec/names/{member}")).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|v| v.as_str().map(Into::into)).collect()

@@ -410,7 +410,7 @@ fn owner_errors(object: &Value) -> Vec<FieldError> {
     let Some(Value::Array(owners)) = object.get("metadata").and_then(|m| m.get("ownerReferences")) else {
         return errors;
     };
-    let mut controller: Option<&str> = None;
+    let mut controller: Option<String> = None;
     for owner in owners {
         let part = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or_default();
         let api_version = part("apiVersion");
@@ -434,10 +434,11 @@ fn owner_errors(object: &Value) -> Vec<FieldError> {
             });
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
-            if let Some(first) = controller {
+            if let Some(first) = &controller {
                 let list = owners.iter().map(go_owner).collect::<Vec<_>>().join(",");
                 let why = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}/{}",
+                    part("kind"),
                     part("name")
                 );
                 errors.push(FieldError {
@@ -446,7 +447,7 @@ fn owner_errors(object: &Value) -> Vec<FieldError> {
                     message: format!("Invalid value: [{list}]: {why}"),
                 });
             }
-            controller = Some(part("name"));
+            controller = Some(format!("{}/{}", part("kind"), part("name")));
         }
     }
     errors

@@ -160,6 +160,7 @@ pub fn prepare_create(
         ("", "services") => crate::service::prepare_create(server, object)?,
         ("", "secrets") => prepare_secret(object),
         ("batch", "jobs") => prepare_job(object),
+        ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
         _ => {}
     }
@@ -226,6 +227,14 @@ fn prepare_secret(object: &mut Value) {
     }
 }
 
+/// Fields of coordinated leader election, which is off by default.
+fn drop_lease_gates(object: &mut Value) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("preferredHolder");
+        spec.remove("strategy");
+    }
+}
+
 /// `generateSelector`: a Job selects its pods by its own uid.
 fn prepare_job(object: &mut Value) {
     if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
@@ -258,6 +267,7 @@ pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: 
             labels["kubernetes.io/metadata.name"] = name.into();
         }
         ("", "secrets") => prepare_secret(object),
+        ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") => crate::service::prepare_update(object, old),
         ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),

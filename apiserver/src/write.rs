@@ -286,7 +286,7 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
     let name = meta::name(&object).to_owned();
     let errors = kind_errors(&resource, Part::Whole, meta::validate(&object, &resource), &object, None);
     if !errors.is_empty() {
-        return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
+        return Err(invalid(&resource, &object, &name, &errors));
     }
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
@@ -366,6 +366,12 @@ fn commit_new(call: &Call, mut object: Value, generated: bool) -> Result<Reply, 
     Err(Status::internal("a creation lost its race against nobody"))
 }
 
+/// 422 about the object, under the kind that it says it has.
+fn invalid(resource: &Resource, object: &Value, name: &str, errors: &[FieldError]) -> Status {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&resource.kind);
+    Status::invalid(&resource.group, kind, name, errors)
+}
+
 /// All violations: those of metadata found before, the kind's schema's, then what only the strategy knows.
 fn kind_errors(
     resource: &Resource,
@@ -437,12 +443,6 @@ pub async fn patch(call: &mut Call) -> Result<Reply, Status> {
 pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     const CUSTOM: [&str; 3] =
         ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-    const BUILT_IN: [&str; 4] = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
-        "application/apply-patch+yaml",
-    ];
     let custom = call.resource.is_custom();
     let kind = match essence(&call.content_type) {
         "application/json-patch+json" => Some(PatchKind::Json),
@@ -450,7 +450,6 @@ pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
         "application/strategic-merge-patch+json" if !custom => Some(PatchKind::Strategic),
         "application/apply-patch+yaml" => None,
         _ if custom => return Err(Status::unsupported_media_type(&CUSTOM)),
-        "" => return Err(Status::unsupported_media_type(&BUILT_IN)),
         _ => {
             // The router of built-in kinds refuses before the handler does.
             let mut status = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
@@ -830,11 +829,13 @@ async fn replace(
     check_version(call, &name, &sent_version, live)?;
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), live.revision.to_string().into());
     strategy::prepare_update(&resource, part, &mut object, old)?;
-    advance_generation(&resource, &mut object, old);
+    if part != Part::Named("binding") {
+        advance_generation(&resource, &mut object, old);
+    }
     let mut errors = kind_errors(&resource, part, meta::validate_update(&object, old, &resource), &object, Some(old));
     errors.extend(strategy::validate_part(&resource, part, &object));
     if !errors.is_empty() {
-        return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
+        return Err(invalid(&resource, &object, &name, &errors));
     }
     if webhooks {
         admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
