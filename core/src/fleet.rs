@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    gang::Gang,
+    gang::{Gang, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Shape, Source},
     place::Cluster,
     split::without,
@@ -33,12 +33,8 @@ pub enum Update {
 /// Pods that a workload was promised, by cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promise {
-    /// Namespace.
-    pub namespace: String,
-    /// Group and kind as in [`crate::inventory::Owner`].
-    pub kind: String,
-    /// Name.
-    pub name: String,
+    /// Whose pods.
+    pub workload: WorkloadRef,
     /// Its pods' requests; a promise and its gang have the same tasks.
     pub gang: Arc<Gang>,
     /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
@@ -202,7 +198,7 @@ fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Prom
 
 /// Pods of each task that are, or were, on nodes.
 fn seen(member: &Member, promise: &Promise) -> Vec<u32> {
-    let by_task = member.inventory.seen(&promise.namespace, &promise.kind, &promise.name);
+    let by_task = member.inventory.seen(&promise.workload);
     let all: u32 = by_task.values().map(|seen| seen.bound + seen.finished).sum();
     let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
         Some(seen) => seen.bound + seen.finished,
@@ -242,16 +238,20 @@ mod tests {
 
     fn promise(pods: u32) -> Promise {
         Promise {
-            namespace: "ns".into(),
-            kind: "batch.volcano.sh/Job".into(),
-            name: "j".into(),
+            workload: WorkloadRef {
+                group: "batch.volcano.sh".into(),
+                kind: "Job".into(),
+                namespace: "ns".into(),
+                name: "j".into(),
+            },
             gang: gang(),
             pods: [("m1".to_owned(), vec![pods])].into(),
         }
     }
 
     fn pod(name: &str, finished: bool) -> Update {
-        let owner = Owner { kind: "batch.volcano.sh/Job".into(), name: "j".into(), task: Some("w".into()) };
+        let owner =
+            Owner { group: "batch.volcano.sh".into(), kind: "Job".into(), name: "j".into(), task: Some("w".into()) };
         Update::Change(Change::Pod(Pod {
             namespace: "ns".into(),
             name: name.into(),

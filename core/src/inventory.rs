@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    gang::{Taint, TaskName},
+    gang::{Taint, TaskName, WorkloadRef},
     quantity::Quantity,
     resources::{ResourceName, Resources},
     select::HOSTNAME,
@@ -51,12 +51,14 @@ pub struct Pod {
     pub owner: Option<Owner>,
 }
 
-/// The workload (and task) a pod belongs to.
+/// The workload (and task) a pod belongs to; the workload's namespace is the pod's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The workload's group and kind, `batch.volcano.sh/Job`.
+    /// API group of the workload, empty for core.
+    pub group: String,
+    /// Its kind.
     pub kind: String,
-    /// The workload's name; its namespace is the pod's.
+    /// Its name.
     pub name: String,
     /// The task, for a Volcano Job.
     pub task: Option<TaskName>,
@@ -217,11 +219,15 @@ impl Inventory {
 
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
-    pub fn seen(&self, namespace: &str, kind: &str, name: &str) -> BTreeMap<Option<TaskName>, Seen> {
-        let first = (Arc::from(namespace), Owner { kind: kind.to_owned(), name: name.to_owned(), task: None });
+    pub fn seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Seen> {
+        let WorkloadRef { group, kind, namespace, name } = workload;
+        let first = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task: None };
+        let is_same = |(ns, owner): &(Arc<str>, Owner)| {
+            **ns == **namespace && owner.group == *group && owner.kind == *kind && owner.name == *name
+        };
         self.owners
-            .range(first..)
-            .take_while(|((ns, owner), _)| ns.as_ref() == namespace && owner.kind == kind && owner.name == name)
+            .range((Arc::from(namespace.as_str()), first)..)
+            .take_while(|(key, _)| is_same(key))
             .map(|((_, owner), seen)| (owner.task.clone(), *seen))
             .collect()
     }
@@ -490,20 +496,26 @@ mod tests {
     #[test]
     fn pods_on_nodes_are_counted_by_workload_and_task() {
         let owned = |name: &str, task: &str| Pod {
-            owner: Some(Owner { kind: "Job".into(), name: "j".into(), task: Some(task.into()) }),
+            owner: Some(Owner { group: "g".into(), kind: "Job".into(), name: "j".into(), task: Some(task.into()) }),
             ..pod(name, Some("a"), 1)
         };
         let mut inventory = listed(vec![node("a", 8)], vec![owned("p", "t"), owned("q", "t"), owned("r", "u")]);
         let seen = |bound, finished| Seen { bound, finished };
+        let job = |namespace: &str, name: &str| WorkloadRef {
+            group: "g".into(),
+            kind: "Job".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
         let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
-        assert_eq!(inventory.seen("ns", "Job", "j"), want);
+        assert_eq!(inventory.seen(&job("ns", "j")), want);
         inventory.apply(Change::PodGone("ns".into(), "r".into()));
         inventory.apply(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
         let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
-        assert_eq!(inventory.seen("ns", "Job", "j"), want);
+        assert_eq!(inventory.seen(&job("ns", "j")), want);
         assert_eq!(cpu(&inventory), Quantity::from_units(7));
-        assert!(inventory.seen("ns", "Job", "other").is_empty());
-        assert!(inventory.seen("other", "Job", "j").is_empty());
+        assert!(inventory.seen(&job("ns", "other")).is_empty());
+        assert!(inventory.seen(&job("other", "j")).is_empty());
     }
 
     fn any_change() -> impl Strategy<Value = Change> {

@@ -64,32 +64,27 @@ pub fn namespace(object: &Value) -> String {
     object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// `group/Kind` as an inventory's [`Owner`] has it.
-#[must_use]
-pub fn owner_kind(api_version: &str, kind: &str) -> String {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    format!("{group}/{kind}")
-}
-
 /// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, or the pod itself.
 fn owner(pod: &Value) -> Option<Owner> {
     let references = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let controller = references.into_iter().flatten().find(|reference| reference["controller"] == true);
     let Some(controller) = controller else {
-        return Some(Owner { kind: owner_kind("v1", "Pod"), name: name(pod)?, task: None });
+        return Some(Owner { group: String::new(), kind: "Pod".to_owned(), name: name(pod)?, task: None });
     };
-    let kind = owner_kind(controller["apiVersion"].as_str()?, controller["kind"].as_str()?);
-    let name = controller["name"].as_str()?;
+    let api_version = controller["apiVersion"].as_str()?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    let (kind, name) = (controller["kind"].as_str()?, controller["name"].as_str()?);
     let marked = |key: &str| {
         let of = |place: &str| pod["metadata"][place][key].as_str();
         of("annotations").or_else(|| of("labels"))
     };
-    if kind == "apps/ReplicaSet" {
+    if group == "apps" && kind == "ReplicaSet" {
         let hash = marked("pod-template-hash")?;
         let deployment = name.strip_suffix(hash)?.strip_suffix('-')?;
-        return Some(Owner { kind: "apps/Deployment".to_owned(), name: deployment.to_owned(), task: None });
+        return Some(Owner { group, kind: "Deployment".to_owned(), name: deployment.to_owned(), task: None });
     }
-    Some(Owner { kind, name: name.to_owned(), task: marked(volcano::TASK_SPEC).map(Into::into) })
+    let task = marked(volcano::TASK_SPEC).map(Into::into);
+    Some(Owner { group, kind: kind.to_owned(), name: name.to_owned(), task })
 }
 
 fn quantity(value: &Value) -> Quantity {
@@ -137,13 +132,18 @@ mod tests {
         }));
         assert_eq!(
             volcano,
-            Owner { kind: "batch.volcano.sh/Job".into(), name: "train".into(), task: Some("worker".into()) }
+            Owner {
+                group: "batch.volcano.sh".into(),
+                kind: "Job".into(),
+                name: "train".into(),
+                task: Some("worker".into()),
+            }
         );
         let deployment = pod_of(json!({
             "name": "p", "labels": {"pod-template-hash": "5c8f"}, "ownerReferences": by("apps/v1", "ReplicaSet", "web-5c8f"),
         }));
-        assert_eq!((deployment.kind.as_str(), deployment.name.as_str()), ("apps/Deployment", "web"));
-        assert_eq!(pod_of(json!({"name": "alone"})).kind, "/Pod");
+        assert_eq!((deployment.kind.as_str(), deployment.name.as_str()), ("Deployment", "web"));
+        assert_eq!(pod_of(json!({"name": "alone"})).kind, "Pod");
     }
 
     #[test]
