@@ -159,6 +159,7 @@ pub fn prepare_create(
         ("", "pods") => crate::pod::prepare_create(server, object)?,
         ("", "services") => crate::service::prepare_create(server, object)?,
         ("", "secrets") => prepare_secret(object),
+        ("", "nodes") => taint_new_node(object),
         ("batch", "jobs") => prepare_job(object),
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
@@ -224,6 +225,19 @@ fn prepare_secret(object: &mut Value) {
     for (key, text) in texts {
         let text = text.as_str().unwrap_or_default();
         data[key] = base64::engine::general_purpose::STANDARD.encode(text).into();
+    }
+}
+
+/// A new node takes no pods until somebody says that it is ready (plugin TaintNodesByCondition).
+fn taint_new_node(object: &mut Value) {
+    let key = "node.kubernetes.io/not-ready";
+    if !object.get("spec").is_some_and(Value::is_object) {
+        object["spec"] = json!({});
+    }
+    let mut taints = object.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !taints.iter().any(|t| t.get("key").and_then(Value::as_str) == Some(key)) {
+        taints.push(json!({"key": key, "effect": "NoSchedule"}));
+        object["spec"]["taints"] = taints.into();
     }
 }
 
@@ -294,6 +308,20 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         ("", "services") => crate::service::validate(object, old),
         ("apps", "controllerrevisions") => revision_errors(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => crate::schema::validate_crd(object, old),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, true)
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, false)
+        }
+        ("", "pods") => crate::podspec::validate_pod(object, old),
+        ("apps" | "batch", _) | ("", "replicationcontrollers") => crate::podspec::validate_workload(resource, object, old),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, true)
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, false)
+        }
         _ => Vec::new(),
     }
 }

@@ -4,20 +4,24 @@ use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Attributes, Operation};
 use crate::auth;
 use crate::body::{Document, Format, essence};
 use crate::call::{Call, Payload, Reply};
 use crate::clock::seconds;
 use crate::delete::{Deleted, delete_one};
 use crate::error::{Cause, Status, quote};
+use crate::fields::Writer;
+use crate::fields::Writer;
 use crate::meta;
 use crate::options::{DeleteOptions, WriteOptions};
 use crate::read;
 use crate::registry_form::view_value;
-use crate::resource::ScalePaths;
+use crate::resource::{Resource, ScalePaths};
 use crate::schema::{FieldError, TypeSchema};
 use crate::selector::LabelSelector;
-use crate::write::{self, Part, patch_invalid};
+use crate::write::{self, Facade, Part, patch_invalid};
 
 pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
@@ -67,13 +71,126 @@ pub async fn review(call: &mut Call) -> Result<Reply, Status> {
         return bind(call).await;
     }
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let _ = options;
     let mut body = document(call)?;
     body["kind"] = call.resource.kind.clone().into();
     body["apiVersion"] = call.resource.api_version().into();
+    body["status"] = match call.resource.kind.as_str() {
+        "TokenReview" => json!({"user": {}}),
+        "SelfSubjectReview" => json!({"userInfo": {}}),
+        "SelfSubjectRulesReview" => json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false}),
+        _ => json!({"allowed": false}),
+    };
+    admit(call, &options, Operation::Create, "", None, &mut body).await?;
     let namespace = Some(call.info.namespace.clone()).filter(|n| !n.is_empty());
     let value = auth::review(&call.server, &call.user, &call.resource, namespace.as_deref(), body)?;
     Ok(Reply::Object { code: 201, payload: Payload::Value(value) })
+}
+
+/// Runs admission over a body that is not the object itself: a review, a binding, an eviction, a scale.
+async fn admit(
+    call: &mut Call,
+    options: &WriteOptions,
+    operation: Operation,
+    name: &str,
+    old: Option<&Value>,
+    body: &mut Value,
+) -> Result<(), Status> {
+    let resource = call.resource.clone();
+    let subresource = call.info.subresource.clone();
+    let kind = resource.subresource(&subresource).and_then(|s| s.kind.as_ref());
+    let namespace = call.namespace().to_owned();
+    if old.is_none() {
+        let _ = meta::metadata_mut(body);
+        let manager = call.manager(options.field_manager.as_deref());
+        let now = seconds(call.server.now());
+        let (group, version, kind) =
+            kind.map_or((&resource.group, &resource.version, &resource.kind), |(g, v, k)| (g, v, k));
+        let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+        let writer = Writer { manager: &manager, subresource: &subresource, api_version: &api_version, now: &now };
+        crate::fields::track_update(None, body, &writer, &TypeSchema::builtin(group, version, kind));
+    }
+    let user = call.user.clone();
+    let attributes = Attributes {
+        operation,
+        resource: &resource,
+        subresource: &subresource,
+        subresource_kind: kind.map(|(g, v, k)| (g.as_str(), v.as_str(), k.as_str())),
+        namespace: &namespace,
+        name,
+        old_object: old,
+        options: &options.value,
+        dry_run: options.dry_run,
+        user: &user,
+    };
+    if admission::any(&call.server, &attributes) {
+        let as_it_is = |_: &mut Value| {};
+        admission::mutate(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
+        admission::validate(&call.server, &attributes, Some(body), &mut call.warnings).await?;
+    }
+    Ok(())
+}
+
+/// Name, namespace and kind of a body that is about another object.
+fn complete(call: &Call, body: &mut Value, api_version: &str, kind: &str, name: &str) {
+    let namespace = call.namespace().to_owned();
+    let metadata = meta::metadata_mut(body);
+    metadata.insert("name".into(), name.into());
+    metadata.insert("namespace".into(), namespace.into());
+    body["kind"] = kind.into();
+    body["apiVersion"] = api_version.into();
+}
+
+/// Admission of a body that is created but not stored.
+async fn review_creation(
+    call: &mut Call,
+    options: &WriteOptions,
+    subresource: &str,
+    kind: (&str, &str, &str),
+    body: &mut Value,
+) -> Result<(), Status> {
+    let schema = TypeSchema::builtin(kind.0, kind.1, kind.2);
+    body["kind"] = kind.2.into();
+    let api_version = if kind.0.is_empty() { kind.1.to_owned() } else { format!("{}/{}", kind.0, kind.1) };
+    body["apiVersion"] = api_version.clone().into();
+    let resource = call.resource.clone();
+    let namespace = call.namespace().to_owned();
+    let name = call.info.name.clone();
+    let user = call.user.clone();
+    let attributes = Attributes {
+        operation: Operation::Create,
+        resource: &resource,
+        subresource,
+        subresource_kind: Some(kind),
+        namespace: &namespace,
+        name: &name,
+        old_object: None,
+        options: &options.value,
+        dry_run: options.dry_run,
+        user: &user,
+    };
+    if !admission::any(&call.server, &attributes) {
+        return Ok(());
+    }
+    let metadata = meta::metadata_mut(body);
+    if !namespace.is_empty() {
+        metadata.insert("namespace".into(), namespace.clone().into());
+    }
+    schema.prune(body);
+    schema.default(body);
+    meta::metadata_mut(body);
+    if body.get("status").is_none() {
+        match kind.2 {
+            "TokenReview" => body["status"] = json!({"user": {}}),
+            name if name.ends_with("AccessReview") => body["status"] = json!({"allowed": false}),
+            _ => {}
+        }
+    }
+    let manager = call.manager(options.field_manager.as_deref());
+    let now = seconds(call.server.now());
+    let writer = Writer { manager: &manager, subresource, api_version: &api_version, now: &now };
+    crate::fields::track_update(None, body, &writer, &schema);
+    admission::mutate(&call.server, &attributes, Some(body), &|_: &mut Value| {}, &mut call.warnings).await?;
+    admission::validate(&call.server, &attributes, Some(body), &mut call.warnings).await
 }
 
 fn document(call: &Call) -> Result<Value, Status> {
@@ -94,7 +211,7 @@ fn created() -> Reply {
 /// Assigns a pod to a node (`BindingREST`).
 async fn bind(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let binding = document(call)?;
+    let mut binding = document(call)?;
     let name = call.info.name.clone();
     let given = meta::name(&binding).to_owned();
     if !given.is_empty() && given != name {
@@ -103,6 +220,10 @@ async fn bind(call: &mut Call) -> Result<Reply, Status> {
             quote(&name),
             quote(&given)
         )));
+    }
+    complete(call, &mut binding, "v1", "Binding", &name);
+    if call.info.subresource == "binding" {
+        admit(call, &options, Operation::Create, &name, None, &mut binding).await?;
     }
     let kind = binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -123,7 +244,9 @@ async fn bind(call: &mut Call) -> Result<Reply, Status> {
     }
     let time = seconds(call.server.now());
     let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assigned(live, &binding, &node, &time) };
-    write::modify(call, &options, Part::Named("binding"), &name, &assign).await?;
+    let mut reviewed = binding.clone();
+    review_creation(call, &options, "binding", ("", "v1", "Binding"), &mut reviewed).await?;
+    write::modify(call, &options, Part::Named("binding"), &name, &assign, None).await?;
     Ok(created())
 }
 
@@ -162,18 +285,22 @@ fn assigned(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Valu
 /// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
 async fn evict(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let eviction = document(call)?;
+    let mut eviction = document(call)?;
     let name = call.info.name.clone();
     let given = meta::name(&eviction);
     if !given.is_empty() && given != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
+    complete(call, &mut eviction, "policy/v1", "Eviction", &name);
+    admit(call, &options, Operation::Create, &name, None, &mut eviction).await?;
     let pod = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     let mut value = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
     if options.dry_run {
         value["dryRun"] = json!(["All"]);
     }
     let delete_options = DeleteOptions::from_value(value)?;
+    let mut reviewed = eviction.clone();
+    review_creation(call, &options, "eviction", ("policy", "v1", "Eviction"), &mut reviewed).await?;
     check_budget(call, &pod.value, delete_options.dry_run)?;
     match delete_one(call, &name, &delete_options).await? {
         Deleted::Pending(_) | Deleted::Gone(_) => Ok(created()),
@@ -295,7 +422,7 @@ fn put_at(object: &mut Value, path: &str, value: Value) {
 }
 
 /// The `Scale` of an object.
-fn scale_of(call: &Call, paths: &ScalePaths, object: &Value) -> Value {
+fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let mut metadata = json!({});
     for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.get("metadata").and_then(|m| m.get(member)) {
@@ -309,8 +436,8 @@ fn scale_of(call: &Call, paths: &ScalePaths, object: &Value) -> Value {
     let mut status = json!({"replicas": at(object, &paths.status_replicas).cloned().unwrap_or_else(|| 0.into())});
     let selector = match &paths.label_selector {
         Some(path) => at(object, path).and_then(Value::as_str).map(Into::into),
-        None if call.resource.is_custom() => None,
-        None => object.pointer("/spec/selector").map(|s| selector_text(s, &call.resource.plural)),
+        None if resource.is_custom() => None,
+        None => object.pointer("/spec/selector").map(|s| selector_text(s, &resource.plural)),
     };
     if let Some(selector) = selector.filter(|s: &String| !s.is_empty()) {
         status["selector"] = selector.into();
@@ -353,7 +480,7 @@ async fn scale(call: &mut Call) -> Result<Reply, Status> {
     let live = call.get(&name).ok_or_else(|| call.not_found(&name));
     if call.info.verb == "get" {
         let object = view_value(&call.resource, &live?);
-        return Ok(Reply::Plain { code: 200, value: scale_of(call, &paths, &object) });
+        return Ok(Reply::Plain { code: 200, value: scale_of(&call.resource, &paths, &object) });
     }
     let (options, change) = if call.info.verb == "update" {
         let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
@@ -364,19 +491,32 @@ async fn scale(call: &mut Call) -> Result<Reply, Status> {
         let options = WriteOptions::parse(&call.query, "PatchOptions", apply)?;
         (options, ScaleChange::Patch(scale_patch_kind(call)?))
     };
-    live?;
     let bytes = call.body.clone();
+    let before = scale_of(&call.resource, &paths, &view_value(&call.resource, &live?));
+    let mut after = change.applied(&bytes, &before)?;
+    let asked = after.clone();
+    admit(call, &options, Operation::Update, &name, Some(&before), &mut after).await?;
+    // A webhook's own idea of the scale holds for the state that it was shown.
+    let change = if after == asked { change } else { ScaleChange::Put(after) };
     let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
-        let before = scale_of(call, &paths, live);
-        let after = match &change {
-            ScaleChange::Put(scale) => scale.clone(),
-            ScaleChange::Patch(kind) => patched_scale(*kind, &bytes, &before)?,
-        };
+        let before = scale_of(&call.resource, &paths, live);
+        let after = change.applied(&bytes, &before)?;
         rescaled(call, &paths, live, &after)
     };
-    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite).await?;
+    let scale_resource = call.resource.clone();
+    let facade = Facade {
+        kind: ("autoscaling", "v1", "Scale"),
+        show: &|object: &Value| scale_of(&scale_resource, &paths, object),
+        take: &|object: &mut Value, scale: &Value| {
+            let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
+            put_at(object, &paths.spec_replicas, replicas);
+        },
+    };
+    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite, Some(&facade)).await?;
     match reply {
-        Reply::Object { code, payload } => Ok(Reply::Plain { code, value: scale_of(call, &paths, payload.value()) }),
+        Reply::Object { code, payload } => {
+            Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })
+        }
         other => Ok(other),
     }
 }
@@ -384,6 +524,15 @@ async fn scale(call: &mut Call) -> Result<Reply, Status> {
 enum ScaleChange {
     Put(Value),
     Patch(ScalePatch),
+}
+
+impl ScaleChange {
+    fn applied(&self, bytes: &[u8], before: &Value) -> Result<Value, Status> {
+        match self {
+            ScaleChange::Put(scale) => Ok(scale.clone()),
+            ScaleChange::Patch(kind) => patched_scale(*kind, bytes, before),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -255,6 +255,7 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
     let body_name = meta::name(&object).to_owned();
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
+    let admitted = admitted_options(&options.value, "CreateOptions");
     let attributes = Attributes {
         operation: Operation::Create,
         resource: &resource,
@@ -263,7 +264,7 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
         namespace: &namespace,
         name: &body_name,
         old_object: None,
-        options: &options.value,
+        options: &admitted,
         dry_run: options.dry_run,
         user: &user,
     };
@@ -368,8 +369,14 @@ fn commit_new(call: &Call, mut object: Value, generated: bool) -> Result<Reply, 
 
 /// 422 about the object, under the kind that it says it has.
 fn invalid(resource: &Resource, object: &Value, name: &str, errors: &[FieldError]) -> Status {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&resource.kind);
-    Status::invalid(&resource.group, kind, name, errors)
+    let member = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
+    // Events of both groups are checked as the internal one, which has none.
+    let group = if resource.storage == "events" {
+        ""
+    } else {
+        member("apiVersion").split_once('/').map(|(group, _)| group).unwrap_or_default()
+    };
+    Status::invalid(group, member("kind"), name, errors)
 }
 
 /// All violations: those of metadata found before, the kind's schema's, then what only the strategy knows.
@@ -514,7 +521,7 @@ async fn edit(call: &mut Call, options: &WriteOptions, part: Part, change: Edit)
             check_uid(call, &decoded.value, &live_value)?;
         }
         let candidate = candidate(call, options, part, &change, &live_value)?;
-        match replace(call, options, part, &live, &live_value, candidate).await? {
+        match replace(call, options, part, &live, &live_value, candidate, None).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -617,10 +624,16 @@ fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> 
     if !object.is_object() || mistyped {
         return Err(patch_invalid(&shown, "json: cannot unmarshal the patched object"));
     }
-    for (member, wanted) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
-        let given = object.get(member).and_then(Value::as_str).unwrap_or_default();
-        if given.is_empty() && !resource.is_custom() {
-            object[member] = wanted.into();
+    if !resource.is_custom() {
+        for (member, wanted) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
+            if object.get(member).and_then(Value::as_str).unwrap_or_default().is_empty() {
+                object[member] = wanted.into();
+            }
+        }
+        let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (kind, api_version) = (member("kind"), member("apiVersion"));
+        if kind != resource.kind || api_version != resource.api_version() {
+            return Err(patch_invalid(&shown, &not_registered(kind, api_version)));
         }
     }
     let unknown = tidy_decoded(resource, &mut object).map_err(|why| patch_invalid(&shown, &why))?;
@@ -750,9 +763,27 @@ fn apply_conflicts(conflicts: &[Conflict]) -> Status {
     Status::new(409, "Conflict", message).with_causes(causes)
 }
 
-pub enum Outcome {
+enum Outcome {
     Done(Reply),
     Raced,
+}
+
+/// An object as webhooks see it through a subresource that has a kind of its own.
+pub struct Facade<'a> {
+    pub kind: (&'static str, &'static str, &'static str),
+    pub show: &'a (dyn Fn(&Value) -> Value + Send + Sync),
+    /// Carries what a webhook changed back into the object.
+    pub take: &'a (dyn Fn(&mut Value, &Value) + Send + Sync),
+}
+
+/// The options that admission is told about for an update or the creation in its place.
+fn admitted_options(options: &Value, kind: &str) -> Value {
+    let mut value = options.clone();
+    value["kind"] = kind.into();
+    if let Some(map) = value.as_object_mut() {
+        map.remove("force");
+    }
+    value
 }
 
 /// Replaces `live` through a function of it: for writes that are not bodies of the object itself (scale, binding).
@@ -762,12 +793,14 @@ pub async fn modify(
     part: Part,
     name: &str,
     change: &(dyn Fn(&mut Call, &Value) -> Result<Value, Status> + Send + Sync),
+    facade: Option<&Facade<'_>>,
 ) -> Result<Reply, Status> {
     for _ in 0..ATTEMPTS {
         let live = call.get(name).ok_or_else(|| call.not_found(name))?;
         let live_value = view_value(&call.resource, &live);
         let object = change(call, &live_value)?;
-        match replace(call, options, part, &live, &live_value, Candidate { object, applied: false }).await? {
+        let candidate = Candidate { object, applied: false };
+        match replace(call, options, part, &live, &live_value, candidate, facade).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -783,6 +816,7 @@ async fn replace(
     live: &Arc<Object>,
     old: &Value,
     candidate: Candidate,
+    facade: Option<&Facade<'_>>,
 ) -> Result<Outcome, Status> {
     let resource = call.resource.clone();
     let Candidate { mut object, applied } = candidate;
@@ -801,27 +835,39 @@ async fn replace(
     }
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
+    let admitted = admitted_options(&options.value, "UpdateOptions");
+    let shown_old = facade.map(|f| (f.show)(old));
     let attributes = Attributes {
         operation: Operation::Update,
         resource: &resource,
         subresource: part.name(),
-        subresource_kind: None,
+        subresource_kind: facade.map(|f| f.kind),
         namespace: &namespace,
         name: &name,
-        old_object: Some(old),
-        options: &options.value,
+        old_object: Some(shown_old.as_ref().unwrap_or(old)),
+        options: &admitted,
         dry_run: options.dry_run,
         user: &user,
     };
-    let webhooks = admission::any(&call.server, &attributes);
+    // A binding was reviewed as a creation of its own.
+    let webhooks = part != Part::Named("binding") && admission::any(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
-        let tidy = |value: &mut Value| {
-            let _ = tidy_decoded(&resource, value);
-        };
-        admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        if let Some(facade) = facade {
+            let mut shown = (facade.show)(&object);
+            let first = shown.clone();
+            admission::mutate(&call.server, &attributes, Some(&mut shown), &|_: &mut Value| {}, &mut call.warnings).await?;
+            if shown != first {
+                (facade.take)(&mut object, &shown);
+            }
+        } else {
+            let tidy = |value: &mut Value| {
+                let _ = tidy_decoded(&resource, value);
+            };
+            admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        }
         if object != before {
-            tidy(&mut object);
+            let _ = tidy_decoded(&resource, &mut object);
             crate::fields::track_update(Some(&before), &mut object, &writer, &resource.schema);
             strategy::restore_parts(&resource, part, &mut object, old);
         }
@@ -838,7 +884,9 @@ async fn replace(
         return Err(invalid(&resource, &object, &name, &errors));
     }
     if webhooks {
-        admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+        let shown = facade.map(|f| (f.show)(&object));
+        let reviewed = shown.as_ref().unwrap_or(&object);
+        admission::validate(&call.server, &attributes, Some(reviewed), &mut call.warnings).await?;
     }
     finish(call, options, part, live, old, object)
 }

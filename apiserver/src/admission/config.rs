@@ -1,8 +1,8 @@
-//! Defaults and validation of the webhook configurations themselves (`pkg/apis/admissionregistration`).
+//! Validation of the webhook configurations themselves (`pkg/apis/admissionregistration`).
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::condition;
 use crate::meta::{label_value_problems, qualified_name_problems, subdomain_problems};
@@ -11,39 +11,6 @@ use crate::schema::{CauseReason, FieldError};
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const URL_FORM: &str = "; desired format: https://host[/path]";
-
-/// Fills in what a configuration leaves out. `mutating` says of which of the two kinds it is.
-pub fn default_configuration(configuration: &mut Value, mutating: bool) {
-    let Some(webhooks) = configuration.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
-    for webhook in webhooks.iter_mut().filter_map(Value::as_object_mut) {
-        let mut fill = |key: &str, value: Value| {
-            if webhook.get(key).is_none_or(Value::is_null) {
-                webhook.insert(key.into(), value);
-            }
-        };
-        fill("failurePolicy", "Fail".into());
-        fill("matchPolicy", "Equivalent".into());
-        fill("namespaceSelector", json!({}));
-        fill("objectSelector", json!({}));
-        fill("timeoutSeconds", 10.into());
-        if mutating {
-            fill("reinvocationPolicy", "Never".into());
-        }
-        let service = webhook.get_mut("clientConfig").and_then(|c| c.get_mut("service"));
-        if let Some(service) = service.and_then(Value::as_object_mut)
-            && service.get("port").is_none_or(Value::is_null)
-        {
-            service.insert("port".into(), 443.into());
-        }
-        for rule in webhook.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(rule) = rule.as_object_mut()
-                && rule.get("scope").is_none_or(Value::is_null)
-            {
-                rule.insert("scope".into(), "*".into());
-            }
-        }
-    }
-}
 
 /// All violations of a configuration after defaulting, in the apiserver's order.
 pub fn validate_configuration(configuration: &Value, mutating: bool) -> Vec<FieldError> {
@@ -404,6 +371,7 @@ fn condition_errors(path: &str, conditions: &[Value]) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn with(changes: Value) -> Vec<String> {
         let mut webhook = json!({
@@ -414,8 +382,7 @@ mod tests {
         for (key, value) in changes.as_object().unwrap() {
             webhook[key] = value.clone();
         }
-        let mut configuration = json!({"webhooks": [webhook]});
-        default_configuration(&mut configuration, true);
+        let configuration = json!({"webhooks": [webhook]});
         validate_configuration(&configuration, true).iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use config::{default_configuration, validate_configuration};
+pub use config::validate_configuration;
 pub use index::Index;
 
 use crate::auth::User;

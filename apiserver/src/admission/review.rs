@@ -1,12 +1,14 @@
 //! The AdmissionReview as it goes out, and what an answer is worth
 //! (`apiserver/pkg/admission/plugin/webhook/request/admissionreview.go`, `errors/statuserror.go`).
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Attributes;
+use super::{Attributes, Operation};
 use crate::error::{Cause, Details, Status, quote};
 
 #[derive(Serialize)]
@@ -54,7 +56,7 @@ struct Request<'a> {
     object: Option<&'a Value>,
     old_object: Option<&'a Value>,
     dry_run: bool,
-    options: Option<&'a Value>,
+    options: Option<Cow<'a, Value>>,
 }
 
 #[derive(Serialize)]
@@ -127,8 +129,26 @@ fn request<'a>(
         object,
         old_object,
         dry_run: attributes.dry_run,
-        options: Some(attributes.options).filter(|o| !o.is_null()),
+        options: options(attributes),
     }
+}
+
+/// The options of the operation: those of a patch are told as the update or the creation that it amounts to.
+fn options<'a>(attributes: &Attributes<'a>) -> Option<Cow<'a, Value>> {
+    let given = attributes.options.as_object()?;
+    let kind = match attributes.operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+        Operation::Connect => return Some(Cow::Borrowed(attributes.options)),
+    };
+    if given.get("kind").and_then(Value::as_str) == Some(kind) {
+        return Some(Cow::Borrowed(attributes.options));
+    }
+    let mut told = given.clone();
+    told.insert("kind".into(), kind.into());
+    told.remove("force");
+    Some(Cow::Owned(Value::Object(told)))
 }
 
 /// The body to send.

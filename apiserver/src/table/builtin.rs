@@ -1,7 +1,6 @@
 //! The columns of the built-in kinds (`pkg/printers/internalversion/printers.go`), one row per kind. Descriptions are short:
 //! clients do not print them.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cells::{self, Cells};
@@ -109,10 +108,10 @@ fn definition(text: &str) -> Value {
     column(name, kind, format, description, priority)
 }
 
-/// For tests: every printer gives as many cells as it has columns, whatever the object.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
 
     #[test]
     fn every_row_is_as_wide_as_its_header() {
