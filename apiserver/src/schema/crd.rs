@@ -1,8 +1,572 @@
-//! placeholder
-use super::error::FieldError;
-use serde_json::{Map, Value};
-pub fn default_crd(_crd: &mut Value) {}
-pub fn default_spec(_crd: &mut Map<String, Value>) {}
-pub fn validate_crd(_crd: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-    Vec::new()
+//! CustomResourceDefinitions as objects: their defaults, and everything outside the schemas that can be wrong with one
+//! (`pkg/apis/apiextensions/validation/validation.go`).
+//!
+//! The server validates an internal form in which parts that all versions share have moved to the top of the spec; error
+//! paths follow that form, so a definition of one version reports its schema under `spec.validation`.
+
+use serde_json::{Map, Value, json};
+
+use super::crd_schema;
+use super::error::{CauseReason, FieldError};
+use super::gotext;
+use super::names;
+use super::node::{Additional, Kind, Node};
+
+const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// Fills in the defaults of a CustomResourceDefinition.
+pub fn default_crd(crd: &mut Value) {
+    if let Some(map) = crd.as_object_mut() {
+        default_spec(map);
+    }
+}
+
+pub(super) fn default_spec(crd: &mut Map<String, Value>) {
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let unset = |names: &Map<String, Value>, key: &str| names.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
+        if !kind.is_empty() && unset(names, "singular") {
+            names.insert("singular".to_owned(), kind.to_lowercase().into());
+        }
+        if !kind.is_empty() && unset(names, "listKind") {
+            names.insert("listKind".to_owned(), format!("{kind}List").into());
+        }
+    }
+    if spec.get("conversion").is_none_or(Value::is_null) {
+        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    if let Some(service) = spec
+        .get_mut("conversion")
+        .and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"))
+        .and_then(Value::as_object_mut)
+    {
+        super::defaults::put(service, "port", 443);
+    }
+    let storage = storage_version(spec).map(str::to_owned);
+    if let (Some(storage), Some(status)) = (storage, crd.get_mut("status").and_then(Value::as_object_mut))
+        && status.get("storedVersions").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    {
+        status.insert("storedVersions".to_owned(), json!([storage]));
+    }
+}
+
+fn storage_version(spec: &Map<String, Value>) -> Option<&str> {
+    let versions = spec.get("versions").and_then(Value::as_array)?;
+    let stored = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)))?;
+    stored.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())
+}
+
+/// Collects errors below one field.
+pub(super) struct Errors {
+    pub list: Vec<FieldError>,
+}
+
+impl Errors {
+    pub fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    pub fn required(&mut self, field: impl Into<String>, detail: &str) {
+        let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        self.list.push(FieldError::new(CauseReason::Required, field, message));
+    }
+
+    pub fn invalid(&mut self, field: impl Into<String>, value: &Value, detail: &str) {
+        let message = format!("Invalid value: {}: {detail}", gotext::value(value));
+        self.list.push(FieldError::new(CauseReason::Invalid, field, message));
+    }
+
+    pub fn forbidden(&mut self, field: impl Into<String>, detail: &str) {
+        self.list.push(FieldError::new(CauseReason::Forbidden, field, format!("Forbidden: {detail}")));
+    }
+
+    pub fn unsupported(&mut self, field: impl Into<String>, value: &Value, supported: &[&str]) {
+        let known: Vec<String> = supported.iter().map(|text| gotext::quoted(text)).collect();
+        let message =
+            format!("Unsupported value: {}: supported values: {}", gotext::value(value), known.join(", "));
+        self.list.push(FieldError::new(CauseReason::NotSupported, field, message));
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The errors of a CustomResourceDefinition after defaulting, without those of its metadata except the rule that ties
+/// its name to its spec. `old` is the stored one on an update.
+pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    if old.is_none() {
+        name(crd, &mut errors);
+    }
+    spec(crd, &mut errors);
+    if let Some(old) = old {
+        immutable(crd, old, &mut errors);
+    }
+    names_of(crd.pointer("/status/acceptedNames"), "status.acceptedNames", &mut errors);
+    stored_versions(crd, &mut errors);
+    approval(crd, old, &mut errors);
+    let preserving = |crd: &Value| crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
+    if preserving(crd) && !old.is_some_and(preserving) {
+        errors.invalid(
+            "spec.preserveUnknownFields",
+            &Value::Bool(true),
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
+    }
+    errors.list
+}
+
+fn name(crd: &Value, errors: &mut Errors) {
+    let name = text(crd, "/metadata/name");
+    if name != format!("{}.{}", text(crd, "/spec/names/plural"), text(crd, "/spec/group")) {
+        errors.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
+    }
+}
+
+fn immutable(crd: &Value, old: &Value, errors: &mut Errors) {
+    let established = list(old, "/status/conditions")
+        .iter()
+        .any(|condition| text(condition, "/type") == "Established" && text(condition, "/status") == "True");
+    let fields = [("scope", true), ("names/kind", true), ("group", false), ("names/plural", false)];
+    for (path, only_established) in fields {
+        let pointer = format!("/spec/{path}");
+        if text(crd, &pointer) != text(old, &pointer) && (established || !only_established) {
+            let field = format!("spec.{}", path.replace('/', "."));
+            errors.invalid(field, &text(crd, &pointer).into(), "field is immutable");
+        }
+    }
+}
+
+/// What all versions have in common stands at the top of the internal form.
+fn shared<'a>(versions: &'a [Value], part: &str) -> Option<Option<&'a Value>> {
+    let first = versions.first()?.get(part).filter(|value| !value.is_null());
+    let same = versions.iter().all(|version| version.get(part).filter(|value| !value.is_null()) == first);
+    same.then_some(first)
+}
+
+/// The versions as the internal form prints them.
+fn printed(versions: &[Value]) -> Value {
+    let parts = [
+        ("schema", "Schema"),
+        ("subresources", "Subresources"),
+        ("additionalPrinterColumns", "AdditionalPrinterColumns"),
+        ("selectableFields", "SelectableFields"),
+    ];
+    let print = |version: &Value| {
+        let flag = |key: &str| version.get(key).cloned().filter(Value::is_boolean).unwrap_or(Value::Bool(false));
+        let mut map = Map::new();
+        map.insert("Name".to_owned(), text(version, "/name").into());
+        map.insert("Served".to_owned(), flag("served"));
+        map.insert("Storage".to_owned(), flag("storage"));
+        map.insert("Deprecated".to_owned(), flag("deprecated"));
+        map.insert("DeprecationWarning".to_owned(), version.get("deprecationWarning").cloned().unwrap_or_default());
+        for (part, name) in parts {
+            let own = if shared(versions, part).is_some() { None } else { version.get(part).cloned() };
+            map.insert(name.to_owned(), own.unwrap_or_default());
+        }
+        // The order of Go's fields, whatever the map's own order is.
+        let order = ["Name", "Served", "Storage", "Deprecated", "DeprecationWarning"];
+        let names = order.into_iter().chain(parts.iter().map(|(_, name)| *name));
+        let members: Vec<String> = names.map(|name| format!("\"{name}\":{}", map[name])).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    Value::String(format!("[{}]", versions.iter().map(print).collect::<Vec<_>>().join(",")))
+}
+
+fn invalid_versions(versions: &[Value], detail: &str, errors: &mut Errors) {
+    let shown = printed(versions);
+    let message = format!("Invalid value: {}: {detail}", shown.as_str().unwrap_or_default());
+    errors.list.push(FieldError::new(CauseReason::Invalid, "spec.versions", message));
+}
+
+fn spec(crd: &Value, errors: &mut Errors) {
+    let versions = list(crd, "/spec/versions");
+    group(text(crd, "/spec/group"), errors);
+    let scope = text(crd, "/spec/scope");
+    match scope {
+        "" => errors.required("spec.scope", ""),
+        "Cluster" | "Namespaced" => {}
+        other => errors.unsupported("spec.scope", &other.into(), &["Cluster", "Namespaced"]),
+    }
+    for (index, version) in versions.iter().enumerate() {
+        if version.pointer("/schema/openAPIV3Schema").is_none_or(Value::is_null) {
+            errors.required(format!("spec.versions[{index}].schema.openAPIV3Schema"), "");
+        }
+    }
+    for (index, version) in versions.iter().enumerate() {
+        let name = text(version, "/name");
+        if let Some(problem) = names::dns1035_label(name) {
+            errors.invalid(format!("spec.versions[{index}].name"), &name.into(), &problem);
+        }
+        deprecation(version, index, errors);
+    }
+    parts(versions, errors);
+    let mut seen: Vec<&str> = versions.iter().map(|version| text(version, "/name")).collect();
+    seen.sort_unstable();
+    if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+        invalid_versions(versions, "must contain unique version names", errors);
+    }
+    if versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count() != 1 {
+        invalid_versions(versions, "must have exactly one version marked as storage version", errors);
+    }
+    if let Some(problem) = versions.first().map(|v| text(v, "/name")).filter(|n| !n.is_empty()).and_then(names::dns1035_label) {
+        errors.invalid("spec.version", &text(&versions[0], "/name").into(), &problem);
+    }
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if text(crd, &format!("/spec/names/{key}")).is_empty() {
+            errors.required(format!("spec.names.{key}"), "");
+        }
+    }
+    names_of(crd.pointer("/spec/names"), "spec.names", errors);
+    conversion(crd, errors);
+}
+
+fn group(group: &str, errors: &mut Errors) {
+    let problems = names::dns1123_subdomain(group);
+    if group.is_empty() {
+        errors.required("spec.group", "");
+    } else if !problems.is_empty() {
+        errors.invalid("spec.group", &group.into(), &problems.join(","));
+    } else if !group.contains('.') {
+        errors.invalid("spec.group", &group.into(), "should be a domain with at least one dot");
+    }
+}
+
+fn deprecation(version: &Value, index: usize, errors: &mut Errors) {
+    let Some(warning) = version.get("deprecationWarning").filter(|warning| !warning.is_null()) else { return };
+    let field = format!("spec.versions[{index}].deprecationWarning");
+    let text = warning.as_str().unwrap_or_default();
+    if version.get("deprecated") != Some(&Value::Bool(true)) {
+        errors.invalid(field, warning, "can only be set for deprecated versions");
+        return;
+    }
+    if text.len() > 256 {
+        errors.invalid(&field, warning, "must be <= 256 characters long");
+    }
+    if text.is_empty() {
+        errors.invalid(&field, warning, "must not be an empty string");
+    }
+    if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
+        let detail = format!("must only contain printable UTF-8 characters; non-printable character found at index {at}");
+        errors.invalid(&field, warning, &detail);
+    }
+}
+
+/// Schemas, subresources, columns and selectable fields, each where the internal form has it.
+fn parts(versions: &[Value], errors: &mut Errors) {
+    let any_status = versions.iter().any(has_status);
+    match shared(versions, "schema") {
+        Some(Some(schema)) => schema_at(schema, "spec.validation", any_status, errors),
+        Some(None) => {}
+        None => {
+            for (index, version) in versions.iter().enumerate() {
+                if let Some(schema) = version.get("schema") {
+                    schema_at(schema, &format!("spec.versions[{index}].schema"), has_status(version), errors);
+                }
+            }
+        }
+    }
+    match shared(versions, "subresources") {
+        Some(subresources) => scale(subresources.and_then(|s| s.get("scale")), "spec.subresources", errors),
+        None => {
+            for (index, version) in versions.iter().enumerate() {
+                scale(version.pointer("/subresources/scale"), &format!("spec.versions[{index}].subresources"), errors);
+            }
+        }
+    }
+    match shared(versions, "additionalPrinterColumns") {
+        Some(columns) => columns_at(columns, "spec.additionalPrinterColumns", errors),
+        None => {
+            for (index, version) in versions.iter().enumerate() {
+                let columns = version.get("additionalPrinterColumns");
+                columns_at(columns, &format!("spec.versions[{index}].additionalPrinterColumns"), errors);
+            }
+        }
+    }
+    let selectable_at_top = shared(versions, "selectableFields").is_some();
+    for (index, version) in versions.iter().enumerate() {
+        let field = if selectable_at_top {
+            "spec.selectableFields".to_owned()
+        } else {
+            format!("spec.versions[{index}].selectableFields")
+        };
+        selectable(version, &field, errors);
+        if selectable_at_top {
+            break;
+        }
+    }
+}
+
+fn has_status(version: &Value) -> bool {
+    version.pointer("/subresources/status").is_some_and(|status| !status.is_null())
+}
+
+fn schema_at(holder: &Value, field: &str, status: bool, errors: &mut Errors) {
+    if let Some(schema) = holder.get("openAPIV3Schema").filter(|schema| !schema.is_null()) {
+        crd_schema::validate(schema, &format!("{field}.openAPIV3Schema"), status, errors);
+    }
+}
+
+fn scale(scale: Option<&Value>, field: &str, errors: &mut Errors) {
+    let Some(scale) = scale.filter(|scale| !scale.is_null()) else { return };
+    for (key, prefix, where_) in
+        [("specReplicasPath", ".spec.", ".spec"), ("statusReplicasPath", ".status.", ".status")]
+    {
+        let path = text(scale, &format!("/{key}"));
+        let field = format!("{field}.scale.{key}");
+        if path.is_empty() {
+            errors.required(field, "");
+        } else if !path.starts_with('.') {
+            errors.invalid(field, &path.into(), "must be a simple json path starting with .");
+        } else if !path.starts_with(prefix) {
+            errors.invalid(field, &path.into(), &format!("should be a json path under {where_}"));
+        }
+    }
+    let selector = text(scale, "/labelSelectorPath");
+    let field = format!("{field}.scale.labelSelectorPath");
+    if selector.is_empty() {
+        return;
+    }
+    if !selector.starts_with('.') {
+        errors.invalid(field, &selector.into(), "must be a simple json path starting with .");
+    } else if !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
+        errors.invalid(field, &selector.into(), "should be a json path under either .spec or .status");
+    }
+}
+
+fn columns_at(columns: Option<&Value>, field: &str, errors: &mut Errors) {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    for (index, column) in columns.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let at = |key: &str| format!("{field}[{index}].{key}");
+        if text(column, "/name").is_empty() {
+            errors.required(at("name"), "");
+        }
+        let must = format!("must be one of {}", TYPES.join(","));
+        match text(column, "/type") {
+            "" => errors.required(at("type"), &must),
+            kind if !TYPES.contains(&kind) => errors.invalid(at("type"), &kind.into(), &must),
+            _ => {}
+        }
+        let format = text(column, "/format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            errors.invalid(at("format"), &format.into(), &format!("must be one of {}", FORMATS.join(",")));
+        }
+        match text(column, "/jsonPath") {
+            "" => errors.required(at("JSONPath"), ""),
+            path if !path.starts_with('.') => {
+                errors.invalid(at("JSONPath"), &path.into(), "must be a simple json path starting with .");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn selectable(version: &Value, field: &str, errors: &mut Errors) {
+    const MOST: usize = 8;
+    let schema = Node::parse(version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
+    let mut seen: Vec<String> = Vec::new();
+    for (index, selectable) in list(version, "/selectableFields").iter().enumerate() {
+        let at = format!("{field}[{index}].jsonPath");
+        let path = text(selectable, "/jsonPath");
+        if path.is_empty() {
+            errors.required(at, "");
+            continue;
+        }
+        let shown = Value::from(path);
+        let found = match field_path(path, &schema) {
+            Ok(found) => found,
+            Err(problem) => {
+                errors.invalid(at, &shown, &format!("is an invalid path: {problem}"));
+                continue;
+            }
+        };
+        if path.starts_with(".metadata") {
+            errors.invalid(&at, &shown, "must not point to fields in metadata");
+        }
+        if !matches!(found.types.as_slice(), [Kind::String | Kind::Boolean | Kind::Integer]) {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings \
+                          with formats are allowed.";
+            errors.invalid(&at, &shown, detail);
+        }
+        if seen.iter().any(|other| other == path) {
+            let message = format!("Duplicate value: {}", gotext::quoted(path));
+            errors.list.push(FieldError::new(CauseReason::Duplicate, at, message));
+        } else {
+            seen.push(path.to_owned());
+        }
+    }
+    if seen.len() > MOST {
+        let message = format!("Too many: {}: must have at most {MOST} items", seen.len());
+        errors.list.push(FieldError::new(CauseReason::TooMany, field, message));
+    }
+}
+
+/// The schema that a path of plain fields leads to.
+fn field_path<'a>(path: &str, schema: &'a Node) -> Result<&'a Node, String> {
+    let mut node = schema;
+    let Some(rest) = path.strip_prefix('.') else {
+        return Err(format!("expected [ or . but got: {}", path.split(['.', '[', ']']).next().unwrap_or(path)));
+    };
+    if path.contains(['[', ']']) {
+        return Err("array notation is not allowed".to_owned());
+    }
+    for part in rest.split('.') {
+        node = match (node.properties.get(part), &node.additional) {
+            (Some(link), _) => link.node(),
+            (None, Additional::Schema(link)) if node.properties.is_empty() => link.node(),
+            _ => return Err("does not refer to a valid field".to_owned()),
+        };
+    }
+    Ok(node)
+}
+
+fn names_of(names: Option<&Value>, field: &str, errors: &mut Errors) {
+    let Some(names) = names else { return };
+    let get = |key: &str| names.get(key).and_then(Value::as_str).unwrap_or_default();
+    for key in ["plural", "singular"] {
+        let name = get(key);
+        if let Some(problem) = Some(name).filter(|name| !name.is_empty()).and_then(names::dns1035_label) {
+            errors.invalid(format!("{field}.{key}"), &name.into(), &problem);
+        }
+    }
+    for key in ["kind", "listKind"] {
+        let name = get(key);
+        if let Some(problem) = Some(name.to_lowercase()).filter(|n| !n.is_empty()).and_then(|n| names::dns1035_label(&n)) {
+            let detail = format!("may have mixed case, but should otherwise match: {problem}");
+            errors.invalid(format!("{field}.{key}"), &name.into(), &detail);
+        }
+    }
+    if !get("kind").is_empty() && get("kind") == get("listKind") {
+        errors.invalid(format!("{field}.listKind"), &get("listKind").into(), "kind and listKind may not be the same");
+    }
+    for key in ["shortNames", "categories"] {
+        for (index, name) in names.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            if let Some(problem) = names::dns1035_label(name.as_str().unwrap_or_default()) {
+                errors.invalid(format!("{field}.{key}[{index}]"), name, &problem);
+            }
+        }
+    }
+}
+
+fn conversion(crd: &Value, errors: &mut Errors) {
+    let Some(conversion) = crd.pointer("/spec/conversion").filter(|conversion| !conversion.is_null()) else { return };
+    let field = "spec.conversion";
+    let strategy = text(conversion, "/strategy");
+    match strategy {
+        "" => errors.required(format!("{field}.strategy"), ""),
+        "None" | "Webhook" => {}
+        other => errors.unsupported(format!("{field}.strategy"), &other.into(), &["None", "Webhook"]),
+    }
+    let config = conversion.pointer("/webhook/clientConfig").filter(|config| !config.is_null());
+    let reviews = list(conversion, "/webhook/conversionReviewVersions");
+    if strategy != "Webhook" {
+        if config.is_some() {
+            errors.forbidden(format!("{field}.webhookClientConfig"), "should not be set when strategy is not set to Webhook");
+        }
+        if !reviews.is_empty() {
+            let field = format!("{field}.conversionReviewVersions");
+            errors.forbidden(field, "should not be set when strategy is not set to Webhook");
+        }
+        return;
+    }
+    match config {
+        None => errors.required(format!("{field}.webhookClientConfig"), "required when strategy is set to Webhook"),
+        Some(config) => {
+            let has = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
+            if has("url") == has("service") {
+                errors.required(format!("{field}.webhookClientConfig"), "exactly one of url or service is required");
+            }
+        }
+    }
+    let field = format!("{field}.conversionReviewVersions");
+    if reviews.is_empty() {
+        errors.required(field, "");
+        return;
+    }
+    for (index, version) in reviews.iter().enumerate() {
+        if reviews[..index].contains(version) {
+            errors.invalid(format!("{field}[{index}]"), version, "duplicate version");
+        } else if let Some(problem) = names::dns1035_label(version.as_str().unwrap_or_default()) {
+            errors.invalid(format!("{field}[{index}]"), version, &problem);
+        }
+    }
+    if !reviews.iter().any(|version| version == "v1" || version == "v1beta1") {
+        errors.invalid(field, &Value::from(reviews.to_vec()), "must include at least one of v1, v1beta1");
+    }
+}
+
+fn stored_versions(crd: &Value, errors: &mut Errors) {
+    let field = "status.storedVersions";
+    let stored: Vec<Value> = list(crd, "/status/storedVersions").iter().filter(|v| *v != "").cloned().collect();
+    if stored.is_empty() {
+        errors.invalid(field, &Value::Null, "must have at least one stored version");
+        return;
+    }
+    let versions = list(crd, "/spec/versions");
+    for version in versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))) {
+        let name = text(version, "/name");
+        if !stored.iter().any(|other| other == name) {
+            let detail = format!("must have the storage version {name}");
+            errors.invalid(field, &Value::from(stored.clone()), &detail);
+        }
+    }
+    for (index, version) in stored.iter().enumerate() {
+        let name = version.as_str().unwrap_or_default();
+        if !versions.iter().any(|other| text(other, "/name") == name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in \
+                 spec.versions until a storage migration ensures no data remains persisted in {name} and removes \
+                 {name} from status.storedVersions"
+            );
+            errors.invalid(format!("{field}[{index}]"), version, &detail);
+        }
+    }
+}
+
+/// Groups of the Kubernetes community need the word of a reviewer, or an excuse.
+fn approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
+    #[derive(PartialEq)]
+    enum State {
+        Missing,
+        Bypassed,
+        Approved,
+        Bad,
+    }
+    fn annotation(crd: &Value) -> &str {
+        crd.pointer("/metadata/annotations").and_then(|a| a.get(APPROVED)).and_then(Value::as_str).unwrap_or_default()
+    }
+    let state = |crd: &Value| match annotation(crd) {
+        "" => State::Missing,
+        text if text.starts_with("unapproved") => State::Bypassed,
+        text if text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty()) => State::Approved,
+        _ => State::Bad,
+    };
+    let group = text(crd, "/spec/group");
+    let protected = [".k8s.io", ".kubernetes.io"].iter().any(|end| group.ends_with(end)) || matches!(group, "k8s.io" | "kubernetes.io");
+    let now = state(crd);
+    if !protected || old.is_some_and(|old| state(old) == now) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVED}]");
+    let link = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match now {
+        State::Missing => {
+            errors.required(field, &format!("protected groups must have approval annotation \"{APPROVED}\", {link}"));
+        }
+        State::Bad => {
+            let detail = format!(
+                "protected groups must have approval annotation \"{APPROVED}\" with either a URL or a reason starting \
+                 with \"unapproved\", {link}"
+            );
+            errors.invalid(field, &annotation(crd).into(), &detail);
+        }
+        State::Bypassed | State::Approved => {}
+    }
 }

@@ -20,6 +20,11 @@ pub fn prune(object: &mut Value, node: &Node, root: bool) -> Vec<String> {
     unknown
 }
 
+/// Prunes a value that is part of an object, such as a default, without touching metadata.
+pub fn prune_value(value: &mut Value, node: &Node, root: bool) {
+    walk(value, Some(node), root, &mut FieldPath::default(), &mut Vec::new());
+}
+
 fn walk(value: &mut Value, node: Option<&Node>, root: bool, path: &mut FieldPath, unknown: &mut Vec<String>) {
     match value {
         Value::Object(map) => {

@@ -71,3 +71,196 @@ fn recorded_creations_are_judged_as_recorded() {
     assert!(wrong.is_empty(), "{} of {seen} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(seen > 50, "only {seen} creations found");
 }
+
+fn sample() -> TypeSchema {
+    let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "properties": {
+        "a": {"type": "string", "default": "x"},
+        "b": {"type": "integer", "nullable": true, "default": 1},
+        "deep": {"type": "object", "default": {}, "properties": {"c": {"type": "integer", "default": 3}}},
+        "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"d": {"type": "string", "default": "d"}}}},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"e": {"type": "string", "default": "e"}}}},
+        "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"known": {"type": "object", "properties": {"k": {"type": "string"}}}}},
+        "port": {"x-kubernetes-int-or-string": true},
+        "template": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
+        "n": {"type": "integer", "minimum": 0, "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "no shrinking"}]}
+    }}}});
+    TypeSchema::from_crd(&schema, false)
+}
+
+#[test]
+fn pruning_names_what_it_removes() {
+    let mut object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "odd": 1, "labels": {}}, "extra": 1,
+        "spec": {"q": 1, "list": [{"e": "1", "f": 2}], "map": {"k": {"z": 1}}, "open": {"any": {"thing": 1}, "known": {"no": 1}}}});
+    let unknown = sample().prune(&mut object);
+    let wanted = ["extra", "metadata.odd", "spec.list[0].f", "spec.map.k.z", "spec.open.known.no", "spec.q"];
+    assert_eq!(unknown, wanted);
+    assert_eq!(object["spec"]["open"], json!({"any": {"thing": 1}, "known": {}}));
+    assert_eq!(object["metadata"], json!({"name": "a"}));
+}
+
+#[test]
+fn defaults_fill_from_the_outside_and_respect_nullable() {
+    let mut object = json!({"spec": {"b": null, "a": null, "list": [{}], "map": {"k": {}}, "port": null}});
+    sample().default(&mut object);
+    let wanted = json!({"spec": {"a": "x", "b": null, "deep": {"c": 3}, "list": [{"e": "e"}], "map": {"k": {"d": "d"}}}});
+    assert_eq!(object, wanted);
+}
+
+#[test]
+fn transition_rules_run_only_between_corresponding_values() {
+    let schema = sample();
+    let at = |n: i64| json!({"spec": {"n": n}});
+    assert!(schema.validate(&at(1), None).is_empty());
+    assert!(schema.validate(&at(3), Some(&at(2))).is_empty());
+    let errors = schema.validate(&at(1), Some(&at(2)));
+    assert_eq!(errors[0].message, "Invalid value: 1: no shrinking");
+    assert_eq!(errors[0].field, "spec.n");
+}
+
+#[test]
+fn what_an_update_leaves_alone_is_not_judged_again() {
+    let schema = sample();
+    let old = json!({"spec": {"n": -1, "a": "x"}});
+    let errors = schema.validate(&json!({"spec": {"n": -1, "a": "y"}}), Some(&old));
+    assert!(errors.is_empty(), "{errors:?}");
+    let errors = schema.validate(&json!({"spec": {"n": -2, "a": "y"}}), Some(&old));
+    assert_eq!(errors.len(), 2, "both the minimum and the rule: {errors:?}");
+}
+
+#[test]
+fn the_errors_of_the_status_start_at_the_status() {
+    let schema = TypeSchema::from_crd(
+        &json!({"type": "object", "properties": {"status": {"type": "object", "properties": {"phase": {"type": "string"}}}}}),
+        false,
+    );
+    let errors = schema.validate_status(Vec::new(), &json!({"spec": 1, "status": {"phase": 5}}), None);
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].field, "status.phase");
+    assert_eq!(errors[0].message, "Invalid value: \"integer\": phase in body must be of type string: \"integer\"");
+}
+
+fn definition(schema: Value) -> Value {
+    json!({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        "status": {}})
+}
+
+fn definition_errors(schema: Value) -> Vec<String> {
+    let mut crd = definition(schema);
+    default_crd(&mut crd);
+    let errors = validate_crd(&crd, None);
+    errors.into_iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
+}
+
+#[test]
+fn a_definition_gets_its_names_and_is_sound() {
+    let mut crd = definition(json!({"type": "object"}));
+    default_crd(&mut crd);
+    assert_eq!(crd["spec"]["names"]["singular"], "thing");
+    assert_eq!(crd["spec"]["names"]["listKind"], "ThingList");
+    assert_eq!(crd["spec"]["conversion"], json!({"strategy": "None"}));
+    assert_eq!(crd["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(validate_crd(&crd, None), []);
+}
+
+#[test]
+fn schemas_must_be_structural() {
+    let spec = |inner: Value| json!({"type": "object", "properties": {"a": inner}});
+    let head = "spec.validation.openAPIV3Schema";
+    for (schema, wanted) in [
+        (json!({}), format!("{head}.type: Required value: must not be empty at the root")),
+        (spec(json!({})), format!("{head}.properties[a].type: Required value: must not be empty for specified object fields")),
+        (spec(json!({"type": "array"})), format!("{head}.properties[a].items: Required value: must be specified")),
+        (
+            spec(json!({"type": "string", "anyOf": [{"type": "string"}]})),
+            format!("{head}.properties[a].anyOf[0].type: Forbidden: must be empty to be structural"),
+        ),
+        (
+            spec(json!({"type": "object", "anyOf": [{"properties": {"b": {"minimum": 1}}}]})),
+            format!("{head}.properties[a].properties[b]: Required value: because it is defined in {head}.properties[a].anyOf[0].properties[b]"),
+        ),
+        (
+            spec(json!({"type": "integer", "default": "x"})),
+            format!("{head}.properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\""),
+        ),
+        (
+            spec(json!({"type": "object", "default": {"z": 1}, "properties": {}})),
+            format!("{head}.properties[a].default: Invalid value: {{\"z\":1}}: must not have unknown fields"),
+        ),
+        (
+            spec(json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}}}})),
+            format!("{head}.properties[a].items.properties[k].default: Required value: this property is in \
+                     x-kubernetes-list-map-keys, so it must have a default or be a required property"),
+        ),
+        (
+            spec(json!({"type": "array", "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}})),
+            format!("{head}.properties[a].items.x-kubernetes-validations[0].rule: Invalid value: \"self >= oldSelf\": oldSelf \
+                     cannot be used on the uncorrelatable portion of the schema within {head}.properties[a]"),
+        ),
+    ] {
+        assert_eq!(definition_errors(schema.clone()), [wanted], "{schema}");
+    }
+    let sound = spec(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}));
+    assert_eq!(definition_errors(sound), Vec::<String>::new());
+}
+
+#[test]
+fn recorded_definitions_are_accepted() {
+    let Some(dir) = recordings() else { return };
+    for fixture in lines(&dir.join("fixtures/crds.jsonl")) {
+        let mut crd = fixture["body"].clone();
+        crd["status"] = json!({});
+        let schema = TypeSchema::builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        schema.default(&mut crd);
+        assert_eq!(validate_crd(&crd, None), [], "{}", fixture["name"]);
+    }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3..3i64).prop_map(Value::from),
+        "[a-c]{0,2}".prop_map(Value::from),
+    ];
+    let names = prop::sample::select(vec!["a", "b", "c", "d", "e", "deep", "map", "list", "open", "known", "template", "metadata", "port"]);
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(names.clone(), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn pruning_twice_removes_nothing_more(spec in any_value()) {
+        let schema = sample();
+        let mut once = json!({"spec": spec});
+        schema.prune(&mut once);
+        let mut twice = once.clone();
+        prop_assert_eq!(schema.prune(&mut twice), Vec::<String>::new());
+        prop_assert_eq!(twice, once);
+    }
+
+    #[test]
+    fn defaulting_twice_adds_nothing_more(spec in any_value()) {
+        let schema = sample();
+        let mut once = json!({"spec": spec});
+        schema.default(&mut once);
+        let mut twice = once.clone();
+        schema.default(&mut twice);
+        prop_assert_eq!(twice, once);
+    }
+
+    #[test]
+    fn an_unchanged_object_has_no_errors_on_update(spec in any_value()) {
+        let object = json!({"spec": spec});
+        let errors = sample().validate(&object, Some(&object));
+        let lists_only = errors.iter().all(|error| error.reason == CauseReason::Required || error.field.contains("template") || error.field == "<nil>");
+        prop_assert!(lists_only, "{:?}", errors);
+    }
+}
