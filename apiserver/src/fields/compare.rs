@@ -58,7 +58,8 @@ fn handle(
                 return leaf(old, new, path, out);
             }
             let keys = before.into_iter().flat_map(|map| map.keys());
-            let fresh = after.into_iter().flat_map(|map| map.keys()).filter(|key| before.is_none_or(|b| !b.contains_key(*key)));
+            let fresh =
+                after.into_iter().flat_map(|map| map.keys()).filter(|key| before.is_none_or(|b| !b.contains_key(*key)));
             for key in keys.chain(fresh) {
                 let Some((member, _)) = ty.member(key) else { continue };
                 path.push(Element::Field(key.clone()));
@@ -73,7 +74,13 @@ fn handle(
             if empty || ty.atomic_list() {
                 return leaf(old, new, path, out);
             }
-            elements(before.map(Vec::as_slice).unwrap_or_default(), after.map(Vec::as_slice).unwrap_or_default(), ty, path, out);
+            elements(
+                before.map(Vec::as_slice).unwrap_or_default(),
+                after.map(Vec::as_slice).unwrap_or_default(),
+                ty,
+                path,
+                out,
+            );
             false
         }
     }
@@ -104,7 +111,8 @@ fn elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut Vec<Elem
     }
     let (old, new) = (group(before, ty), group(after, ty));
     let of = |groups: &[Group<'_>], name: &Element| groups.iter().position(|(other, _)| other == name);
-    let names = old.iter().map(|(name, _)| name).chain(new.iter().map(|(name, _)| name).filter(|n| of(&old, n).is_none()));
+    let names =
+        old.iter().map(|(name, _)| name).chain(new.iter().map(|(name, _)| name).filter(|n| of(&old, n).is_none()));
     for name in names {
         let left = of(&old, name).map(|at| old[at].1.as_slice()).unwrap_or_default();
         let right = of(&new, name).map(|at| new[at].1.as_slice()).unwrap_or_default();

@@ -23,7 +23,8 @@ fn merged(live: Option<&Value>, applied: Option<&Value>, ty: Type<'_>) -> Option
             }
             let mut out = Map::new();
             let keys = left.into_iter().flat_map(|map| map.keys());
-            let fresh = right.into_iter().flat_map(|map| map.keys()).filter(|key| left.is_none_or(|l| !l.contains_key(*key)));
+            let fresh =
+                right.into_iter().flat_map(|map| map.keys()).filter(|key| left.is_none_or(|l| !l.contains_key(*key)));
             for key in keys.chain(fresh) {
                 let (left, right) = (left.and_then(|map| map.get(key)), right.and_then(|map| map.get(key)));
                 let value = match ty.member(key) {

@@ -239,9 +239,7 @@ fn take(comparison: &compare::Comparison, managed: &mut Managed, me: &Manager) -
     for (manager, owned) in managed.iter_mut().filter(|(manager, _)| *manager != me) {
         let lost = owned.set.intersection(&changed);
         let message = format!("conflict with {}", manager.text());
-        conflicts.extend(
-            lost.paths().iter().map(|path| Conflict { message: message.clone(), field: path_text(path) }),
-        );
+        conflicts.extend(lost.paths().iter().map(|path| Conflict { message: message.clone(), field: path_text(path) }));
         owned.set = owned.set.difference(&lost).difference(&comparison.removed);
     }
     managed.retain(|manager, owned| manager == me || !owned.set.is_empty());

@@ -68,7 +68,8 @@ impl Element {
         match self {
             Self::Field(name) => format!("f:{name}"),
             Self::Key(fields) => {
-                let map: Map<String, Value> = fields.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+                let map: Map<String, Value> =
+                    fields.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
                 format!("k:{}", Value::Object(map))
             }
             Self::Value(value) => format!("v:{}", value.0),

@@ -1,4 +1,5 @@
 //! Ownership rules one by one, and that an apply that repeats itself changes nothing.
+#![allow(clippy::needless_pass_by_value)]
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -42,7 +43,9 @@ fn applied(live: Option<&Value>, spec: Value, manager: &str, force: bool) -> Res
 
 #[test]
 fn an_applier_owns_what_it_sends_and_no_defaults() {
-    let live = applied(None, json!({"size": 1, "tags": ["x"], "ports": [{"port": 80}], "whole": {"a": "1"}}), "one", false).unwrap();
+    let live =
+        applied(None, json!({"size": 1, "tags": ["x"], "ports": [{"port": 80}], "whole": {"a": "1"}}), "one", false)
+            .unwrap();
     let wanted = json!({"f:spec": {"f:size": {}, "f:tags": {"v:\"x\"": {}}, "f:whole": {},
         "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
     assert_eq!(fields(&live, "one"), wanted);
@@ -109,8 +112,16 @@ fn objects_without_entries_get_a_first_owner_when_applied_to() {
 
 #[test]
 fn lists_merge_by_key_and_sets_by_value_in_the_applied_order() {
-    let live = applied(None, json!({"tags": ["a", "b"], "ports": [{"port": 1, "name": "x"}, {"port": 2}]}), "one", false).unwrap();
-    let next = applied(Some(&live), json!({"tags": ["c", "b"], "ports": [{"port": 3}, {"port": 1, "protocol": "TCP"}]}), "two", false).unwrap();
+    let live =
+        applied(None, json!({"tags": ["a", "b"], "ports": [{"port": 1, "name": "x"}, {"port": 2}]}), "one", false)
+            .unwrap();
+    let next = applied(
+        Some(&live),
+        json!({"tags": ["c", "b"], "ports": [{"port": 3}, {"port": 1, "protocol": "TCP"}]}),
+        "two",
+        false,
+    )
+    .unwrap();
     assert_eq!(next["spec"]["tags"], json!(["a", "c", "b"]));
     let ports = json!([{"port": 3}, {"port": 1, "name": "x", "protocol": "TCP"}, {"port": 2}]);
     assert_eq!(next["spec"]["ports"], ports);

@@ -1,4 +1,5 @@
 //! Each rule of the three formats, and that a difference expressed as a JSON patch leads from one value to the other.
+#![allow(clippy::needless_pass_by_value)]
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -62,7 +62,7 @@ impl Checker<'_> {
     }
 
     /// Errors about junctors carry no path of their own, only in the text.
-    fn composite(&self, text: String) -> FieldError {
+    fn composite(&self, text: &str) -> FieldError {
         self.error(CauseReason::Invalid, "", format!("Invalid value: \"\": {text}"))
     }
 
@@ -251,7 +251,7 @@ impl Checker<'_> {
         if !fits {
             let format =
                 node.format.map_or("(default format)".to_owned(), |format| format!("with format {}", format.as_str()));
-            outcome.add(self.composite(format!("Checked value must be of type {kind} {format} in {path}")));
+            outcome.add(self.composite(&format!("Checked value must be of type {kind} {format} in {path}")));
         }
     }
 
@@ -347,7 +347,7 @@ impl Checker<'_> {
         if let Some(not) = &checks.not
             && self.value(value, old, not, path).errors.is_empty()
         {
-            outcome.add(self.composite(format!("{} must not validate the schema (not)", gotext::quoted(path))));
+            outcome.add(self.composite(&format!("{} must not validate the schema (not)", gotext::quoted(path))));
         }
         outcome
     }
@@ -367,7 +367,7 @@ impl Checker<'_> {
                 best = Some(result);
             }
         }
-        outcome.add(self.composite(format!("{} must validate at least one schema (anyOf)", gotext::quoted(path))));
+        outcome.add(self.composite(&format!("{} must validate at least one schema (anyOf)", gotext::quoted(path))));
         outcome.merge(best.unwrap_or_default());
     }
 
@@ -393,7 +393,7 @@ impl Checker<'_> {
         let found =
             if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
         let path = gotext::quoted(path);
-        outcome.add(self.composite(format!("{path} must validate one and only one schema (oneOf). {found}")));
+        outcome.add(self.composite(&format!("{path} must validate one and only one schema (oneOf). {found}")));
         outcome.merge(best.unwrap_or_default());
     }
 
@@ -410,7 +410,7 @@ impl Checker<'_> {
         if valid != checks.all_of.len() {
             let none = if valid == 0 { ". None validated" } else { "" };
             let path = gotext::quoted(path);
-            outcome.add(self.composite(format!("{path} must validate all the schemas (allOf){none}")));
+            outcome.add(self.composite(&format!("{path} must validate all the schemas (allOf){none}")));
         }
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn default_spec(crd: &mut Map<String, Value>) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
         let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let unset = |names: &Map<String, Value>, key: &str| names.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
+        let unset =
+            |names: &Map<String, Value>, key: &str| names.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
         if !kind.is_empty() && unset(names, "singular") {
             names.insert("singular".to_owned(), kind.to_lowercase().into());
         }
@@ -83,8 +84,7 @@ impl Errors {
 
     pub fn unsupported(&mut self, field: impl Into<String>, value: &Value, supported: &[&str]) {
         let known: Vec<String> = supported.iter().map(|text| gotext::quoted(text)).collect();
-        let message =
-            format!("Unsupported value: {}: supported values: {}", gotext::value(value), known.join(", "));
+        let message = format!("Unsupported value: {}: supported values: {}", gotext::value(value), known.join(", "));
         self.list.push(FieldError::new(CauseReason::NotSupported, field, message));
     }
 }
@@ -215,7 +215,9 @@ fn spec(crd: &Value, errors: &mut Errors) {
     if versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count() != 1 {
         invalid_versions(versions, "must have exactly one version marked as storage version", errors);
     }
-    if let Some(problem) = versions.first().map(|v| text(v, "/name")).filter(|n| !n.is_empty()).and_then(names::dns1035_label) {
+    if let Some(problem) =
+        versions.first().map(|v| text(v, "/name")).filter(|n| !n.is_empty()).and_then(names::dns1035_label)
+    {
         errors.invalid("spec.version", &text(&versions[0], "/name").into(), &problem);
     }
     for key in ["plural", "singular", "kind", "listKind"] {
@@ -253,7 +255,8 @@ fn deprecation(version: &Value, index: usize, errors: &mut Errors) {
         errors.invalid(&field, warning, "must not be an empty string");
     }
     if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
-        let detail = format!("must only contain printable UTF-8 characters; non-printable character found at index {at}");
+        let detail =
+            format!("must only contain printable UTF-8 characters; non-printable character found at index {at}");
         errors.invalid(&field, warning, &detail);
     }
 }
@@ -438,7 +441,9 @@ fn names_of(names: Option<&Value>, field: &str, errors: &mut Errors) {
     }
     for key in ["kind", "listKind"] {
         let name = get(key);
-        if let Some(problem) = Some(name.to_lowercase()).filter(|n| !n.is_empty()).and_then(|n| names::dns1035_label(&n)) {
+        if let Some(problem) =
+            Some(name.to_lowercase()).filter(|n| !n.is_empty()).and_then(|n| names::dns1035_label(&n))
+        {
             let detail = format!("may have mixed case, but should otherwise match: {problem}");
             errors.invalid(format!("{field}.{key}"), &name.into(), &detail);
         }
@@ -468,7 +473,10 @@ fn conversion(crd: &Value, errors: &mut Errors) {
     let reviews = list(conversion, "/webhook/conversionReviewVersions");
     if strategy != "Webhook" {
         if config.is_some() {
-            errors.forbidden(format!("{field}.webhookClientConfig"), "should not be set when strategy is not set to Webhook");
+            errors.forbidden(
+                format!("{field}.webhookClientConfig"),
+                "should not be set when strategy is not set to Webhook",
+            );
         }
         if !reviews.is_empty() {
             let field = format!("{field}.conversionReviewVersions");
@@ -545,11 +553,14 @@ fn approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
     let state = |crd: &Value| match annotation(crd) {
         "" => State::Missing,
         text if text.starts_with("unapproved") => State::Bypassed,
-        text if text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty()) => State::Approved,
+        text if text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty()) => {
+            State::Approved
+        }
         _ => State::Bad,
     };
     let group = text(crd, "/spec/group");
-    let protected = [".k8s.io", ".kubernetes.io"].iter().any(|end| group.ends_with(end)) || matches!(group, "k8s.io" | "kubernetes.io");
+    let protected = [".k8s.io", ".kubernetes.io"].iter().any(|end| group.ends_with(end))
+        || matches!(group, "k8s.io" | "kubernetes.io");
     let now = state(crd);
     if !protected || old.is_some_and(|old| state(old) == now) {
         return;

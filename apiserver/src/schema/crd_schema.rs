@@ -34,7 +34,7 @@ pub fn validate(schema: &Value, field: &str, status: bool, errors: &mut Errors) 
         errors.list.append(&mut structural.list);
     }
     let mut rules = Vec::new();
-    open_api(schema, field, Open { root: true, ..Open::default() }, errors, &mut rules);
+    open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut rules);
     // Rules are looked at only when the schema is sound.
     if sound && errors.list.len() == before {
         errors.list.append(&mut rules);
@@ -87,12 +87,16 @@ fn root_with_status(schema: &Value, field: &str, errors: &mut Errors) {
     ];
     let kind = text(schema, "type");
     if !kind.is_empty() && kind != "object" {
-        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.invalid(format!("{field}.type"), &kind.into(), detail);
         return;
     }
     let other = schema.as_object().into_iter().flatten().find(|(key, value)| {
-        !value.is_null() && **value != false && !ALLOWED.contains(&key.as_str()) && !matches!(key.as_str(), "type" | "x-kubernetes-validations")
+        !value.is_null()
+            && **value != false
+            && !ALLOWED.contains(&key.as_str())
+            && !matches!(key.as_str(), "type" | "x-kubernetes-validations")
     });
     if other.is_some() {
         let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
@@ -106,7 +110,8 @@ fn root_with_status(schema: &Value, field: &str, errors: &mut Errors) {
 /// Parts that cannot be read as a structural schema at all; they are reported elsewhere.
 fn unsupported_anywhere(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return false };
-    const WORDS: [&str; 7] = ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
+    const WORDS: [&str; 7] =
+        ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
     let here = WORDS.iter().any(|word| map.get(*word).is_some_and(|value| !value.is_null()))
         || map.get("items").is_some_and(Value::is_array)
         || map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
@@ -159,7 +164,8 @@ fn spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
             errors.forbidden(at, "must not be used if x-kubernetes-embedded-resource is set");
         }
     }
-    for (on, key) in [(preserve, "x-kubernetes-preserve-unknown-fields"), (embedded, "x-kubernetes-embedded-resource")] {
+    for (on, key) in [(preserve, "x-kubernetes-preserve-unknown-fields"), (embedded, "x-kubernetes-embedded-resource")]
+    {
         if int_or_string && on {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             errors.invalid(format!("{field}.{key}"), &Value::Bool(true), detail);
@@ -236,8 +242,12 @@ struct Spared {
 }
 
 fn int_or_string_pattern(schema: &Value) -> Spared {
-    let matches = |schema: &Value| schema.get("anyOf") == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]));
-    Spared { any_of: matches(schema), first_all_of: each(schema, "allOf").next().is_some_and(|(_, first)| matches(first)) }
+    let matches =
+        |schema: &Value| schema.get("anyOf") == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]));
+    Spared {
+        any_of: matches(schema),
+        first_all_of: each(schema, "allOf").next().is_some_and(|(_, first)| matches(first)),
+    }
 }
 
 /// The junctors and the pattern of a node.
@@ -331,7 +341,9 @@ fn nested(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mu
 
 /// What a junctor speaks of must exist in the structural part.
 fn complete_values(values: &Value, spine: Option<&Value>, spine_at: &str, values_at: &str, errors: &mut Errors) {
-    for (index, key) in ["allOf", "anyOf", "oneOf"].iter().flat_map(|key| each(values, key).map(move |(i, _)| (i, *key))) {
+    for (index, key) in
+        ["allOf", "anyOf", "oneOf"].iter().flat_map(|key| each(values, key).map(move |(i, _)| (i, *key)))
+    {
         if let Some(part) = values.get(key).and_then(|list| list.get(index)) {
             complete(part, spine, spine_at, &format!("{values_at}.{key}[{index}]"), errors);
         }
@@ -352,7 +364,8 @@ fn complete(values: &Value, spine: Option<&Value>, spine_at: &str, values_at: &s
     }
     for (name, property) in members(values, "properties") {
         let below = spine.get("properties").and_then(|properties| properties.get(name));
-        let (spine_at, values_at) = (format!("{spine_at}.properties[{name}]"), format!("{values_at}.properties[{name}]"));
+        let (spine_at, values_at) =
+            (format!("{spine_at}.properties[{name}]"), format!("{values_at}.properties[{name}]"));
         complete(property, below, &spine_at, &values_at, errors);
     }
 }
@@ -421,18 +434,18 @@ struct Open {
     junctor: bool,
 }
 
-fn open_api(schema: &Value, field: &str, open: Open, errors: &mut Errors, rules: &mut Vec<FieldError>) {
-    open_words(schema, field, &open, errors);
+fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, rules: &mut Vec<FieldError>) {
+    open_words(schema, field, open, errors);
     if flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(format!("{field}.uniqueItems"), detail);
     }
     let below = Open { root: false, ..open.clone() };
-    open_members(schema, field, &open, &below, errors, rules);
+    open_members(schema, field, open, &below, errors, rules);
     for (path, child) in children(schema) {
         if !path.starts_with("properties[") && !matches!(path.as_str(), "items" | "additionalProperties") {
             let below = Open { junctor: true, ..below.clone() };
-            open_api(child, &format!("{field}.{path}"), below, errors, rules);
+            open_api(child, &format!("{field}.{path}"), &below, errors, rules);
         }
     }
     if let Some(items) = object(schema, "items") {
@@ -440,10 +453,10 @@ fn open_api(schema: &Value, field: &str, open: Open, errors: &mut Errors, rules:
         if text(schema, "x-kubernetes-list-type") != "map" {
             below.uncorrelated.get_or_insert_with(|| field.to_owned());
         }
-        open_api(items, &format!("{field}.items"), below, errors, rules);
+        open_api(items, &format!("{field}.items"), &below, errors, rules);
     }
     list_and_map_types(schema, field, errors);
-    rules_of(schema, field, &open, errors, rules);
+    rules_of(schema, field, open, errors, rules);
 }
 
 fn open_members(
@@ -465,7 +478,7 @@ fn open_members(
             if open.inside_meta {
                 below.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            open_api(additional, &at, below, errors, rules);
+            open_api(additional, &at, &below, errors, rules);
         }
     }
     for (name, property) in members(schema, "properties") {
@@ -477,7 +490,7 @@ fn open_members(
                 below.no_defaults = Some(format!("in top-level {name}"));
             }
         }
-        open_api(property, &format!("{field}.properties[{name}]"), below, errors, rules);
+        open_api(property, &format!("{field}.properties[{name}]"), &below, errors, rules);
     }
 }
 

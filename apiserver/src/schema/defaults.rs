@@ -45,7 +45,7 @@ pub fn default(object: &mut Value, group: &str, kind: &str) {
         ("", "Namespace") => namespace(object),
         ("", "Secret") => secret(object),
         ("", "LimitRange") => limit_range(object),
-        ("", "Endpoints") => each(object, "subsets").for_each(|subset| protocols(subset)),
+        ("", "Endpoints") => each(object, "subsets").for_each(protocols),
         ("discovery.k8s.io", "EndpointSlice") => {
             for port in each(object, "ports") {
                 put(port, "name", "");

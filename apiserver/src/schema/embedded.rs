@@ -56,11 +56,10 @@ fn resource(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldEr
         match map.get(field) {
             None => {}
             Some(Value::String(text)) if text.is_empty() => invalid(field, &map[field], "must not be empty"),
-            Some(Value::String(text)) if field == "apiVersion" => {
-                if text.matches('/').count() > 1 {
-                    invalid(field, &map[field], &format!("unexpected GroupVersion string: {text}"));
-                }
+            Some(Value::String(text)) if field == "apiVersion" && text.matches('/').count() > 1 => {
+                invalid(field, &map[field], &format!("unexpected GroupVersion string: {text}"));
             }
+            Some(Value::String(_)) if field == "apiVersion" => {}
             Some(Value::String(text)) => {
                 if let Some(problem) = names::dns1035_label(&text.to_lowercase()) {
                     let detail = format!("may have mixed case, but should otherwise match: {problem}");

@@ -1,4 +1,5 @@
 //! The rules of this module together, and against recordings of a real API server where these are at hand.
+#![allow(clippy::needless_pass_by_value)]
 
 use std::path::PathBuf;
 
@@ -102,7 +103,8 @@ fn pruning_names_what_it_removes() {
 fn defaults_fill_from_the_outside_and_respect_nullable() {
     let mut object = json!({"spec": {"b": null, "a": null, "list": [{}], "map": {"k": {}}, "port": null}});
     sample().default(&mut object);
-    let wanted = json!({"spec": {"a": "x", "b": null, "deep": {"c": 3}, "list": [{"e": "e"}], "map": {"k": {"d": "d"}}}});
+    let wanted =
+        json!({"spec": {"a": "x", "b": null, "deep": {"c": 3}, "list": [{"e": "e"}], "map": {"k": {"d": "d"}}}});
     assert_eq!(object, wanted);
 }
 
@@ -170,19 +172,24 @@ fn schemas_must_be_structural() {
     let head = "spec.validation.openAPIV3Schema";
     for (schema, wanted) in [
         (json!({}), format!("{head}.type: Required value: must not be empty at the root")),
-        (spec(json!({})), format!("{head}.properties[a].type: Required value: must not be empty for specified object fields")),
+        (
+            spec(json!({})),
+            format!("{head}.properties[a].type: Required value: must not be empty for specified object fields"),
+        ),
         (spec(json!({"type": "array"})), format!("{head}.properties[a].items: Required value: must be specified")),
         (
             spec(json!({"type": "string", "anyOf": [{"type": "string"}]})),
             format!("{head}.properties[a].anyOf[0].type: Forbidden: must be empty to be structural"),
         ),
         (
-            spec(json!({"type": "object", "anyOf": [{"properties": {"b": {"minimum": 1}}}]})),
-            format!("{head}.properties[a].properties[b]: Required value: because it is defined in {head}.properties[a].anyOf[0].properties[b]"),
+            json!({"type": "object", "anyOf": [{"properties": {"b": {"minimum": 1}}}]}),
+            format!("{head}.properties[b]: Required value: because it is defined in {head}.anyOf[0].properties[b]"),
         ),
         (
             spec(json!({"type": "integer", "default": "x"})),
-            format!("{head}.properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\""),
+            format!(
+                "{head}.properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\""
+            ),
         ),
         (
             spec(json!({"type": "object", "default": {"z": 1}, "properties": {}})),
@@ -191,13 +198,19 @@ fn schemas_must_be_structural() {
         (
             spec(json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                 "items": {"type": "object", "properties": {"k": {"type": "string"}}}})),
-            format!("{head}.properties[a].items.properties[k].default: Required value: this property is in \
-                     x-kubernetes-list-map-keys, so it must have a default or be a required property"),
+            format!(
+                "{head}.properties[a].items.properties[k].default: Required value: this property is in \
+                     x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            ),
         ),
         (
-            spec(json!({"type": "array", "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}})),
-            format!("{head}.properties[a].items.x-kubernetes-validations[0].rule: Invalid value: \"self >= oldSelf\": oldSelf \
-                     cannot be used on the uncorrelatable portion of the schema within {head}.properties[a]"),
+            spec(
+                json!({"type": "array", "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}}),
+            ),
+            format!(
+                "{head}.properties[a].items.x-kubernetes-validations[0].rule: Invalid value: \"self >= oldSelf\": oldSelf \
+                     cannot be used on the uncorrelatable portion of the schema within {head}.properties[a]"
+            ),
         ),
     ] {
         assert_eq!(definition_errors(schema.clone()), [wanted], "{schema}");
@@ -225,7 +238,9 @@ fn any_value() -> impl Strategy<Value = Value> {
         (-3..3i64).prop_map(Value::from),
         "[a-c]{0,2}".prop_map(Value::from),
     ];
-    let names = prop::sample::select(vec!["a", "b", "c", "d", "e", "deep", "map", "list", "open", "known", "template", "metadata", "port"]);
+    let names = prop::sample::select(vec![
+        "a", "b", "c", "d", "e", "deep", "map", "list", "open", "known", "template", "metadata", "port",
+    ]);
     leaf.prop_recursive(4, 24, 4, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
