@@ -9,6 +9,7 @@ use crate::server::ApiServer;
 use crate::store::Key;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+    crate::limits::apply(server, pod)?;
     tolerate_node_problems(pod);
     resolve_priority(server, pod)?;
     let class = quality_class(pod);

@@ -315,7 +315,9 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             crate::admission::validate_configuration(object, false)
         }
         ("", "pods") => crate::podspec::validate_pod(object, old),
-        ("apps" | "batch", _) | ("", "replicationcontrollers") => crate::podspec::validate_workload(resource, object, old),
+        ("apps" | "batch", _) | ("", "replicationcontrollers") => {
+            crate::podspec::validate_workload(resource, object, old)
+        }
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
             crate::admission::validate_configuration(object, true)
         }

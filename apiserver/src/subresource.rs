@@ -5,14 +5,12 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Attributes, Operation};
-use crate::admission::{self, Attributes, Operation};
 use crate::auth;
 use crate::body::{Document, Format, essence};
 use crate::call::{Call, Payload, Reply};
 use crate::clock::seconds;
 use crate::delete::{Deleted, delete_one};
 use crate::error::{Cause, Status, quote};
-use crate::fields::Writer;
 use crate::fields::Writer;
 use crate::meta;
 use crate::options::{DeleteOptions, WriteOptions};
@@ -21,7 +19,7 @@ use crate::registry_form::view_value;
 use crate::resource::{Resource, ScalePaths};
 use crate::schema::{FieldError, TypeSchema};
 use crate::selector::LabelSelector;
-use crate::write::{self, Facade, Part, patch_invalid};
+use crate::write::{self, Part, patch_invalid};
 
 pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
@@ -110,6 +108,8 @@ async fn admit(
         crate::fields::track_update(None, body, &writer, &TypeSchema::builtin(group, version, kind));
     }
     let user = call.user.clone();
+    let admitted =
+        write::admitted_options(&options.value, if old.is_some() { "UpdateOptions" } else { "CreateOptions" });
     let attributes = Attributes {
         operation,
         resource: &resource,
@@ -118,7 +118,7 @@ async fn admit(
         namespace: &namespace,
         name,
         old_object: old,
-        options: &options.value,
+        options: &admitted,
         dry_run: options.dry_run,
         user: &user,
     };
@@ -138,59 +138,6 @@ fn complete(call: &Call, body: &mut Value, api_version: &str, kind: &str, name: 
     metadata.insert("namespace".into(), namespace.into());
     body["kind"] = kind.into();
     body["apiVersion"] = api_version.into();
-}
-
-/// Admission of a body that is created but not stored.
-async fn review_creation(
-    call: &mut Call,
-    options: &WriteOptions,
-    subresource: &str,
-    kind: (&str, &str, &str),
-    body: &mut Value,
-) -> Result<(), Status> {
-    let schema = TypeSchema::builtin(kind.0, kind.1, kind.2);
-    body["kind"] = kind.2.into();
-    let api_version = if kind.0.is_empty() { kind.1.to_owned() } else { format!("{}/{}", kind.0, kind.1) };
-    body["apiVersion"] = api_version.clone().into();
-    let resource = call.resource.clone();
-    let namespace = call.namespace().to_owned();
-    let name = call.info.name.clone();
-    let user = call.user.clone();
-    let attributes = Attributes {
-        operation: Operation::Create,
-        resource: &resource,
-        subresource,
-        subresource_kind: Some(kind),
-        namespace: &namespace,
-        name: &name,
-        old_object: None,
-        options: &options.value,
-        dry_run: options.dry_run,
-        user: &user,
-    };
-    if !admission::any(&call.server, &attributes) {
-        return Ok(());
-    }
-    let metadata = meta::metadata_mut(body);
-    if !namespace.is_empty() {
-        metadata.insert("namespace".into(), namespace.clone().into());
-    }
-    schema.prune(body);
-    schema.default(body);
-    meta::metadata_mut(body);
-    if body.get("status").is_none() {
-        match kind.2 {
-            "TokenReview" => body["status"] = json!({"user": {}}),
-            name if name.ends_with("AccessReview") => body["status"] = json!({"allowed": false}),
-            _ => {}
-        }
-    }
-    let manager = call.manager(options.field_manager.as_deref());
-    let now = seconds(call.server.now());
-    let writer = Writer { manager: &manager, subresource, api_version: &api_version, now: &now };
-    crate::fields::track_update(None, body, &writer, &schema);
-    admission::mutate(&call.server, &attributes, Some(body), &|_: &mut Value| {}, &mut call.warnings).await?;
-    admission::validate(&call.server, &attributes, Some(body), &mut call.warnings).await
 }
 
 fn document(call: &Call) -> Result<Value, Status> {
@@ -244,9 +191,7 @@ async fn bind(call: &mut Call) -> Result<Reply, Status> {
     }
     let time = seconds(call.server.now());
     let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assigned(live, &binding, &node, &time) };
-    let mut reviewed = binding.clone();
-    review_creation(call, &options, "binding", ("", "v1", "Binding"), &mut reviewed).await?;
-    write::modify(call, &options, Part::Named("binding"), &name, &assign, None).await?;
+    write::modify(call, &options, Part::Named("binding"), &name, &assign).await?;
     Ok(created())
 }
 
@@ -299,8 +244,6 @@ async fn evict(call: &mut Call) -> Result<Reply, Status> {
         value["dryRun"] = json!(["All"]);
     }
     let delete_options = DeleteOptions::from_value(value)?;
-    let mut reviewed = eviction.clone();
-    review_creation(call, &options, "eviction", ("policy", "v1", "Eviction"), &mut reviewed).await?;
     check_budget(call, &pod.value, delete_options.dry_run)?;
     match delete_one(call, &name, &delete_options).await? {
         Deleted::Pending(_) | Deleted::Gone(_) => Ok(created()),
@@ -503,16 +446,7 @@ async fn scale(call: &mut Call) -> Result<Reply, Status> {
         let after = change.applied(&bytes, &before)?;
         rescaled(call, &paths, live, &after)
     };
-    let scale_resource = call.resource.clone();
-    let facade = Facade {
-        kind: ("autoscaling", "v1", "Scale"),
-        show: &|object: &Value| scale_of(&scale_resource, &paths, object),
-        take: &|object: &mut Value, scale: &Value| {
-            let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
-            put_at(object, &paths.spec_replicas, replicas);
-        },
-    };
-    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite, Some(&facade)).await?;
+    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite).await?;
     match reply {
         Reply::Object { code, payload } => {
             Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })

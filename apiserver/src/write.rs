@@ -277,7 +277,6 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
         admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         if object != before {
             tidy(&mut object);
-            crate::fields::track_update(Some(&before), &mut object, &writer, &resource.schema);
         }
     }
     let sent_version = meta::text(&object, "resourceVersion").to_owned();
@@ -521,7 +520,7 @@ async fn edit(call: &mut Call, options: &WriteOptions, part: Part, change: Edit)
             check_uid(call, &decoded.value, &live_value)?;
         }
         let candidate = candidate(call, options, part, &change, &live_value)?;
-        match replace(call, options, part, &live, &live_value, candidate, None).await? {
+        match replace(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -768,16 +767,8 @@ enum Outcome {
     Raced,
 }
 
-/// An object as webhooks see it through a subresource that has a kind of its own.
-pub struct Facade<'a> {
-    pub kind: (&'static str, &'static str, &'static str),
-    pub show: &'a (dyn Fn(&Value) -> Value + Send + Sync),
-    /// Carries what a webhook changed back into the object.
-    pub take: &'a (dyn Fn(&mut Value, &Value) + Send + Sync),
-}
-
 /// The options that admission is told about for an update or the creation in its place.
-fn admitted_options(options: &Value, kind: &str) -> Value {
+pub fn admitted_options(options: &Value, kind: &str) -> Value {
     let mut value = options.clone();
     value["kind"] = kind.into();
     if let Some(map) = value.as_object_mut() {
@@ -793,14 +784,13 @@ pub async fn modify(
     part: Part,
     name: &str,
     change: &(dyn Fn(&mut Call, &Value) -> Result<Value, Status> + Send + Sync),
-    facade: Option<&Facade<'_>>,
 ) -> Result<Reply, Status> {
     for _ in 0..ATTEMPTS {
         let live = call.get(name).ok_or_else(|| call.not_found(name))?;
         let live_value = view_value(&call.resource, &live);
         let object = change(call, &live_value)?;
         let candidate = Candidate { object, applied: false };
-        match replace(call, options, part, &live, &live_value, candidate, facade).await? {
+        match replace(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -816,7 +806,6 @@ async fn replace(
     live: &Arc<Object>,
     old: &Value,
     candidate: Candidate,
-    facade: Option<&Facade<'_>>,
 ) -> Result<Outcome, Status> {
     let resource = call.resource.clone();
     let Candidate { mut object, applied } = candidate;
@@ -836,39 +825,28 @@ async fn replace(
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
     let admitted = admitted_options(&options.value, "UpdateOptions");
-    let shown_old = facade.map(|f| (f.show)(old));
     let attributes = Attributes {
         operation: Operation::Update,
         resource: &resource,
         subresource: part.name(),
-        subresource_kind: facade.map(|f| f.kind),
+        subresource_kind: None,
         namespace: &namespace,
         name: &name,
-        old_object: Some(shown_old.as_ref().unwrap_or(old)),
+        old_object: Some(old),
         options: &admitted,
         dry_run: options.dry_run,
         user: &user,
     };
-    // A binding was reviewed as a creation of its own.
-    let webhooks = part != Part::Named("binding") && admission::any(&call.server, &attributes);
+    // A binding or a scale was reviewed as what it is.
+    let webhooks = !matches!(part, Part::Named("binding") | Part::Scale) && admission::any(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
-        if let Some(facade) = facade {
-            let mut shown = (facade.show)(&object);
-            let first = shown.clone();
-            admission::mutate(&call.server, &attributes, Some(&mut shown), &|_: &mut Value| {}, &mut call.warnings).await?;
-            if shown != first {
-                (facade.take)(&mut object, &shown);
-            }
-        } else {
-            let tidy = |value: &mut Value| {
-                let _ = tidy_decoded(&resource, value);
-            };
-            admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
-        }
+        let tidy = |value: &mut Value| {
+            let _ = tidy_decoded(&resource, value);
+        };
+        admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         if object != before {
             let _ = tidy_decoded(&resource, &mut object);
-            crate::fields::track_update(Some(&before), &mut object, &writer, &resource.schema);
             strategy::restore_parts(&resource, part, &mut object, old);
         }
     }
@@ -884,9 +862,7 @@ async fn replace(
         return Err(invalid(&resource, &object, &name, &errors));
     }
     if webhooks {
-        let shown = facade.map(|f| (f.show)(&object));
-        let reviewed = shown.as_ref().unwrap_or(&object);
-        admission::validate(&call.server, &attributes, Some(reviewed), &mut call.warnings).await?;
+        admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }
     finish(call, options, part, live, old, object)
 }

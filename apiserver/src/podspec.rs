@@ -1,0 +1,352 @@
+//! The checks of pods and of what makes pods that users run into (`pkg/apis/core/validation`, `apps/validation`): missing and
+//! repeated names, unknown enums, ports, requests above limits, selectors that miss their template. Not the whole of them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::limits::Amount;
+use crate::meta;
+use crate::resource::Resource;
+use crate::schema::{CauseReason, FieldError};
+use crate::selector::LabelSelector;
+
+fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, member: &str) -> &'a [Value] {
+    value.get(member).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+const NULL: Value = Value::Null;
+
+pub fn validate_pod(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let spec = pod.get("spec").unwrap_or(&NULL);
+    let mut errors = validate_spec(spec, "spec");
+    if let Some(old) = old {
+        errors.extend(immutable_spec(spec, old.get("spec").unwrap_or(&NULL)));
+    }
+    errors
+}
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
+    (allow it to be set to 1 if it was previously negative)";
+
+/// A pod's spec is fixed but for images, deadlines and more tolerations. (The real server shows a diff after the sentence.)
+fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(container) = container.as_object_mut() {
+                    container.remove("image");
+                    container.remove("resources");
+                }
+            }
+        }
+        if let Some(map) = spec.as_object_mut() {
+            for member in [
+                "activeDeadlineSeconds",
+                "tolerations",
+                "terminationGracePeriodSeconds",
+                "nodeName",
+                "schedulingGates",
+                "priority",
+                "preemptionPolicy",
+                "ephemeralContainers",
+                "nodeSelector",
+                "affinity",
+            ] {
+                map.remove(member);
+            }
+        }
+        spec
+    };
+    if fixed(new) == fixed(old) { Vec::new() } else { vec![FieldError::forbidden("spec", UPDATABLE)] }
+}
+
+fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let volumes = validate_volumes(spec, path, &mut errors);
+    if items(spec, "containers").is_empty() {
+        errors.push(FieldError::required(format!("{path}.containers"), ""));
+    }
+    let mut names = BTreeSet::new();
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(spec, list).iter().enumerate() {
+            let path = format!("{path}.{list}[{index}]");
+            validate_container(container, &path, &volumes, &mut names, &mut errors);
+        }
+    }
+    one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], &mut errors);
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    one_of(spec, path, "dnsPolicy", &policies, &mut errors);
+    for (index, toleration) in items(spec, "tolerations").iter().enumerate() {
+        validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), &mut errors);
+    }
+    for member in ["activeDeadlineSeconds"] {
+        if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 1) {
+            let why = "must be between 1 and 2147483647, inclusive";
+            errors.push(FieldError::invalid(format!("{path}.{member}"), &number.into(), why));
+        }
+    }
+    errors
+}
+
+fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut Vec<FieldError>) {
+    let given = text(value, member);
+    if !given.is_empty() && !known.contains(&given) {
+        errors.push(FieldError::not_supported(format!("{path}.{member}"), &given.into(), known));
+    }
+}
+
+fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (index, volume) in items(spec, "volumes").iter().enumerate() {
+        let path = format!("{path}.volumes[{index}]");
+        let name = text(volume, "name");
+        let sources: Vec<&String> =
+            volume.as_object().into_iter().flat_map(|v| v.keys()).filter(|k| *k != "name").collect();
+        if let Some(second) =
+            sources.iter().map(|s| s.as_str()).max_by_key(|s| source_order(s)).filter(|_| sources.len() > 1)
+        {
+            let why = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(format!("{path}.{second}"), why));
+        }
+        validate_name(name, &format!("{path}.name"), &names, errors);
+        names.insert(name.to_owned());
+    }
+    names
+}
+
+/// The order in which volume sources are looked at; the later one is the one too many.
+fn source_order(source: &str) -> usize {
+    const ORDER: [&str; 8] =
+        ["emptyDir", "hostPath", "gitRepo", "secret", "nfs", "persistentVolumeClaim", "configMap", "projected"];
+    ORDER.iter().position(|s| *s == source).unwrap_or(ORDER.len())
+}
+
+fn validate_name(name: &str, path: &str, taken: &BTreeSet<String>, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    for problem in meta::label_problems(name) {
+        errors.push(FieldError::invalid_text(path, name, &problem));
+    }
+    if taken.contains(name) {
+        errors.push(FieldError::duplicate(path, &name.into()));
+    }
+}
+
+fn validate_container(
+    container: &Value,
+    path: &str,
+    volumes: &BTreeSet<String>,
+    names: &mut BTreeSet<String>,
+    errors: &mut Vec<FieldError>,
+) {
+    let name = text(container, "name");
+    validate_name(name, &format!("{path}.name"), names, errors);
+    names.insert(name.to_owned());
+    if text(container, "image").is_empty() {
+        errors.push(FieldError::required(format!("{path}.image"), ""));
+    }
+    for (index, port) in items(container, "ports").iter().enumerate() {
+        let path = format!("{path}.ports[{index}]");
+        match port.get("containerPort").and_then(Value::as_i64) {
+            None | Some(0) => errors.push(FieldError::required(format!("{path}.containerPort"), "")),
+            Some(number) if !(1..=65535).contains(&number) => {
+                let why = "must be between 1 and 65535, inclusive";
+                errors.push(FieldError::invalid(format!("{path}.containerPort"), &number.into(), why));
+            }
+            Some(_) => {}
+        }
+        one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"], errors);
+    }
+    for (index, variable) in items(container, "env").iter().enumerate() {
+        if text(variable, "name").is_empty() {
+            errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
+        }
+    }
+    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+        let path = format!("{path}.volumeMounts[{index}]");
+        let name = text(mount, "name");
+        if name.is_empty() {
+            errors.push(FieldError::required(format!("{path}.name"), ""));
+        } else if !volumes.contains(name) {
+            errors.push(FieldError::value(CauseReason::NotFound, format!("{path}.name"), &name.into(), ""));
+        }
+        if text(mount, "mountPath").is_empty() {
+            errors.push(FieldError::required(format!("{path}.mountPath"), ""));
+        }
+    }
+    one_of(container, path, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], errors);
+    validate_resources(container.get("resources").unwrap_or(&NULL), path, errors);
+}
+
+fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let map = |kind: &str| resources.get(kind).and_then(Value::as_object);
+    for kind in ["limits", "requests"] {
+        for (name, quantity) in map(kind).into_iter().flatten() {
+            if Amount::parse(quantity).is_some_and(|a| a.is_negative()) {
+                let field = format!("{path}.resources.{kind}[{name}]");
+                errors.push(FieldError::invalid(field, quantity, "must be greater than or equal to 0"));
+            }
+        }
+    }
+    for (name, request) in map("requests").into_iter().flatten() {
+        let Some(limit) = map("limits").and_then(|l| l.get(name)) else { continue };
+        if Amount::parse(request) > Amount::parse(limit) {
+            let shown = limit.as_str().map_or_else(|| limit.to_string(), Into::into);
+            let why = format!("must be less than or equal to {name} limit of {shown}");
+            errors.push(FieldError::invalid(format!("{path}.resources.requests"), request, &why));
+        }
+    }
+}
+
+fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let (key, operator, value) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "value"));
+    if !key.is_empty() {
+        for problem in meta::qualified_name_problems(key) {
+            errors.push(FieldError::invalid_text(format!("{path}.key"), key, &problem));
+        }
+    } else if operator != "Exists" {
+        let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errors.push(FieldError::invalid_text(format!("{path}.operator"), operator, why));
+    }
+    match operator {
+        "Equal" | "" => {
+            for problem in meta::label_value_problems(value) {
+                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, &problem));
+            }
+        }
+        "Exists" => {
+            if !value.is_empty() {
+                let why = "value must be empty when `operator` is 'Exists'";
+                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, why));
+            }
+        }
+        other => {
+            errors.push(FieldError::not_supported(format!("{path}.operator"), &other.into(), &["Equal", "Exists"]))
+        }
+    }
+    one_of(toleration, path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
+}
+
+/// Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and ReplicationControllers.
+pub fn validate_workload(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let spec = object.get("spec").unwrap_or(&NULL);
+    let mut errors = Vec::new();
+    match resource.plural.as_str() {
+        "jobs" => validate_job(spec, old.and_then(|o| o.get("spec")), &mut errors),
+        "controllerrevisions" | "cronjobs" => {}
+        plural => {
+            validate_selected(spec, plural, &mut errors);
+            if plural == "deployments" {
+                validate_strategy(spec, &mut errors);
+            }
+            if let Some(old) = old.filter(|_| resource.group == "apps") {
+                let before = old.pointer("/spec/selector").unwrap_or(&NULL);
+                let now = spec.get("selector").unwrap_or(&NULL);
+                if before != now {
+                    errors.push(FieldError::invalid("spec.selector", now, "field is immutable"));
+                }
+            }
+        }
+    }
+    errors
+}
+
+fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
+    if let Some(replicas) = spec.get("replicas").and_then(Value::as_i64).filter(|r| *r < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("spec.replicas", &replicas.into(), why));
+    }
+    let labels = spec.pointer("/template/metadata/labels");
+    let selector = spec.get("selector").filter(|s| !s.is_null());
+    let empty = selector.is_some_and(|s| s.as_object().is_none_or(serde_json::Map::is_empty));
+    let matches = if plural == "replicationcontrollers" {
+        let wanted = selector.and_then(Value::as_object);
+        wanted.into_iter().flatten().all(|(k, v)| labels.and_then(|l| l.get(k)) == Some(v))
+    } else {
+        selector.and_then(LabelSelector::from_value).is_some_and(|s| s.matches_labels(labels))
+    };
+    if selector.is_none() {
+        errors.push(FieldError::required("spec.selector", ""));
+    } else if empty && plural != "replicationcontrollers" {
+        errors.push(FieldError::invalid(
+            "spec.selector",
+            &serde_json::json!({}),
+            "empty selector is invalid for deployment",
+        ));
+    }
+    if !matches {
+        let shown = labels.cloned().unwrap_or(NULL);
+        errors.push(FieldError::invalid(
+            "spec.template.metadata.labels",
+            &shown,
+            "`selector` does not match template `labels`",
+        ));
+    }
+    let template = spec.pointer("/template/spec").unwrap_or(&NULL);
+    errors.extend(validate_spec(template, "spec.template.spec"));
+    let policy = text(template, "restartPolicy");
+    if matches!(policy, "OnFailure" | "Never") {
+        let field = "spec.template.spec.restartPolicy";
+        errors.push(FieldError::not_supported(field, &policy.into(), &["Always"]));
+    }
+}
+
+fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
+    let Some(strategy) = spec.get("strategy") else { return };
+    let kind = text(strategy, "type");
+    let rolling = strategy.get("rollingUpdate").filter(|r| !r.is_null());
+    match kind {
+        "RollingUpdate" | "" => {}
+        "Recreate" => {
+            if rolling.is_some() {
+                let why = "may not be specified when strategy `type` is 'Recreate'";
+                errors.push(FieldError::forbidden("spec.strategy.rollingUpdate", why));
+            }
+        }
+        other => {
+            // The internal struct has no JSON tags.
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::quote(other));
+            errors.push(FieldError {
+                reason: CauseReason::NotSupported,
+                field: "spec.strategy".into(),
+                message: format!("Unsupported value: {shown}: supported values: \"Recreate\", \"RollingUpdate\""),
+            });
+        }
+    }
+}
+
+fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    for member in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"] {
+        if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 0) {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(format!("spec.{member}"), &number.into(), why));
+        }
+    }
+    let template = spec.pointer("/template/spec").unwrap_or(&NULL);
+    errors.extend(validate_spec(template, "spec.template.spec"));
+    let policy = text(template, "restartPolicy");
+    if !matches!(policy, "OnFailure" | "Never") {
+        let field = "spec.template.spec.restartPolicy";
+        if policy.is_empty() || policy == "Always" {
+            let why = "Required value: valid values: \"OnFailure\", \"Never\"";
+            errors.push(FieldError { reason: CauseReason::Required, field: field.into(), message: why.into() });
+        }
+    }
+    let Some(old) = old else { return };
+    for member in ["selector", "template", "completionMode"] {
+        let (before, now) = (old.get(member).unwrap_or(&NULL), spec.get(member).unwrap_or(&NULL));
+        let suspended = old.get("suspend") == Some(&Value::Bool(true));
+        if before != now && !(member == "template" && suspended) {
+            errors.push(FieldError::invalid(format!("spec.{member}"), now, "field is immutable"));
+        }
+    }
+}
