@@ -5,7 +5,7 @@
 //! members, so it survives a restart and needs no deadline: pods that run or have finished are seen, the rest is held.
 //!
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
-//! nothing.
+//! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +67,7 @@ impl Fleet {
     /// Takes in a cluster and what its resource summary offers; true if that may change a decision.
     pub fn set_cluster(&mut self, cluster: Cluster, summary: Capacity) -> bool {
         let member = self.members.entry(cluster.name.clone()).or_default();
-        let falls_back = !member.reads_nodes();
+        let falls_back = member.down.is_some();
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
         (member.cluster, member.summary, member.known) = (cluster, summary, true);
@@ -167,24 +167,14 @@ impl Fleet {
         match (&member.down, member.inventory.is_complete(), member.summary.source) {
             (None, true, _) => None,
             (Some(why), _, Source::Summary) => Some(format!("its resource summary is used: {why}")),
-            (None, false, Source::Summary) => {
-                Some("its resource summary is used: its nodes were not read yet".to_owned())
-            }
             (Some(why), _, _) => Some(format!("nothing is known of its capacity: {why}")),
             (None, false, _) => Some("nothing is known of its capacity: its nodes were not read yet".to_owned()),
         }
     }
 }
 
-impl Member {
-    fn reads_nodes(&self) -> bool {
-        self.down.is_none() && self.inventory.is_complete()
-    }
-}
-
 fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Promise>) -> Capacity {
-    let reads = member.reads_nodes();
-    let mut capacity = if reads { member.inventory.capacity() } else { member.summary.clone() };
+    let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
     for promise in promises {
         let Some(planned) = promise.pods.get(name) else { continue };
         let seen = seen(member, promise);
@@ -325,6 +315,8 @@ mod tests {
         let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
         let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
         fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
+        assert_eq!(cpu(&mut fleet), 0);
+        fleet.update("m1", Update::Down("forbidden".into()));
         assert_eq!(cpu(&mut fleet), 4);
     }
 }

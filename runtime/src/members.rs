@@ -282,15 +282,17 @@ impl Member {
     }
 }
 
+/// Asks for what is going to be watched: `/version` would say nothing about the token or its permissions.
 async fn probe(client: &Client) -> Result<(), MemberError> {
-    // `/version` needs no permission, so it says nothing about the token: list nothing instead.
-    let request = http::Request::get("/api/v1/nodes?limit=1").body(Vec::new());
-    let Ok(request) = request else { return Ok(()) };
-    match tokio::time::timeout(PROBE_DEADLINE, client.request::<Value>(request)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
-        Err(_) => Err(MemberError::Deadline),
+    for path in ["/api/v1/nodes?limit=1", "/api/v1/pods?limit=1"] {
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
+        match tokio::time::timeout(PROBE_DEADLINE, client.request::<Value>(request)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(MemberError::Probe(Box::new(error))),
+            Err(_) => return Err(MemberError::Deadline),
+        }
     }
+    Ok(())
 }
 
 /// A client that sends every request through Karmada's cluster proxy.

@@ -1,0 +1,153 @@
+//! What the scheduler writes, and nothing else: `spec.clusters` with two annotations, its own part of the status, events.
+//!
+//! Rule: what karmada-scheduler writes (`patchScheduleResultForResourceBinding`, `updateBindingScheduledConditionIfNeeded`),
+//! with the same texts, but in one patch with a resourceVersion precondition and one status patch that carries the
+//! generation which that patch returned.
+
+use caldera_core::place::{Decision, Target};
+use caldera_crds::names::{
+    caldera::{PLAN, SCHEDULER_NAME},
+    karmada::APPLIED_PLACEMENT,
+};
+use caldera_runtime::{
+    clock::rfc3339,
+    event::{EventType, Regarding, event},
+    watch::resource,
+    write::{Body, Write},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    index::Binding,
+    plan::{SUCCESS, SUCCESS_MESSAGE},
+};
+
+/// Kind and version of what is written.
+const API_VERSION: &str = "work.karmada.io/v1alpha2";
+
+fn write(binding: &Binding, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        namespace: binding.key.namespace.clone(),
+        name: binding.key.name.clone(),
+        subresource,
+        body,
+    }
+}
+
+/// The one patch that places a binding.
+#[must_use]
+pub fn place(binding: &Binding, decision: &Decision) -> Write {
+    let target = |target: &Target| match target.replicas {
+        0 => json!({"name": target.cluster}),
+        replicas => json!({"name": target.cluster, "replicas": replicas}),
+    };
+    let clusters: Vec<Value> = decision.targets.iter().map(target).collect();
+    let plan = decision.plan.as_ref().and_then(|plan| serde_json::to_string(plan).ok());
+    patch(binding, &clusters, plan)
+}
+
+/// The patch that takes a binding's clusters away.
+#[must_use]
+pub fn clear(binding: &Binding) -> Write {
+    patch(binding, &[], None)
+}
+
+fn patch(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
+    let applied = binding.placement.as_ref().map(Value::to_string).unwrap_or_default();
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": binding.resource_version}),
+        json!({"op": "add", "path": "/spec/clusters", "value": clusters}),
+        json!({"op": "add", "path": annotation(APPLIED_PLACEMENT), "value": applied}),
+    ];
+    match plan {
+        Some(plan) => operations.push(json!({"op": "add", "path": annotation(PLAN), "value": plan})),
+        None if binding.plan.is_some() => operations.push(json!({"op": "remove", "path": annotation(PLAN)})),
+        None => {}
+    }
+    write(binding, None, Body::JsonPatch(Value::Array(operations)))
+}
+
+/// A released binding always has annotations: its admission is one.
+fn annotation(key: &str) -> String {
+    format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The status of a binding that is placed. `anew`: it was scheduled just now.
+#[must_use]
+pub fn scheduled(binding: &Binding, affinity: Option<&str>, anew: bool, now: Timestamp) -> Write {
+    let mut status = json!({
+        "conditions": with_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
+        "schedulerObservedGeneration": binding.generation,
+    });
+    if anew {
+        status["lastScheduledTime"] = rfc3339(now).into();
+    }
+    if let Some(affinity) = affinity {
+        status["schedulerObservingAffinityName"] = affinity.into();
+    }
+    status_patch(binding, status)
+}
+
+/// The status of a binding that can not be placed.
+#[must_use]
+pub fn refused(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
+    status_patch(binding, json!({"conditions": with_condition(binding, ("False", reason, message), now)}))
+}
+
+/// Lists are replaced whole by a merge patch, so the others' conditions are sent along and the version is a precondition.
+fn status_patch(binding: &Binding, status: Value) -> Write {
+    let metadata = json!({"resourceVersion": binding.resource_version});
+    write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
+}
+
+fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &str), now: Timestamp) -> Vec<Value> {
+    let mut conditions = binding.status.conditions.clone();
+    let old = conditions.iter().position(|condition| condition["type"] == "Scheduled");
+    let since = old
+        .map(|old| &conditions[old])
+        .filter(|old| old["status"] == status)
+        .and_then(|old| old["lastTransitionTime"].as_str().map(ToOwned::to_owned))
+        .unwrap_or_else(|| rfc3339(now));
+    let condition = json!({
+        "type": "Scheduled", "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
+    });
+    match old {
+        Some(old) => conditions[old] = condition,
+        None => conditions.push(condition),
+    }
+    conditions
+}
+
+/// `Binding has been scheduled successfully. Result: {member1:2, member2:1}`.
+#[must_use]
+pub fn success_message(targets: &[Target]) -> String {
+    let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.cluster, target.replicas)).collect();
+    format!("{SUCCESS_MESSAGE} Result: {{{}}}", targets.join(", "))
+}
+
+/// Two events, on the binding and on its template.
+#[must_use]
+pub fn events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> [Write; 2] {
+    let (event_type, reason) = if success {
+        (EventType::Normal, "ScheduleBindingSucceed")
+    } else {
+        (EventType::Warning, "ScheduleBindingFailed")
+    };
+    let on_binding = Regarding {
+        api_version: API_VERSION.to_owned(),
+        kind: "ResourceBinding".to_owned(),
+        namespace: binding.key.namespace.clone(),
+        name: binding.key.name.clone(),
+        uid: binding.uid.clone(),
+    };
+    let on_template = Regarding {
+        api_version: binding.api_version.clone(),
+        kind: binding.workload.kind.clone(),
+        namespace: binding.workload.namespace.clone(),
+        name: binding.workload.name.clone(),
+        uid: binding.place.uid.clone(),
+    };
+    [on_binding, on_template].map(|regarding| event(&regarding, event_type, reason, message, SCHEDULER_NAME, now))
+}

@@ -1,0 +1,430 @@
+//! What the scheduler knows: bindings, what their workloads ask for, and the fleet. Events in, questions out; no I/O.
+//!
+//! Everything is derived from API objects. What a binding was promised (its plan, or its clusters) is held in the fleet
+//! until its pods are seen there, so a restart forgets nothing.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use caldera_core::{
+    admission::Admission,
+    fleet::{Fleet, Promise, Update},
+    gang::{Gang, WorkloadRef},
+    place::{self, Target},
+    plan::Plan,
+};
+use caldera_crds::{
+    karmada::{
+        cluster::Cluster,
+        work::{ResourceBindingSpec, ResourceBindingStatus},
+    },
+    names::{
+        caldera::{ADMISSION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
+        karmada::APPLIED_PLACEMENT,
+    },
+    placement, workload,
+};
+use caldera_runtime::watch::Event;
+use serde_json::Value;
+
+/// Namespace and name of a binding.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A ResourceBinding as far as the scheduler looks at it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Binding {
+    /// Which.
+    pub key: Key,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// As last seen.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`, which sorts as text.
+    pub created: String,
+    /// Being deleted.
+    pub deleting: bool,
+    /// `spec.schedulerName` is ours.
+    pub ours: bool,
+    /// We lifted its gate.
+    pub open: bool,
+    /// `spec.suspension.scheduling`: while the gate is open, somebody else's hold.
+    pub held: bool,
+    /// `spec.schedulePriority.priority`.
+    pub priority: i32,
+    /// What the controller granted.
+    pub admission: Option<Admission>,
+    /// The template.
+    pub workload: WorkloadRef,
+    /// As written, for events about the template.
+    pub api_version: String,
+    /// `spec.placement` as written; `None` for a dependency's binding.
+    pub placement: Option<Value>,
+    /// As placement sees it.
+    pub place: place::Binding,
+    /// The plan annotation, if it can be read.
+    pub plan: Option<Plan>,
+    /// The applied-placement annotation.
+    pub applied: Option<String>,
+    /// What status says.
+    pub status: Status,
+    /// Clusters where the workload has ended.
+    pub ended: BTreeSet<String>,
+}
+
+/// The part of a binding's status that the scheduler writes, and the conditions that others do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Status {
+    /// All conditions as written.
+    pub conditions: Vec<Value>,
+    /// `schedulerObservedGeneration`.
+    pub observed_generation: Option<i64>,
+    /// `lastScheduledTime` is there.
+    pub scheduled_before: bool,
+}
+
+impl Status {
+    /// The `Scheduled` condition's status, reason and message.
+    #[must_use]
+    pub fn scheduled(&self) -> Option<(&str, &str, &str)> {
+        let condition = self.conditions.iter().find(|condition| condition["type"] == "Scheduled")?;
+        Some((
+            condition["status"].as_str().unwrap_or_default(),
+            condition["reason"].as_str().unwrap_or_default(),
+            condition["message"].as_str().unwrap_or_default(),
+        ))
+    }
+}
+
+impl Binding {
+    /// Reads a ResourceBinding; `None` if it is none.
+    #[must_use]
+    pub fn read(object: &Value) -> Option<Self> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+        let spec: ResourceBindingSpec = serde_json::from_value(object.get("spec")?.clone()).ok()?;
+        let status: ResourceBindingStatus =
+            object.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
+        let resource = &spec.resource;
+        let workload = WorkloadRef {
+            group: resource.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+            kind: resource.kind.clone(),
+            namespace: resource.namespace.clone().unwrap_or_default(),
+            name: resource.name.clone(),
+        };
+        let ended = status.aggregated_status.iter().filter(|item| item.status.as_ref().is_some_and(has_ended));
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        Some(Self {
+            key: Key { namespace: text("/metadata/namespace"), name: text("/metadata/name") },
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+            generation: object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0),
+            created: text("/metadata/creationTimestamp"),
+            deleting: object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()),
+            ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
+            open: annotation(GATE) == Some(GATE_OPEN),
+            held: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
+            priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
+            admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
+            workload,
+            api_version: resource.api_version.clone(),
+            placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),
+            place: placement::binding(&spec, Some(&status)),
+            plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()),
+            applied: annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),
+            status: Status {
+                conditions,
+                observed_generation: status.scheduler_observed_generation,
+                scheduled_before: status.last_scheduled_time.is_some(),
+            },
+            ended: ended.map(|item| item.cluster_name.clone()).collect(),
+        })
+    }
+
+    /// Whether it is ours to place now.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.ours && self.open && !self.held && !self.deleting && self.admission.is_some() && self.placement.is_some()
+    }
+
+    /// A version that can be compared, where the server's can.
+    fn version(&self) -> Option<u64> {
+        self.resource_version.parse().ok()
+    }
+}
+
+/// True if a member's status says that the workload will run no more pods.
+fn has_ended(status: &Value) -> bool {
+    let phase = status.pointer("/state/phase").or_else(|| status.get("phase")).and_then(Value::as_str);
+    let finished = |condition: &Value| {
+        matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
+    };
+    matches!(phase, Some("Completed" | "Failed" | "Terminated" | "Aborted" | "Succeeded"))
+        || status.get("conditions").and_then(Value::as_array).is_some_and(|all| all.iter().any(finished))
+}
+
+/// What a workload asks for, or why that can not be read.
+pub type Asked = Result<Arc<Gang>, String>;
+
+/// Everything known.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// Bindings by key.
+    pub bindings: BTreeMap<Key, Binding>,
+    /// The members.
+    pub fleet: Fleet,
+    workloads: BTreeMap<WorkloadRef, Asked>,
+    by_workload: BTreeMap<WorkloadRef, BTreeSet<Key>>,
+    /// Bindings to look at, most urgent first.
+    due: BTreeSet<(Reverse<i32>, String, Key)>,
+    /// Bindings that may do better when there is more room.
+    waiting: BTreeSet<Key>,
+}
+
+impl Index {
+    /// Takes in what happened to bindings.
+    pub fn bindings(&mut self, event: Event<Binding>) {
+        match event {
+            Event::Reset(all) => {
+                let named: BTreeSet<&Key> = all.iter().map(|binding| &binding.key).collect();
+                let gone: Vec<Key> = self.bindings.keys().filter(|key| !named.contains(key)).cloned().collect();
+                for key in gone {
+                    self.remove(&key);
+                }
+                for binding in all {
+                    self.bind(binding);
+                }
+            }
+            Event::Applied(binding) => self.bind(binding),
+            Event::Deleted(binding) => self.remove(&binding.key),
+        }
+    }
+
+    /// Takes in one binding's newest state, also from the answer to a write of ours. An older state that arrives later
+    /// is ignored.
+    pub fn bind(&mut self, binding: Binding) {
+        if let Some(known) = self.bindings.get(&binding.key) {
+            let older = matches!((binding.version(), known.version()), (Some(new), Some(old)) if new < old);
+            if known.uid == binding.uid && (older || *known == binding) {
+                return;
+            }
+            self.due.remove(&due(known));
+            if known.workload != binding.workload {
+                self.remove(&binding.key.clone());
+            }
+        }
+        let key = binding.key.clone();
+        self.by_workload.entry(binding.workload.clone()).or_default().insert(key.clone());
+        let holds = |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone());
+        let moved = self.bindings.get(&key).is_some_and(|old| holds(old) != holds(&binding));
+        self.bindings.insert(key.clone(), binding);
+        self.promise(&key);
+        self.mark(&key);
+        if moved {
+            self.more_room();
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Some(binding) = self.bindings.remove(key) else { return };
+        if let Some(keys) = self.by_workload.get_mut(&binding.workload) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_workload.remove(&binding.workload);
+            }
+        }
+        self.due.remove(&due(&binding));
+        self.waiting.remove(key);
+        self.fleet.withdraw(&key.to_string());
+        self.more_room();
+    }
+
+    /// Takes in what happened to workloads: each with what it asks for.
+    pub fn workloads(&mut self, kind: (&str, &str), event: Event<(WorkloadRef, Asked)>) {
+        match event {
+            Event::Reset(all) => {
+                let named: BTreeSet<WorkloadRef> = all.iter().map(|(workload, _)| workload.clone()).collect();
+                self.workloads
+                    .retain(|known, _| (known.group.as_str(), known.kind.as_str()) != kind || named.contains(known));
+                for (workload, asked) in all {
+                    self.ask(workload, asked);
+                }
+            }
+            Event::Applied((workload, asked)) => self.ask(workload, asked),
+            Event::Deleted((workload, _)) => drop(self.workloads.remove(&workload)),
+        }
+    }
+
+    fn ask(&mut self, workload: WorkloadRef, asked: Asked) {
+        if self.workloads.get(&workload) == Some(&asked) {
+            return;
+        }
+        self.workloads.insert(workload.clone(), asked);
+        for key in self.by_workload.get(&workload).cloned().unwrap_or_default() {
+            self.promise(&key);
+            self.mark(&key);
+        }
+    }
+
+    /// Takes in what happened to clusters.
+    pub fn clusters(&mut self, event: &Event<Cluster>) {
+        let changed = match event {
+            Event::Reset(all) => {
+                let known: Vec<String> = self.fleet.clusters().map(|(cluster, _)| cluster.name.clone()).collect();
+                for name in known {
+                    if !all.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(&name)) {
+                        self.fleet.remove_cluster(&name);
+                    }
+                }
+                for cluster in all {
+                    self.set_cluster(cluster);
+                }
+                true
+            }
+            Event::Applied(cluster) => self.set_cluster(cluster),
+            Event::Deleted(cluster) => {
+                self.fleet.remove_cluster(cluster.metadata.name.as_deref().unwrap_or_default());
+                true
+            }
+        };
+        if changed {
+            // Labels, taints or readiness may matter to anybody, placed or not.
+            let keys: Vec<Key> = self.bindings.keys().cloned().collect();
+            for key in keys {
+                self.mark(&key);
+            }
+        }
+    }
+
+    fn set_cluster(&mut self, cluster: &Cluster) -> bool {
+        self.fleet.set_cluster(placement::cluster(cluster), placement::summary(cluster.status.as_ref()))
+    }
+
+    /// Takes in what a member's watcher tells.
+    pub fn member(&mut self, cluster: &str, update: Update) {
+        if self.fleet.update(cluster, update) {
+            self.more_room();
+        }
+    }
+
+    /// Those who wait are worth another look.
+    fn more_room(&mut self) {
+        for key in std::mem::take(&mut self.waiting) {
+            self.mark(&key);
+        }
+    }
+
+    /// Looks at a binding again.
+    pub fn mark(&mut self, key: &Key) {
+        if let Some(binding) = self.bindings.get(key) {
+            if binding.is_released() {
+                self.due.insert(due(binding));
+            } else {
+                self.due.remove(&due(binding));
+            }
+        }
+    }
+
+    /// Looks at a binding again as soon as there may be more room.
+    pub fn wait_for_room(&mut self, key: &Key) {
+        self.waiting.insert(key.clone());
+    }
+
+    /// The bindings to look at, most urgent first; they are not due any more.
+    pub fn take_due(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.due).into_iter().map(|(_, _, key)| key).collect()
+    }
+
+    /// Whether anything is to be looked at.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// How many bindings wait for room.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What a binding's workload asks for; `None` while it was not seen.
+    #[must_use]
+    pub fn asked(&self, binding: &Binding) -> Option<&Asked> {
+        self.workloads.get(&binding.workload)
+    }
+
+    /// Holds what a decision promises, until the binding itself says it.
+    pub fn assume(&mut self, key: &Key, targets: &[Target], plan: Option<&Plan>) {
+        let Some(binding) = self.bindings.get(key) else { return };
+        let Some(Ok(gang)) = self.workloads.get(&binding.workload) else { return };
+        let promise = promise(binding, gang, targets, plan, &BTreeSet::new());
+        self.fleet.promise(&key.to_string(), promise);
+    }
+
+    /// Holds what the binding itself says (after a decision could not be written, too).
+    pub fn promise(&mut self, key: &Key) {
+        let Some(binding) = self.bindings.get(key) else { return };
+        let gang = self.workloads.get(&binding.workload);
+        match gang {
+            Some(Ok(gang)) if binding.ours && !binding.place.previous.is_empty() => {
+                let targets = &binding.place.previous;
+                let promise = promise(binding, gang, targets, binding.plan.as_ref(), &binding.ended);
+                self.fleet.promise(&key.to_string(), promise);
+            }
+            _ => self.fleet.withdraw(&key.to_string()),
+        }
+    }
+}
+
+fn due(binding: &Binding) -> (Reverse<i32>, String, Key) {
+    (Reverse(binding.priority), binding.created.clone(), binding.key.clone())
+}
+
+/// The pods of each task that a plan (or, for kinds without one, the targets) gives each cluster.
+fn promise(
+    binding: &Binding,
+    gang: &Arc<Gang>,
+    targets: &[Target],
+    plan: Option<&Plan>,
+    ended: &BTreeSet<String>,
+) -> Promise {
+    let share = |target: &Target| -> Vec<u32> {
+        match plan.and_then(|plan| plan.clusters.get(target.cluster.as_str())) {
+            Some(share) => {
+                gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
+            }
+            None if gang.tasks.len() == 1 => vec![u32::try_from(target.replicas).unwrap_or(0)],
+            None => gang.tasks.iter().map(|task| task.replicas).collect(),
+        }
+    };
+    let alive = targets.iter().filter(|target| !ended.contains(&target.cluster));
+    Promise {
+        workload: binding.workload.clone(),
+        gang: Arc::clone(gang),
+        pods: alive.map(|target| (target.cluster.clone(), share(target))).collect(),
+    }
+}
+
+/// Reads a workload; `None` if it is of no kind in scope.
+#[must_use]
+pub fn read_workload(object: &Value) -> Option<(WorkloadRef, Asked)> {
+    let reference = workload::reference(object)?;
+    Some((reference, workload::gang(object).map(Arc::new).map_err(|error| error.to_string())))
+}

@@ -1,0 +1,271 @@
+//! What to do about one binding: place it, say that it is placed, say why it is not, or leave it alone.
+//!
+//! Rule: karmada-scheduler's `doScheduleBinding` (`pkg/scheduler/scheduler.go`) decides when a binding is looked at anew:
+//! its placement changed, its replicas changed, a reschedule was triggered, it is duplicated, a target is going away.
+//! On top: never more than the controller granted, a gang never below its minimum, and a gang that was placed smaller
+//! than it wants grows when there is room.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    admission::Admission,
+    fleet::Fleet,
+    gang::Gang,
+    inventory::Capacity,
+    place::{self, Cluster, Decision, NotPlaced, Request, select::is_duplicated},
+    plan::{Plan, Share, TaskShare},
+};
+use caldera_crds::{
+    karmada::policy::Placement,
+    workload::{SOLE_TASK, WorkloadKind},
+};
+
+use crate::index::{Asked, Binding};
+
+/// Reason of `Scheduled=False`: not enough room.
+pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Reason of `Scheduled=False`: no cluster passes the filters.
+pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
+/// Reason of `Scheduled=False`: anything else.
+pub const SCHEDULER_ERROR: &str = "SchedulerError";
+/// Reason of `Scheduled=False`: a FederatedResourceQuota denied it.
+pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+/// Reason of `Scheduled=True`.
+pub const SUCCESS: &str = "Success";
+/// Message of `Scheduled=True`.
+pub const SUCCESS_MESSAGE: &str = "Binding has been scheduled successfully.";
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Nothing.
+    Rest,
+    /// Write where it goes.
+    Place(Decision),
+    /// It is where it should be; write that its status says so.
+    Confirm {
+        /// Also that it was scheduled just now.
+        anew: bool,
+    },
+    /// Write why it goes nowhere.
+    Refuse {
+        /// Of the condition.
+        reason: &'static str,
+        /// Of the condition.
+        message: String,
+        /// Take away the clusters that it has.
+        clear: bool,
+    },
+}
+
+/// What to do, and whether more room could change that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// What to do.
+    pub step: Step,
+    /// Look again when there is more room.
+    pub wants_room: bool,
+}
+
+impl Verdict {
+    const REST: Self = Self { step: Step::Rest, wants_room: false };
+
+    fn refuse(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { step: Step::Refuse { reason, message: message.into(), clear: false }, wants_room: false }
+    }
+}
+
+/// What to do about a binding that is released.
+#[must_use]
+pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdict {
+    let (true, Some(admission)) = (binding.is_released(), &binding.admission) else { return Verdict::REST };
+    let whole_gang = match asked {
+        // Its event will come, or the garbage collector takes the binding.
+        None => return Verdict::REST,
+        Some(Err(why)) => return Verdict::refuse(SCHEDULER_ERROR, format!("its workload can not be read: {why}")),
+        Some(Ok(gang)) => gang,
+    };
+    let gang = match granted(whole_gang, admission) {
+        Ok(gang) => gang,
+        Err(why) => return Verdict::refuse(UNSCHEDULABLE, why),
+    };
+    let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind) == Some(WorkloadKind::VolcanoJob);
+    let Ok(previous) = previous(binding, &gang, whole) else {
+        let message = "it has clusters but no readable plan; clear spec.clusters to place it anew";
+        return Verdict::refuse(SCHEDULER_ERROR, message);
+    };
+    if is_settled(binding, &gang, previous.as_ref(), whole, fleet) {
+        return Verdict { step: status_step(binding, false), wants_room: false };
+    }
+    let mut capped = binding.place.clone();
+    if !whole {
+        capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
+    }
+    let own = if capped.fresh { fleet.without(&binding.key.to_string()) } else { BTreeMap::new() };
+    let clusters: Vec<(&Cluster, &Capacity)> =
+        fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
+    let request = Request { binding: &capped, gang: &gang, whole, previous: previous.as_ref(), clusters };
+    match place::place(&request) {
+        Ok(decision) => placed(binding, &gang, keep_copies(binding, admission, decision)),
+        Err(NotPlaced::NoClusterFits(message)) => Verdict {
+            step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
+            wants_room: true,
+        },
+        Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => Verdict {
+            step: Step::Refuse { reason: UNSCHEDULABLE, message: doubted(error.to_string(), fleet), clear: false },
+            wants_room: true,
+        },
+        Err(NotPlaced::Unsupported(message)) => Verdict::refuse(SCHEDULER_ERROR, message),
+    }
+}
+
+/// The gang cut down to what was granted.
+fn granted(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
+    let mut gang = gang.clone();
+    for task in &mut gang.tasks {
+        let most = match admission.tasks.get(&task.name) {
+            Some(most) => *most,
+            // A kind without tasks may be recorded under any name.
+            None if admission.tasks.len() == 1 && task.name.as_str() == SOLE_TASK => {
+                admission.tasks.values().copied().sum()
+            }
+            None => 0,
+        };
+        if most < task.min_available && (gang.min_available > most || task.partition.is_some()) {
+            return Err(format!(
+                "task {} needs {} pods and {most} were admitted; waiting for the rest to be admitted",
+                task.name, task.min_available
+            ));
+        }
+        task.replicas = task.replicas.min(most);
+        task.min_available = task.min_available.min(task.replicas);
+    }
+    if gang.replicas() < gang.min_available {
+        let (needs, has) = (gang.min_available, gang.replicas());
+        return Err(format!(
+            "it needs {needs} pods at once and {has} were admitted; waiting for the rest to be admitted"
+        ));
+    }
+    Ok(gang)
+}
+
+/// The plan by which it holds what it holds; an error where clusters are there and the plan is not.
+fn previous(binding: &Binding, gang: &Gang, whole: bool) -> Result<Option<Plan>, ()> {
+    if binding.place.previous.is_empty() || !whole {
+        return Ok(None);
+    }
+    match (&binding.plan, gang.tasks.as_slice()) {
+        (Some(plan), _) => {
+            // A cluster that was taken away (by an eviction, say) is not held any more.
+            let mut plan = plan.clone();
+            plan.clusters.retain(|cluster, _| binding.place.targets(cluster.as_str()));
+            Ok(Some(plan))
+        }
+        (None, [task]) => {
+            let share = |replicas: i64| {
+                let replicas = u32::try_from(replicas).unwrap_or(0);
+                let tasks = [(task.name.clone(), TaskShare { replicas, min_available: 0 })].into();
+                Share { tasks, ..Share::default() }
+            };
+            let targets = binding.place.previous.iter();
+            let clusters = targets.map(|target| (target.cluster.as_str().into(), share(target.replicas))).collect();
+            Ok(Some(Plan { clusters }))
+        }
+        (None, _) => Err(()),
+    }
+}
+
+/// True if nothing of what makes Karmada (or us) look again is the case.
+fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bool, fleet: &Fleet) -> bool {
+    let targets = &binding.place.previous;
+    if targets.is_empty() || binding.place.fresh || placement_changed(binding) {
+        return false;
+    }
+    let stays = |name: &str| fleet.clusters().any(|(cluster, _)| cluster.name == name && !cluster.deleting);
+    if !targets.iter().all(|target| stays(&target.cluster) && !binding.place.evicting.contains(&target.cluster)) {
+        return false;
+    }
+    if is_duplicated(binding.place.placement.division.as_ref()) {
+        return false;
+    }
+    if whole {
+        let held = |task: &caldera_core::gang::Task| -> u32 {
+            let shares = previous.into_iter().flat_map(|plan| plan.clusters.values());
+            shares.filter_map(|share| share.tasks.get(&task.name)).map(|share| share.replicas).sum()
+        };
+        return binding.plan.is_some() && gang.tasks.iter().all(|task| held(task) == task.replicas);
+    }
+    let wanted = binding.place.replicas.min(i64::from(gang.replicas()));
+    binding.place.divisible && targets.iter().map(|target| target.replicas).sum::<i64>() == wanted
+}
+
+/// Karmada's `placementChanged`: against the placement that the clusters were chosen for. Of several affinity terms only
+/// the one in use counts. A record that can not be read counts as unchanged.
+fn placement_changed(binding: &Binding) -> bool {
+    let Some(applied) = binding.applied.as_deref().filter(|applied| !applied.is_empty()) else { return true };
+    let read = |value| serde_json::from_value::<Placement>(value).ok();
+    let Some(now) = binding.placement.clone().and_then(read) else { return false };
+    let Some(then) = serde_json::from_str(applied).ok().and_then(read) else { return false };
+    let observed = |placement: &Placement| {
+        let terms = placement.cluster_affinities.iter();
+        terms.clone().find(|term| term.affinity_name == binding.place.observed_affinity).cloned()
+    };
+    let same_terms = match (now.cluster_affinities.is_empty(), then.cluster_affinities.is_empty()) {
+        (true, true) => true,
+        (false, false) => observed(&now).is_some() && observed(&now) == observed(&then),
+        _ => false,
+    };
+    !same_terms
+        || now.cluster_affinity != then.cluster_affinity
+        || now.cluster_tolerations != then.cluster_tolerations
+        || now.spread_constraints != then.spread_constraints
+        || now.replica_scheduling != then.replica_scheduling
+}
+
+/// A duplicated job never runs in more clusters than it was admitted for; those it is in come first.
+fn keep_copies(binding: &Binding, admission: &Admission, mut decision: Decision) -> Decision {
+    let copies = admission.copies.max(1) as usize;
+    if !is_duplicated(binding.place.placement.division.as_ref()) || decision.targets.len() <= copies {
+        return decision;
+    }
+    decision.targets.sort_by_key(|target| !binding.place.targets(&target.cluster));
+    decision.targets.truncate(copies);
+    decision.targets.sort();
+    if let Some(plan) = &mut decision.plan {
+        plan.clusters.retain(|cluster, _| decision.targets.iter().any(|target| target.cluster == cluster.as_str()));
+    }
+    decision
+}
+
+fn placed(binding: &Binding, gang: &Gang, decision: Decision) -> Verdict {
+    let pods: i64 = decision.targets.iter().map(|target| target.replicas).sum();
+    let whole = i64::from(gang.replicas());
+    let wants_room = decision.plan.is_some() && pods < whole;
+    let mut targets = binding.place.previous.clone();
+    targets.sort();
+    let moved_term = decision.affinity.as_ref().is_some_and(|term| *term != binding.place.observed_affinity);
+    let same = targets == decision.targets && (decision.plan.is_none() || decision.plan == binding.plan);
+    if same && !moved_term && !placement_changed(binding) {
+        return Verdict { step: status_step(binding, binding.place.fresh), wants_room };
+    }
+    if decision.targets.is_empty() && targets.is_empty() {
+        // A workload scaled to nothing goes nowhere, and that is fine.
+        return Verdict { step: status_step(binding, false), wants_room: false };
+    }
+    Verdict { step: Step::Place(decision), wants_room }
+}
+
+fn status_step(binding: &Binding, anew: bool) -> Step {
+    let status = &binding.status;
+    let success = status.scheduled().is_some_and(|(status, reason, _)| (status, reason) == ("True", SUCCESS));
+    if success && !anew && status.scheduled_before && status.observed_generation == Some(binding.generation) {
+        return Step::Rest;
+    }
+    Step::Confirm { anew: anew || !success || !status.scheduled_before }
+}
+
+/// Says which members' numbers are not their nodes'.
+fn doubted(message: String, fleet: &Fleet) -> String {
+    let doubts = fleet.clusters().filter_map(|(cluster, _)| Some((&cluster.name, fleet.doubt(&cluster.name)?)));
+    doubts.fold(message, |message, (name, doubt)| format!("{message}; {name}: {doubt}"))
+}

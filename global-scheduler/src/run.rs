@@ -1,0 +1,412 @@
+//! The edge: watches in, writes out. Decisions are made between the two, when no more events are waiting.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use caldera_core::place::{Decision, Target};
+use caldera_crds::{karmada::cluster::Cluster, workload::WorkloadKind};
+use caldera_runtime::{
+    client::WriteCounts,
+    clock::SharedClock,
+    members::{MemberEvent, Members},
+    serve::{Ready, SharedRegistry},
+    watch::{Event, follow_json, follow_typed, resource},
+    write::{Done, Failure, Writer},
+};
+use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use serde_json::Value;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    effect,
+    index::{Asked, Binding, Index, Key, read_workload},
+    metrics::Metrics,
+    plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
+};
+
+/// What the scheduler is started with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The time.
+    pub clock: SharedClock,
+    /// Set once the first view is complete.
+    pub ready: Ready,
+    /// Where metrics are registered.
+    pub registry: SharedRegistry,
+    /// Counts the writes of clients of members (there should be none).
+    pub counts: WriteCounts,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: std::sync::Arc::new(caldera_runtime::clock::SystemClock),
+            ready: Ready::default(),
+            registry: SharedRegistry::default(),
+            counts: WriteCounts::default(),
+        }
+    }
+}
+
+/// Why the scheduler stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Every watch ended although nobody asked them to.
+    #[error("the watches on the Karmada API ended")]
+    WatchesEnded,
+}
+
+/// What arrives.
+enum Input {
+    Bindings(Event<Binding>),
+    Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
+    Clusters(Event<Cluster>),
+}
+
+/// What a write was for.
+#[derive(Debug, Clone)]
+enum Tag {
+    Place(Key, Decision),
+    Clear(Key, &'static str, String),
+    Status(Key),
+    Event,
+}
+
+/// A refusal whose text alone changed is written at most this often.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+/// First wait after a write that failed; doubles up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Events taken in before the next decisions.
+const MOST_EVENTS: usize = 4096;
+
+/// Places released bindings until `shutdown`.
+///
+/// # Errors
+/// If the watches end by themselves.
+pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+    let (inputs, mut incoming) = mpsc::channel(1024);
+    let (member_events, mut from_members) = mpsc::channel(4096);
+    let watches = shutdown.child_token();
+    let _stop_watches = watches.clone().drop_guard();
+    watch(&client, &inputs, &watches);
+    drop(inputs);
+    let members = Members::new(client.clone(), "scheduler", config.counts.clone(), member_events, watches.clone());
+    let (writer, mut outcomes) = Writer::start(client, watches.clone());
+    let metrics = Metrics::register(&config.registry);
+    let mut scheduler = Scheduler {
+        index: Index::default(),
+        members,
+        writer,
+        clock: config.clock,
+        metrics,
+        flying: BTreeMap::new(),
+        later: BTreeMap::new(),
+        told: BTreeMap::new(),
+        missing: ["bindings", "clusters"].into_iter().collect(),
+        ready: config.ready,
+    };
+    loop {
+        let wake = scheduler.later.values().filter_map(|retry| retry.at).min();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            Some(done) = outcomes.recv() => scheduler.done(done),
+            input = incoming.recv() => scheduler.take(input.ok_or(Error::WatchesEnded)?),
+            Some(event) = from_members.recv() => scheduler.member(event),
+            () = sleep_until(wake) => scheduler.wake(),
+        }
+        // Everything that is there already counts before anything is decided.
+        for _ in 0..MOST_EVENTS {
+            if let Ok(done) = outcomes.try_recv() {
+                scheduler.done(done);
+            } else if let Ok(input) = incoming.try_recv() {
+                scheduler.take(input);
+            } else if let Ok(event) = from_members.try_recv() {
+                scheduler.member(event);
+            } else {
+                break;
+            }
+        }
+        scheduler.decide();
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken) {
+    let bindings = resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
+    let read = |event: Event<Value>| event.filter_map(|object| Binding::read(&object)).map(Input::Bindings);
+    let config = watcher::Config::default;
+    tokio::spawn(follow_json(client.clone(), bindings, config(), inputs.clone(), read, stop.clone()));
+    let clusters: Api<DeserializeGuard<Cluster>> = Api::all(client.clone());
+    let read = |event| Some(Input::Clusters(event));
+    tokio::spawn(follow_typed(clusters, config(), inputs.clone(), read, stop.clone()));
+    for kind in WorkloadKind::ALL {
+        let (version, plural) = match kind {
+            WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
+            WorkloadKind::Deployment => ("v1", "deployments"),
+            WorkloadKind::StatefulSet => ("v1", "statefulsets"),
+            WorkloadKind::BatchJob => ("v1", "jobs"),
+            WorkloadKind::Pod => ("v1", "pods"),
+        };
+        let resource = resource(kind.group(), version, kind.kind(), plural);
+        let read = move |event: Event<Value>| {
+            event.filter_map(|object| read_workload(&object)).map(|event| Input::Workloads(kind, event))
+        };
+        tokio::spawn(follow_json(client.clone(), resource, config(), inputs.clone(), read, stop.clone()));
+    }
+}
+
+/// When to try a write again.
+struct Retry {
+    /// `None` once it is being tried.
+    at: Option<Instant>,
+    failures: u32,
+    /// Nothing else may try before that: the server said no, or was too busy.
+    binding: bool,
+}
+
+struct Scheduler {
+    index: Index,
+    members: Members,
+    writer: Writer<Tag>,
+    clock: SharedClock,
+    metrics: Metrics,
+    /// Bindings with a write under way, and the version it was decided on. Its outcome makes them due again.
+    flying: BTreeMap<Key, String>,
+    /// Bindings whose writes failed.
+    later: BTreeMap<Key, Retry>,
+    /// When a refusal was last written.
+    told: BTreeMap<Key, Instant>,
+    /// Lists that did not arrive yet: nothing is decided before they do.
+    missing: BTreeSet<&'static str>,
+    ready: Ready,
+}
+
+impl Scheduler {
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Bindings(event) => {
+                if matches!(event, Event::Reset(_)) {
+                    self.arrived("bindings");
+                }
+                if let Event::Deleted(binding) = &event {
+                    self.forget(&binding.key);
+                }
+                self.index.bindings(event);
+            }
+            Input::Workloads(kind, event) => self.index.workloads((kind.group(), kind.kind()), event),
+            Input::Clusters(event) => {
+                self.watch_members(&event);
+                self.index.clusters(&event);
+                if matches!(event, Event::Reset(_)) {
+                    self.arrived("clusters");
+                }
+            }
+        }
+    }
+
+    fn arrived(&mut self, list: &'static str) {
+        if self.missing.remove(list) && self.missing.is_empty() {
+            self.ready.set(true);
+            tracing::info!(bindings = self.index.bindings.len(), "the first view is complete");
+        }
+    }
+
+    fn watch_members(&mut self, event: &Event<Cluster>) {
+        let name = |cluster: &Cluster| cluster.metadata.name.clone().unwrap_or_default();
+        match event {
+            Event::Reset(all) => {
+                let names: Vec<String> = all.iter().map(name).collect();
+                self.members.keep_only(&names.iter().map(String::as_str).collect::<Vec<_>>());
+                all.iter().for_each(|cluster| self.members.observe(cluster));
+            }
+            Event::Applied(cluster) => self.members.observe(cluster),
+            Event::Deleted(cluster) => self.members.forget(&name(cluster)),
+        }
+    }
+
+    fn member(&mut self, event: MemberEvent) {
+        self.index.member(&event.cluster, event.update);
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.later.remove(key);
+        self.told.remove(key);
+        self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
+    }
+
+    fn wake(&mut self) {
+        let now = Instant::now();
+        for (key, retry) in &mut self.later {
+            if retry.at.is_some_and(|at| at <= now) {
+                retry.at = None;
+                self.index.mark(key);
+            }
+        }
+    }
+
+    fn again_later(&mut self, key: &Key, binding: bool) {
+        let failures = self.later.get(key).map_or(0, |retry| retry.failures);
+        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(10)).min(LONGEST_WAIT);
+        let retry = Retry { at: Some(Instant::now() + wait), failures: failures + 1, binding };
+        self.later.insert(key.clone(), retry);
+    }
+
+    fn decide(&mut self) {
+        if !self.missing.is_empty() || self.index.is_idle() {
+            return;
+        }
+        for key in self.index.take_due() {
+            let must_wait = self.later.get(&key).is_some_and(|retry| retry.binding && retry.at.is_some());
+            if must_wait || self.flying.contains_key(&key) {
+                continue;
+            }
+            self.index.fleet.refresh();
+            let Some(binding) = self.index.bindings.get(&key) else { continue };
+            let started = std::time::Instant::now();
+            let Verdict { step, wants_room } = plan::decide(binding, self.index.asked(binding), &self.index.fleet);
+            self.metrics.decided(&step, started.elapsed());
+            if wants_room {
+                self.index.wait_for_room(&key);
+            }
+            self.carry_out(&key, step);
+        }
+        self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
+    }
+
+    fn carry_out(&mut self, key: &Key, step: Step) {
+        let Some(binding) = self.index.bindings.get(key) else { return };
+        match step {
+            Step::Rest => {}
+            Step::Place(decision) => {
+                let write = effect::place(binding, &decision);
+                self.index.assume(key, &decision.targets, decision.plan.as_ref());
+                self.send(key, Tag::Place(key.clone(), decision), write);
+            }
+            Step::Confirm { anew } => {
+                let write = effect::scheduled(binding, None, anew, self.clock.now());
+                self.send(key, Tag::Status(key.clone()), write);
+            }
+            Step::Refuse { reason, message, clear: true } => {
+                let write = effect::clear(binding);
+                self.send(key, Tag::Clear(key.clone(), reason, message), write);
+            }
+            Step::Refuse { reason, message, clear: false } => self.refuse(key, reason, &message),
+        }
+    }
+
+    fn send(&mut self, key: &Key, tag: Tag, write: caldera_runtime::write::Write) {
+        let version = self.index.bindings.get(key).map(|binding| binding.resource_version.clone()).unwrap_or_default();
+        self.flying.insert(key.clone(), version);
+        self.writer.send(tag, write);
+    }
+
+    /// Writes the condition, if it says something new, and events if the reason is new.
+    fn refuse(&mut self, key: &Key, reason: &'static str, message: &str) {
+        let Some(binding) = self.index.bindings.get(key) else { return };
+        let now = self.clock.now();
+        let same_reason = match binding.status.scheduled() {
+            Some(("False", old, text)) if old == reason && text == message => return,
+            Some(("False", old, _)) => old == reason,
+            _ => false,
+        };
+        if same_reason && self.told.get(key).is_some_and(|at| at.elapsed() < SAY_AGAIN) {
+            return;
+        }
+        self.told.insert(key.clone(), Instant::now());
+        let write = effect::refused(binding, reason, message, now);
+        let events = (!same_reason).then(|| effect::events(binding, false, message, now));
+        self.send(key, Tag::Status(key.clone()), write);
+        for event in events.into_iter().flatten() {
+            self.writer.send(Tag::Event, event);
+        }
+    }
+
+    fn done(&mut self, Done { tag, result }: Done<Tag>) {
+        match (tag, result) {
+            (Tag::Event, result) => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "an event was not recorded");
+                }
+            }
+            (Tag::Place(key, decision), Ok(object)) => self.placed(&key, &decision, &object),
+            (Tag::Clear(key, reason, message), Ok(object)) => {
+                self.flying.remove(&key);
+                self.stored(&object);
+                self.refuse(&key, reason, &message);
+            }
+            (Tag::Status(key), Ok(object)) => {
+                self.flying.remove(&key);
+                self.stored(&object);
+                let scheduled =
+                    |binding: &Binding| binding.status.scheduled().is_some_and(|(status, ..)| status == "True");
+                if self.index.bindings.get(&key).is_some_and(scheduled) {
+                    self.later.remove(&key);
+                }
+                self.index.mark(&key);
+            }
+            (Tag::Place(key, _) | Tag::Clear(key, ..) | Tag::Status(key), Err(failure)) => self.failed(&key, failure),
+        }
+    }
+
+    fn stored(&mut self, object: &Value) {
+        if let Some(binding) = Binding::read(object) {
+            self.index.bind(binding);
+        }
+    }
+
+    /// The clusters are written: now the status, with the generation that the write returned, and the events.
+    fn placed(&mut self, key: &Key, decision: &Decision, object: &Value) {
+        self.flying.remove(key);
+        self.told.remove(key);
+        self.stored(object);
+        let Some(binding) = self.index.bindings.get(key) else { return };
+        let now = self.clock.now();
+        let targets: &[Target] = &decision.targets;
+        tracing::info!(binding = %key, result = effect::success_message(targets), "placed");
+        let status = effect::scheduled(binding, decision.affinity.as_deref(), true, now);
+        let events = effect::events(binding, true, &effect::success_message(targets), now);
+        self.send(key, Tag::Status(key.clone()), status);
+        for event in events {
+            self.writer.send(Tag::Event, event);
+        }
+    }
+
+    /// Whatever was assumed is not so: back to what the binding itself says, and decide again when that makes sense.
+    fn failed(&mut self, key: &Key, failure: Failure) {
+        let decided_on = self.flying.remove(key).unwrap_or_default();
+        self.index.promise(key);
+        match failure {
+            Failure::Conflict(_) | Failure::Exists(_) => {
+                self.metrics.conflicts.inc();
+                let newer = self.index.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
+                if newer {
+                    self.index.mark(key);
+                } else {
+                    // Its event is on the way and will make it due; the timer is for the case that it is lost.
+                    self.again_later(key, false);
+                }
+            }
+            Failure::Gone(_) => {}
+            Failure::Transient(why) => {
+                tracing::warn!(binding = %key, why, "a write did not get through; trying again");
+                self.again_later(key, true);
+            }
+            Failure::Refused { reason, message, .. } => {
+                let reason = if reason == QUOTA_EXCEEDED { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
+                self.again_later(key, true);
+                self.refuse(key, reason, &message);
+            }
+        }
+    }
+}
