@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::call::Payload;
 use crate::resource::Resource;
@@ -29,6 +29,12 @@ fn convert(resource: &Resource, mut value: Value) -> Value {
     if resource.storage == "events" {
         value = crate::event::convert(value, &to);
     }
+    if resource.storage == crate::autoscaling::STORAGE {
+        value = crate::autoscaling::convert(value, &to);
+    }
+    if resource.storage == "horizontalpodautoscalers.autoscaling" {
+        convert_autoscaler(&mut value, &to);
+    }
     if let Some(custom) = &resource.custom {
         let version = from.rsplit('/').next().unwrap_or_default();
         if let Some(stored) = custom.schemas.get(version) {
@@ -45,8 +51,9 @@ fn convert(resource: &Resource, mut value: Value) -> Value {
 
 /// The value to store for an object written in `resource`'s version, and its form.
 pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
-    if resource.storage == "events" {
+    if resource.storage == "events" || resource.storage == crate::autoscaling::STORAGE {
         // Stored as written: each view converts on its own.
+        crate::autoscaling::tidy(&mut value);
         return (value, resource.form);
     }
     match resource.custom.as_ref().and_then(|c| c.storage.as_ref()) {
@@ -57,5 +64,25 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
             (value, storage.form)
         }
         None => (value, resource.form),
+    }
+}
+
+/// autoscaling/v1 knows one metric, the processor's utilization; v2 has a list.
+fn convert_autoscaler(value: &mut Value, to: &str) {
+    value["apiVersion"] = to.into();
+    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if to == "autoscaling/v1" {
+        let metrics = spec.remove("metrics");
+        spec.remove("behavior");
+        let utilization = metrics.as_ref().and_then(Value::as_array).into_iter().flatten().find_map(|metric| {
+            let cpu = metric.pointer("/resource/name").and_then(Value::as_str) == Some("cpu");
+            metric.pointer("/resource/target/averageUtilization").filter(|_| cpu).cloned()
+        });
+        if let Some(utilization) = utilization {
+            spec.insert("targetCPUUtilizationPercentage".into(), utilization);
+        }
+    } else if let Some(utilization) = spec.remove("targetCPUUtilizationPercentage") {
+        let target = json!({"type": "Utilization", "averageUtilization": utilization});
+        spec.insert("metrics".into(), json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
     }
 }

@@ -249,6 +249,7 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
     let now = seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: "", api_version: &api_version, now: &now };
+    // Ownership is settled here: what webhooks change belongs to nobody.
     if !applied {
         crate::fields::track_update(None, &mut object, &writer, &resource.schema);
     }
@@ -585,10 +586,9 @@ fn candidate(
     match change {
         Edit::Put(decoded) => Ok(Candidate { object: decoded.value.clone(), applied: false }),
         Edit::Patch(kind, bytes) => {
-            let (object, strict) = patched(&call.resource, *kind, bytes, live)?;
-            enforce_patch_strict(call, options, *kind, bytes, &object, &strict)?;
+            let Patched { mut object, shown, strict } = patched(&call.resource, *kind, bytes, live)?;
+            enforce_patch_strict(call, options, *kind, bytes, &shown, &strict)?;
             check_name(call, &object)?;
-            let mut object = object;
             settle_namespace(call, &mut object)?;
             Ok(Candidate { object, applied: false })
         }
@@ -616,9 +616,16 @@ pub fn patch_invalid(shown: &str, why: &str) -> Status {
     status
 }
 
-fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<(Value, Vec<String>), Status> {
+struct Patched {
+    object: Value,
+    /// The result before decoding, as messages show it.
+    shown: String,
+    strict: Vec<String>,
+}
+
+fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<Patched, Status> {
     let mut object = run_patch(resource, kind, bytes, live)?;
-    let shown = object.to_string();
+    let shown = if resource.is_custom() { object.to_string() } else { go_text(&object, kind, bytes) };
     let mistyped = ["kind", "apiVersion"].iter().any(|m| object.get(*m).is_some_and(|v| !v.is_string()));
     if !object.is_object() || mistyped {
         return Err(patch_invalid(&shown, "json: cannot unmarshal the patched object"));
@@ -636,7 +643,8 @@ fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> 
         }
     }
     let unknown = tidy_decoded(resource, &mut object).map_err(|why| patch_invalid(&shown, &why))?;
-    Ok((object, unknown.iter().map(|path| format!("unknown field {}", quote(path))).collect()))
+    let strict = unknown.iter().map(|path| format!("unknown field {}", quote(path))).collect();
+    Ok(Patched { object, shown, strict })
 }
 
 fn run_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<Value, Status> {
@@ -676,7 +684,7 @@ fn enforce_patch_strict(
     options: &WriteOptions,
     kind: PatchKind,
     bytes: &[u8],
-    object: &Value,
+    shown: &str,
     strict: &[String],
 ) -> Result<(), Status> {
     if strict.is_empty() || options.validation == FieldValidation::Ignore {
@@ -686,12 +694,26 @@ fn enforce_patch_strict(
         strict.iter().for_each(|text| call.warn(text.clone()));
         return Ok(());
     }
-    let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let shown = match kind {
-        PatchKind::Strategic => go_print(&document),
-        PatchKind::Json | PatchKind::Merge => object.to_string(),
+        PatchKind::Strategic => go_print(&serde_json::from_slice(bytes).unwrap_or_default()),
+        PatchKind::Json | PatchKind::Merge => shown.to_owned(),
     };
     Err(patch_invalid(&shown, &format!("strict decoding error: {}", strict.join(", "))))
+}
+
+/// A patched built-in object as messages show it: what the patch touched has sorted members, the rest those of the struct.
+fn go_text(object: &Value, kind: PatchKind, bytes: &[u8]) -> String {
+    let patch: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let mut metadata_touched = kind != PatchKind::Json && patch.get("metadata").is_some();
+    for operation in patch.as_array().into_iter().flatten() {
+        let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+        metadata_touched |= path.starts_with("/metadata/");
+    }
+    let members = object.as_object().into_iter().flatten().map(|(key, value)| {
+        let text = if key == "metadata" { meta::go_text(value, metadata_touched) } else { value.to_string() };
+        format!("{}:{text}", quote(key))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// Go's `%v` of decoded JSON.

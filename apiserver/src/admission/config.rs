@@ -51,9 +51,11 @@ fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError
     };
     one_of("failurePolicy", &["Fail", "Ignore"]);
     one_of("matchPolicy", &["Equivalent", "Exact"]);
-    one_of("sideEffects", &["None", "NoneOnDryRun"]);
-    if webhook.get("sideEffects").is_none_or(Value::is_null) {
+    if text(webhook, "sideEffects").is_empty() {
         errors.push(FieldError::required(format!("{path}.sideEffects"), "must specify one of None, NoneOnDryRun"));
+    } else if !matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
+        let field = format!("{path}.sideEffects");
+        errors.push(FieldError::not_supported(field, &webhook["sideEffects"], &["None", "NoneOnDryRun"]));
     }
     if let Some(seconds) = webhook.get("timeoutSeconds").filter(|v| !v.as_i64().is_some_and(|s| (1..=30).contains(&s)))
     {

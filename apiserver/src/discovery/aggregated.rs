@@ -43,7 +43,10 @@ fn resource(resource: &Resource) -> Value {
         value["categories"] = json!(resource.categories);
     }
     if !resource.subresources.is_empty() {
-        let parts: Vec<Value> = resource.subresources.iter().map(|s| subresource(resource, s)).collect();
+        let mut listed: Vec<&Subresource> = resource.subresources.iter().collect();
+        // Custom kinds name their status before their scale.
+        listed.sort_by_key(|s| resource.is_custom() && s.name != "status");
+        let parts: Vec<Value> = listed.into_iter().map(|s| subresource(resource, s)).collect();
         value["subresources"] = parts.into();
     }
     value
