@@ -19,6 +19,7 @@ use crate::store::{Change, Expect, Object};
 
 const ATTEMPTS: usize = 64;
 const ORPHAN: &str = "orphan";
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const FOREGROUND: &str = "foregroundDeletion";
 const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
     or set propagationPolicy=Orphan to suppress this warning";
@@ -179,13 +180,18 @@ fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Valu
     let mut next = value.clone();
     let finalizers = finalizers_after(resource, options, &value);
     meta::set_finalizers(&mut next, &finalizers);
-    if resource.storage == "customresourcedefinitions.apiextensions.k8s.io" && !meta::is_deleting(&value) {
+    if resource.storage == CRDS && !meta::is_deleting(&value) {
         crate::crd::mark_terminating(&mut next, &seconds(now));
     }
     let pending = !meta::finalizers(&next).is_empty();
     let grace = grace(resource, options, &value);
     match grace {
         Grace::Pending => return Some(Deleted::Pending(Payload::Value(value))),
+        Grace::None if pending && resource.storage == CRDS => {
+            // The kind's own way to delete: no generation, no grace period.
+            let metadata = meta::metadata_mut(&mut next);
+            metadata.entry("deletionTimestamp").or_insert_with(|| seconds(now).into());
+        }
         Grace::None if pending => mark(&mut next, 0, &seconds(now)),
         Grace::None => {}
         Grace::Shorten(period) => shorten(&mut next, period),

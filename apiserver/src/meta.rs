@@ -462,6 +462,37 @@ fn go_owner(owner: &Value) -> String {
     format!("{{{}}}", members.join(","))
 }
 
+/// `ObjectMeta` as Go's encoder prints it; `sorted` when its members went through a map.
+pub fn go_text(metadata: &Value, sorted: bool) -> String {
+    const ENTRY: [&str; 7] = ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+    let ordered = |value: &Value, order: &[&str]| {
+        let rank = |key: &str| order.iter().position(|o| *o == key).unwrap_or(order.len());
+        let mut members: Vec<(&String, &Value)> = value.as_object().into_iter().flatten().collect();
+        if !order.is_empty() {
+            members.sort_by_key(|(key, _)| rank(key));
+        }
+        members.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>()
+    };
+    let print = |members: Vec<(String, String)>| {
+        let parts: Vec<String> = members.into_iter().map(|(k, v)| format!("{}:{v}", quote(&k))).collect();
+        format!("{{{}}}", parts.join(","))
+    };
+    let names: Vec<&str> = if sorted { Vec::new() } else { MEMBERS.iter().map(|(name, _)| *name).collect() };
+    let members = ordered(metadata, &names).into_iter().map(|(key, value)| {
+        let text = match (key.as_str(), &value) {
+            ("managedFields", Value::Array(entries)) => {
+                let entries = entries.iter().map(|entry| {
+                    print(ordered(entry, &ENTRY).into_iter().map(|(k, v)| (k, v.to_string())).collect())
+                });
+                format!("[{}]", entries.collect::<Vec<_>>().join(","))
+            }
+            _ => value.to_string(),
+        };
+        (key, text)
+    });
+    print(members.collect())
+}
+
 /// `ValidateFinalizers`: custom resources only get a warning for an unqualified name.
 fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -10,13 +10,26 @@ use crate::call::{Call, Payload, Reply};
 use crate::error::{Status, quote};
 use crate::options::{ListOptions, VersionMatch};
 use crate::registry_form::view;
+use crate::resource::Resource;
 use crate::store::{Object, OutOfRange};
 
 pub fn get(call: &Call) -> Result<Reply, Status> {
     let asked = call.query.get("resourceVersion").unwrap_or_default();
     parse_version(asked)?;
     let object = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
+    check_readable(&call.resource, &object)?;
     Ok(call.stored(200, &object))
+}
+
+/// An object stored in a version that its definition no longer has cannot be shown.
+fn check_readable(resource: &Resource, object: &Object) -> Result<(), Status> {
+    let Some(custom) = &resource.custom else { return Ok(()) };
+    let stored = object.value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let version = stored.rsplit('/').next().unwrap_or_default();
+    if custom.schemas.contains_key(version) {
+        return Ok(());
+    }
+    Err(Status::unknown(format!("request to convert CR from an invalid group/version: {stored}")))
 }
 
 /// A resourceVersion of a get or a watch: the error is a bare 500.
@@ -97,6 +110,9 @@ pub fn collect(call: &Call, options: &ListOptions) -> Result<Listed, Status> {
         }
     };
     drop(store);
+    for object in &objects {
+        check_readable(&call.resource, object)?;
+    }
     let limit = if asked == Some(0) && options.continue_token.is_empty() { 0 } else { options.limit };
     Ok(page(call, options, revision, objects, start_after.as_deref(), limit))
 }

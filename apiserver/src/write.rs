@@ -143,12 +143,18 @@ fn not_registered(kind: &str, api_version: &str) -> String {
 
 /// What Go's decoder would make of the object: metadata in shape, unknown members gone, defaults filled in.
 fn tidy_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+    let unknown = shape_decoded(resource, value)?;
+    resource.schema.default(value);
+    Ok(unknown)
+}
+
+/// All of that but the defaults.
+fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
     if let Some(why) = resource.schema.decode_error(value) {
         return Err(why);
     }
     let mut unknown = meta::decode(value)?;
     unknown.extend(resource.schema.prune(value));
-    resource.schema.default(value);
     unknown.sort();
     unknown.dedup();
     Ok(unknown)
@@ -600,10 +606,12 @@ fn candidate(
     }
 }
 
+/// The result of an apply: nulls that were applied stay, and fail validation where they are not allowed.
 fn tidy_or_500(call: &Call, object: &mut Value) -> Result<(), Status> {
-    tidy_decoded(&call.resource, object)
-        .map(drop)
-        .map_err(|why| unhandled(&call.resource, &call.resource.kind, &call.resource.version, &why))
+    shape_decoded(&call.resource, object)
+        .map_err(|why| unhandled(&call.resource, &call.resource.kind, &call.resource.version, &why))?;
+    call.resource.schema.default_applied(object);
+    Ok(())
 }
 
 /// `patch: Invalid value: "...": why`, the 422 of a patch whose result cannot be decoded.
