@@ -1,1 +1,19 @@
+//! The controller: decides when a job may start.
+//!
+//! It watches queues, bindings, workloads and members ([`run`]), knows where every binding stands ([`index`]), plans what
+//! is to be written ([`plan`], with the queue engine of `caldera_core::queue`), and writes it ([`effect`]). Only `run` is
+//! asynchronous.
 #![forbid(unsafe_code)]
+
+pub mod effect;
+pub mod facts;
+pub mod index;
+mod metrics;
+pub mod plan;
+pub mod podgroup;
+pub mod progress;
+pub mod room;
+mod run;
+pub mod standing;
+
+pub use run::{Config, Error, run};

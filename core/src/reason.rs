@@ -93,6 +93,15 @@ pub enum Reason {
     },
     /// The workload of the binding was not found (yet).
     NoWorkload,
+    /// It, or its binding, is being deleted.
+    Deleting,
+    /// Nobody holds its binding back, so nobody asked us: it goes wherever its scheduler puts it.
+    NotGated,
+    /// The API server refused the release.
+    NotReleased {
+        /// What it said.
+        detail: String,
+    },
     /// More than a limit: never.
     ExceedsLimit {
         /// The job's queue.
@@ -193,6 +202,15 @@ pub enum Reason {
         /// What was admitted.
         admitted: Resources,
     },
+    /// In clusters without an admission: it was placed before, or past, the queue.
+    Foreign {
+        /// `member1:3, member2:5`.
+        clusters: String,
+        /// The queue that is charged.
+        queue: QueueName,
+        /// How much.
+        charged: Resources,
+    },
     /// Ended.
     Finished {
         /// `Completed`, `Failed`, ...
@@ -217,6 +235,9 @@ impl Reason {
             Self::Suspended => "Suspended",
             Self::Invalid { .. } => "InvalidDemand",
             Self::NoWorkload => "WorkloadNotFound",
+            Self::Deleting => "Deleting",
+            Self::NotGated => "NotGated",
+            Self::NotReleased { .. } => "NotReleased",
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
@@ -230,6 +251,7 @@ impl Reason {
             Self::Placed { .. } => "Placed",
             Self::OverRecord { .. } => "HoldsMoreThanAdmitted",
             Self::ScaledUp { .. } => "ScaledBeyondAdmission",
+            Self::Foreign { .. } => "PlacedWithoutAdmission",
             Self::Finished { .. } => "Finished",
         }
     }
@@ -243,6 +265,8 @@ impl Reason {
                 | Self::OnHold { .. }
                 | Self::Suspended
                 | Self::Invalid { .. }
+                | Self::NotGated
+                | Self::NotReleased { .. }
                 | Self::ExceedsLimit { .. }
                 | Self::NeverFits { .. }
                 | Self::OverRecord { .. }
@@ -260,6 +284,7 @@ impl Reason {
                 | Self::Placed { .. }
                 | Self::OverRecord { .. }
                 | Self::ScaledUp { .. }
+                | Self::Foreign { .. }
                 | Self::Finished { .. }
         )
     }
@@ -293,6 +318,12 @@ impl fmt::Display for Reason {
             ),
             Self::Invalid { problem } => f.write_str(problem),
             Self::NoWorkload => f.write_str("the binding's workload was not found"),
+            Self::Deleting => f.write_str("is being deleted"),
+            Self::NotGated => f.write_str(
+                "its binding has no gate (was the webhook away when it was made?): its scheduler places it without \
+                 asking the queue",
+            ),
+            Self::NotReleased { detail } => write!(f, "may start, but its binding could not be released: {detail}"),
             Self::ExceedsLimit { queue, bound, resource, asked, limit } => write!(
                 f,
                 "can never start in queue {queue}: needs {resource} {asked}, more than {limit}, {}",
@@ -325,6 +356,9 @@ impl fmt::Display for Reason {
             }
             Self::ScaledUp { asked, admitted } => {
                 write!(f, "asks for {asked} now but was admitted for {admitted}: keeps what it was admitted for")
+            }
+            Self::Foreign { clusters, queue, charged } => {
+                write!(f, "placed on {clusters} without an admission; queue {queue} is charged {charged}")
             }
             Self::Finished { phase, queue } => write!(f, "ended as {phase}; queue {queue} is charged nothing"),
         }

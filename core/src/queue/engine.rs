@@ -320,6 +320,22 @@ impl Engine {
     /// Why a job still waits; `None` if it does not.
     #[must_use]
     pub fn why(&self, id: &str) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, .. }) = self.jobs.get(id) else { return None };
+        let line = &self.slots[node.index()].line;
+        self.why_at(id, Position { place: line.before(key) + 1, of: line.len() })
+    }
+
+    /// All lines, queue by queue, in order.
+    pub fn lines(&self) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(|node| {
+            let line = &self.slots[node.index()].line;
+            line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
+        })
+    }
+
+    /// [`Engine::why`] for a job whose position is known.
+    #[must_use]
+    pub fn why_at(&self, id: &str, position: Position) -> Option<Reason> {
         let Some(Standing::Waiting { node, key, shape: shape_id }) = self.jobs.get(id) else { return None };
         let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
         let queue = slot.name.clone();
@@ -329,7 +345,6 @@ impl Engine {
         if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape) {
             return Some(never);
         }
-        let position = Position { place: slot.line.before(key) + 1, of: slot.line.len() };
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }

@@ -34,6 +34,10 @@ impl Line {
         self.jobs.len()
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &JobKey> {
+        self.jobs.keys()
+    }
+
     pub(super) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         self.shapes.keys().copied()
     }

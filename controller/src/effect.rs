@@ -1,0 +1,186 @@
+//! Everything that the controller may write, and how each write looks.
+//!
+//! It touches only what it owns: on a binding the one field that opens the gate (with the version that the decision was
+//! made for as a precondition, so that a decision on an old state is refused), PodGroups of its own, the numbers of a
+//! queue's status, the default queue if there is none, and events.
+
+use caldera_core::{admission::Admission, gang::QueueName, queue::JobId};
+use caldera_crds::names::{
+    caldera::{ADMISSION, GATE, GATE_OPEN, PRIORITY},
+    volcano::DEFAULT_QUEUE,
+};
+use caldera_runtime::{
+    event::{EventType, Regarding, event},
+    watch::resource,
+    write::{Body, Write},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::facts::Key;
+
+/// Who writes, as events say it.
+const COMPONENT: &str = "caldera-controller";
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Opens a binding's gate and records what was charged.
+    Release {
+        /// The binding.
+        key: Key,
+        /// Its UID.
+        id: JobId,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// The record.
+        admission: Admission,
+    },
+    /// Creates a PodGroup.
+    CreateGroup {
+        /// Which.
+        key: Key,
+        /// All of it.
+        object: Value,
+    },
+    /// Changes a PodGroup's status, and its spec where it is not what it should be.
+    PatchGroup {
+        /// Which.
+        key: Key,
+        /// Merge patch.
+        patch: Value,
+    },
+    /// Deletes a PodGroup whose workload is not queued any more.
+    DeleteGroup {
+        /// Which.
+        key: Key,
+        /// Its UID.
+        uid: String,
+    },
+    /// Changes a queue's status.
+    QueueStatus {
+        /// Which.
+        name: QueueName,
+        /// Merge patch.
+        patch: Value,
+    },
+    /// Creates the default queue.
+    DefaultQueue,
+    /// Tells the user on their own object.
+    Tell {
+        /// The workload.
+        regarding: Regarding,
+        /// Normal or warning.
+        event_type: EventType,
+        /// Token.
+        reason: String,
+        /// Sentence.
+        message: String,
+    },
+}
+
+impl Effect {
+    /// How it is written.
+    #[must_use]
+    pub fn write(&self, now: Timestamp) -> Write {
+        match self {
+            Self::Release { key, resource_version, admission, .. } => Write {
+                resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                subresource: None,
+                body: Body::JsonPatch(release(resource_version, admission)),
+            },
+            Self::CreateGroup { key, object } => group(key, Body::Create(object.clone())),
+            Self::PatchGroup { key, patch } => group(key, Body::MergePatch(patch.clone())),
+            Self::DeleteGroup { key, uid } => group(key, Body::Delete { uid: Some(uid.clone()) }),
+            Self::QueueStatus { name, patch } => queue(name.as_str(), Some("status"), Body::MergePatch(patch.clone())),
+            Self::DefaultQueue => queue(DEFAULT_QUEUE, None, Body::Create(default_queue())),
+            Self::Tell { regarding, event_type, reason, message } => {
+                event(regarding, *event_type, reason, message, COMPONENT, now)
+            }
+        }
+    }
+}
+
+/// The gate was closed by the suspension, so both of its parents are there; the annotations as well, the gate is one.
+fn release(resource_version: &str, admission: &Admission) -> Value {
+    let annotation = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
+    json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
+        {"op": "add", "path": "/spec/suspension/scheduling", "value": false},
+        {"op": "add", "path": annotation(GATE), "value": GATE_OPEN},
+        {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},
+        {"op": "add", "path": annotation(PRIORITY), "value": admission.priority.to_string()},
+    ])
+}
+
+fn default_queue() -> Value {
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": DEFAULT_QUEUE},
+        "spec": {"weight": 1, "reclaimable": true},
+    })
+}
+
+fn group(key: &Key, body: Body) -> Write {
+    Write {
+        resource: resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body,
+    }
+}
+
+fn queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+        namespace: String::new(),
+        name: name.to_owned(),
+        subresource,
+        body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_touches_only_the_one_field_and_our_annotations_defect_16() {
+        let admission = Admission {
+            queue: "q".into(),
+            priority: 7,
+            copies: 1,
+            tasks: [("t".into(), 2)].into(),
+            charged: caldera_core::resources::Resources::new(),
+        };
+        let mut binding = json!({
+            "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},
+            "spec": {"suspension": {"scheduling": true, "dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
+        });
+        let Body::JsonPatch(patch) =
+            (Effect::Release { key: Key::new("ns", "b"), id: "uid".into(), resource_version: "5".into(), admission })
+                .write(Timestamp::UNIX_EPOCH)
+                .body
+        else {
+            panic!()
+        };
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        json_patch::patch(&mut binding, &patch).unwrap();
+        assert_eq!(
+            binding,
+            json!({
+                "metadata": {"resourceVersion": "5", "annotations": {
+                    "caldera.dev/gate": "open", "user": "own", "caldera.dev/priority": "7",
+                    "caldera.dev/admission": r#"{"queue":"q","priority":7,"copies":1,"tasks":{"t":2},"charged":{}}"#,
+                }},
+                "spec": {"suspension": {"scheduling": false, "dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
+            })
+        );
+        binding["metadata"]["resourceVersion"] = "6".into();
+        assert!(json_patch::patch(&mut binding, &patch).is_err(), "a decision on an old state must be refused");
+    }
+}

@@ -1,0 +1,428 @@
+//! What the controller keeps of each object: read once as it arrives, small, and never fails.
+//!
+//! An object that is wrong in one field is kept with that said, so that its user reads it where they look; a watch is
+//! never broken by it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use caldera_core::{
+    admission::Admission,
+    gang::{ClusterName, Gang, QueueName, WorkloadRef},
+    place,
+    plan::Plan,
+    quantity::Quantity,
+    queue::{Dequeue, JobId, QueueSpec, QueueState},
+    resources::{Limits, Resources},
+};
+use caldera_crds::{
+    karmada::{cluster::Cluster, work::ResourceBinding},
+    names::caldera::{ADMISSION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN},
+    placement,
+    volcano::scheduling::{self, PodGroup, Queue},
+    wire::ResourceList,
+    workload::{self, WorkloadKind},
+};
+use k8s_openapi::{api::scheduling::v1::PriorityClass, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::Value;
+
+use crate::progress::{self, Progress};
+
+/// Namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// From both.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    fn of(metadata: &ObjectMeta) -> Self {
+        Self::new(metadata.namespace.as_deref().unwrap_or(""), metadata.name.as_deref().unwrap_or(""))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Who owns a binding's scheduling suspension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// We do.
+    Closed,
+    /// We lifted it.
+    Open,
+    /// Not gated by us.
+    None,
+}
+
+/// A ResourceBinding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Binding {
+    /// Which.
+    pub key: Key,
+    /// Its UID.
+    pub id: JobId,
+    /// As last seen.
+    pub resource_version: Arc<str>,
+    /// Seconds since 1970.
+    pub created: i64,
+    /// Its workload.
+    pub workload: WorkloadRef,
+    /// Of the workload it was made from.
+    pub workload_uid: Arc<str>,
+    /// Whose suspension it is.
+    pub gate: Gate,
+    /// `spec.suspension.scheduling`.
+    pub suspended: bool,
+    /// The record, if there is one that can be read.
+    pub admission: Option<Arc<Admission>>,
+    /// `spec.clusters`.
+    pub clusters: Vec<(ClusterName, u32)>,
+    /// The plan annotation.
+    pub plan: Option<Arc<Plan>>,
+    /// As placement sees it; `None` for dependencies' bindings, which have no placement.
+    pub placement: Option<Arc<place::Binding>>,
+    /// What one replica asks for, as Karmada's interpreter told.
+    pub replica_request: Resources,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Why the scheduler did not place it.
+    pub refused: Option<Arc<str>>,
+}
+
+impl Binding {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &ResourceBinding) -> Self {
+        let (metadata, spec) = (&object.metadata, &object.spec);
+        let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name)).map(String::as_str);
+        let target = &spec.resource;
+        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+        let conditions = object.status.iter().flat_map(|status| &status.conditions);
+        let refused = conditions
+            .filter(|condition| condition.type_ == "Scheduled" && condition.status == "False")
+            .map(|condition| Arc::from(format!("{}: {}", condition.reason, condition.message)))
+            .next();
+        Self {
+            key: Key::of(metadata),
+            id: metadata.uid.as_deref().unwrap_or("").into(),
+            resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
+            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            workload: WorkloadRef {
+                group: group.to_owned(),
+                kind: target.kind.clone(),
+                namespace: target.namespace.clone().unwrap_or_default(),
+                name: target.name.clone(),
+            },
+            workload_uid: target.uid.as_deref().unwrap_or("").into(),
+            gate: match annotation(GATE) {
+                Some(GATE_CLOSED) => Gate::Closed,
+                Some(GATE_OPEN) => Gate::Open,
+                _ => Gate::None,
+            },
+            suspended: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
+            admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
+            clusters: spec
+                .clusters
+                .iter()
+                .map(|target| (target.name.as_str().into(), u32::try_from(target.replicas.unwrap_or(0)).unwrap_or(0)))
+                .collect(),
+            plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
+            placement: spec.placement.is_some().then(|| Arc::new(placement::binding(spec, object.status.as_ref()))),
+            replica_request: spec
+                .replica_requirements
+                .as_ref()
+                .map(|requirements| placement::resources(&requirements.resource_request))
+                .unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            refused,
+        }
+    }
+}
+
+/// A workload of a kind in scope.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Which.
+    pub reference: WorkloadRef,
+    /// `group/version`.
+    pub api_version: Arc<str>,
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// UID.
+    pub uid: Arc<str>,
+    /// What it asks for, or what is wrong with that.
+    pub gang: Result<Arc<Gang>, Arc<str>>,
+    /// Queue.
+    pub queue: QueueName,
+    /// Whether it says so itself.
+    pub names_queue: bool,
+    /// PriorityClass, empty for none.
+    pub class: Arc<str>,
+    /// The user holds it.
+    pub held: bool,
+    /// How far it is.
+    pub progress: Progress,
+    /// `spec.networkTopology` as written.
+    pub topology: Option<Arc<Value>>,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+impl Workload {
+    /// Reads one; `None` if it is of no kind in scope.
+    #[must_use]
+    pub fn read(object: &Value) -> Option<Self> {
+        let kind = WorkloadKind::of(object)?;
+        let reference = workload::reference(object)?;
+        let gang = workload::gang(object).map(Arc::new).map_err(|error| Arc::from(error.to_string()));
+        let metadata = &object["metadata"];
+        Some(Self {
+            api_version: object["apiVersion"].as_str().unwrap_or("").into(),
+            kind,
+            uid: metadata["uid"].as_str().unwrap_or("").into(),
+            queue: workload::queue_of(object),
+            names_queue: workload::names_queue(object),
+            class: workload::priority_class_of(object).into(),
+            held: metadata["annotations"][HOLD] == "true",
+            progress: progress::read(kind, object, gang.as_deref().ok()),
+            gang,
+            topology: (kind == WorkloadKind::VolcanoJob)
+                .then(|| &object["spec"]["networkTopology"])
+                .filter(|topology| topology.is_object())
+                .map(|topology| Arc::new(topology.clone())),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            reference,
+        })
+    }
+}
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueFacts {
+    /// For the engine.
+    pub spec: QueueSpec,
+    /// As last seen.
+    pub resource_version: Arc<str>,
+    /// `status.state` as written.
+    pub state: Option<String>,
+    /// What of its status we write.
+    pub status: QueueNumbers,
+    /// Fields that are no quantities; they count as zero.
+    pub wrong: Vec<String>,
+}
+
+/// The numbers of a queue's status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueNumbers {
+    /// Charged.
+    pub allocated: Resources,
+    /// PodGroups that wait.
+    pub pending: i32,
+    /// Released ones that do not run yet.
+    pub inqueue: i32,
+    /// Running ones.
+    pub running: i32,
+    /// Ended ones.
+    pub completed: i32,
+}
+
+impl QueueFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &Queue) -> Self {
+        let (spec, status) = (&object.spec, object.status.clone().unwrap_or_default());
+        let mut wrong = Vec::new();
+        let mut amounts = |field: &str, list: &ResourceList| -> Vec<(String, Quantity)> {
+            list.iter()
+                .map(|(name, text)| match text.0.parse() {
+                    Ok(amount) => (name.clone(), amount),
+                    Err(error) => {
+                        wrong.push(format!("spec.{field}.{name}: {error}"));
+                        (name.clone(), Quantity::ZERO)
+                    }
+                })
+                .collect()
+        };
+        let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
+            amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
+        };
+        let guarantee = spec.guarantee.clone().unwrap_or_default().resource;
+        let queue = QueueSpec {
+            name: object.metadata.name.as_deref().unwrap_or("").into(),
+            parent: spec.parent.as_deref().filter(|parent| !parent.is_empty()).map(QueueName::from),
+            priority: spec.priority.unwrap_or(0),
+            weight: u32::try_from(spec.weight.unwrap_or(1)).unwrap_or(1),
+            capability: limits(amounts("capability", &spec.capability)),
+            guarantee: amounts("guarantee.resource", &guarantee).into_iter().map(|(n, a)| (n.into(), a)).collect(),
+            deserved: limits(amounts("deserved", &spec.deserved)),
+            reclaimable: spec.reclaimable.unwrap_or(true),
+            dequeue: match spec.dequeue_strategy {
+                Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
+                _ => Dequeue::Traverse,
+            },
+            state: match status.state {
+                Some(scheduling::QueueState::Closed) => QueueState::Closed,
+                Some(scheduling::QueueState::Closing) => QueueState::Closing,
+                _ => QueueState::Open,
+            },
+        };
+        Self {
+            spec: queue,
+            resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
+            state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
+            status: QueueNumbers {
+                allocated: placement::resources(&status.allocated),
+                pending: status.pending.unwrap_or(0),
+                inqueue: status.inqueue.unwrap_or(0),
+                running: status.running.unwrap_or(0),
+                completed: status.completed.unwrap_or(0),
+            },
+            wrong,
+        }
+    }
+}
+
+/// A PodGroup of ours, as far as we compare it with what it should be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupFacts {
+    /// Which.
+    pub key: Key,
+    /// UID.
+    pub uid: Arc<str>,
+    /// UID of its workload.
+    pub owner: Arc<str>,
+    /// Of its spec (see [`fingerprint`]).
+    pub spec: u64,
+    /// Its status.
+    pub status: GroupStatus,
+}
+
+/// What a PodGroup's status says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// `Pending`, `Inqueue`, `Running` or `Completed`.
+    pub phase: String,
+    /// `Unschedulable` or `Scheduled`.
+    pub condition: String,
+    /// Token.
+    pub reason: String,
+    /// Sentence.
+    pub message: String,
+    /// Since when.
+    pub since: String,
+    /// Pods.
+    pub running: i32,
+    /// Pods.
+    pub succeeded: i32,
+    /// Pods.
+    pub failed: i32,
+}
+
+impl GroupFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &PodGroup) -> Self {
+        let status = object.status.clone().unwrap_or_default();
+        let condition = status.conditions.first().cloned().unwrap_or_default();
+        Self {
+            key: Key::of(&object.metadata),
+            uid: object.metadata.uid.as_deref().unwrap_or("").into(),
+            owner: object
+                .metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .map(|owner| owner.uid.as_str().into())
+                .next()
+                .unwrap_or_default(),
+            spec: fingerprint(&object.spec),
+            status: GroupStatus {
+                phase: status.phase.map(|phase| phase.as_str().to_owned()).unwrap_or_default(),
+                condition: condition.type_.unwrap_or_default(),
+                reason: condition.reason.unwrap_or_default(),
+                message: condition.message.unwrap_or_default(),
+                since: condition
+                    .last_transition_time
+                    .map(|time| caldera_runtime::clock::rfc3339(time.0))
+                    .unwrap_or_default(),
+                running: status.running.unwrap_or(0),
+                succeeded: status.succeeded.unwrap_or(0),
+                failed: status.failed.unwrap_or(0),
+            },
+        }
+    }
+}
+
+/// A PriorityClass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassFacts {
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: i32,
+    /// For pods that name none.
+    pub default: bool,
+}
+
+impl ClassFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &PriorityClass) -> Self {
+        Self {
+            name: object.metadata.name.clone().unwrap_or_default(),
+            value: object.value,
+            default: object.global_default == Some(true),
+        }
+    }
+}
+
+/// A member cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterFacts {
+    /// As placement sees it.
+    pub cluster: place::Cluster,
+    /// What Karmada's summary says is free, for want of better.
+    pub summary: caldera_core::inventory::Capacity,
+}
+
+impl ClusterFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &Cluster) -> Self {
+        Self { cluster: placement::cluster(object), summary: placement::summary(object.status.as_ref()) }
+    }
+}
+
+/// A number that is the same for what prints the same, today and after a restart of the same version.
+#[must_use]
+pub fn fingerprint(value: &impl fmt::Debug) -> u64 {
+    struct Hashing(DefaultHasher);
+    impl fmt::Write for Hashing {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            text.hash(&mut self.0);
+            Ok(())
+        }
+    }
+    let mut hashing = Hashing(DefaultHasher::new());
+    let _ = write!(hashing, "{value:?}");
+    hashing.0.finish()
+}
+
+/// Values by key, for kinds whose objects need no more than that.
+pub type ByKey<T> = BTreeMap<Key, T>;

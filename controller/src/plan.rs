@@ -1,0 +1,478 @@
+//! What is to be written now, from what is known now: releases first, then what users read.
+//!
+//! Releases are drained, in order, each against the room that the ones before it left. What users read is coalesced: a
+//! PodGroup is written at once when it is made and when its job ends, otherwise at most once a second, and a text of
+//! which only the numbers changed at most every half minute; nothing that says the same is ever written again.
+
+use caldera_core::{
+    gang::QueueName,
+    queue::{Fit, ledger::Stage},
+    reason::Reason,
+};
+use caldera_runtime::{
+    clock::rfc3339,
+    event::{EventType, Regarding},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    effect::Effect,
+    facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
+    index::{Assumed, Index, Retry, State, Tag},
+    podgroup,
+    room::{self, Question},
+};
+
+/// Between two writes of one PodGroup's status, or one queue's.
+const COALESCE: SignedDuration = SignedDuration::from_secs(1);
+/// Between two writes of a text of which only numbers changed.
+const REFRESH: SignedDuration = SignedDuration::from_secs(30);
+/// Texts refreshed in one sweep at most, so that a long line does not fill the host with writes.
+const REFRESHES: usize = 10;
+/// Work of one turn, so that new events are never far behind.
+const RELEASES: usize = 256;
+const LOOKS: usize = 512;
+
+/// What is to be written, and when to ask again if nothing happens.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In this order.
+    pub effects: Vec<(Tag, Effect)>,
+    /// Ask again at this time; now, if there is more to do.
+    pub next: Option<Timestamp>,
+    /// How many of the effects are releases.
+    pub releases: usize,
+}
+
+/// See the module.
+pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    index.now = now;
+    if !index.is_complete() {
+        return plan;
+    }
+    default_queue(index, &mut plan);
+    timers(index, now, &mut plan);
+    room(index);
+    releases(index, now, &mut plan);
+    plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
+    for (key, uid) in std::mem::take(&mut index.orphans) {
+        plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));
+    }
+    for _ in 0..LOOKS {
+        let Some(key) = index.dirty.pop_first() else { break };
+        look(index, &key, None, now, &mut plan, &mut 0);
+    }
+    for name in std::mem::take(&mut index.new_queues) {
+        queue_status(index, &name, now, &mut plan);
+    }
+    sweep(index, now, &mut plan);
+    let again = plan.releases == RELEASES || !index.dirty.is_empty() || !index.sweep.is_empty();
+    plan.next = if again {
+        Some(now)
+    } else {
+        [index.sweep_due, index.timers.first().map(|(at, _)| *at)].into_iter().flatten().min()
+    };
+    plan
+}
+
+fn default_queue(index: &mut Index, plan: &mut Plan) {
+    let name = caldera_crds::names::volcano::DEFAULT_QUEUE;
+    if !std::mem::replace(&mut index.default_queue_asked, true) && !index.queues.contains_key(name) {
+        plan.effects.push((Tag::DefaultQueue, Effect::DefaultQueue));
+    }
+}
+
+fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
+    while let Some((at, key)) = index.timers.first().cloned() {
+        if at > now {
+            return;
+        }
+        index.timers.remove(&(at, key.clone()));
+        index.dirty.insert(key.clone());
+        let Some(entry) = index.entries.get_mut(&key) else { continue };
+        let retry = entry.assumed.as_ref().and_then(|assumed| assumed.retry);
+        match (retry, &mut entry.assumed) {
+            (Some(Retry::Resend(at)), Some(assumed)) if at <= now => {
+                assumed.retry = None;
+                let effect = Effect::Release {
+                    key: key.clone(),
+                    id: entry.binding.id.clone(),
+                    resource_version: assumed.resource_version.to_string(),
+                    admission: assumed.admission.clone(),
+                };
+                plan.effects.push((Tag::Release(key, entry.binding.id.clone()), effect));
+            }
+            (Some(Retry::GiveUp(at)), _) if at <= now => {
+                entry.assumed = None;
+                index.restand(&key);
+            }
+            (None, None) if entry.refused.as_ref().is_some_and(|(_, until)| *until <= now) => {
+                entry.refused = None;
+                index.restand(&key);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn room(index: &mut Index) {
+    if index.room.take_changed() {
+        let total = index.room.total();
+        index.engine.set_fleet(total);
+        // A duplicated job asks for as many copies as there are clusters for it.
+        index.restand_all(|binding| {
+            binding.admission.is_none()
+                && binding.placement.as_deref().is_some_and(|placement| {
+                    caldera_core::place::select::is_duplicated(placement.placement.division.as_ref())
+                })
+        });
+        index.moved = true;
+    }
+    if index.room.take_grew() {
+        index.engine.room_grew();
+        index.moved = true;
+    }
+}
+
+fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
+    while plan.releases < RELEASES {
+        let mut found = None;
+        let (engine, room) = (&mut index.engine, &mut index.room);
+        let (ids, entries, workloads) = (&index.ids, &index.entries, &index.workloads);
+        let release = engine.next(|id, ask| {
+            let asked = ids.get(id).and_then(|key| {
+                let binding = &entries.get(key)?.binding;
+                let workload = workloads.get(&binding.workload)?;
+                Some((binding.placement.clone()?, workload.gang.as_ref().ok()?, workload.kind))
+            });
+            // Every job in line has them: the standing says so.
+            let Some((binding, gang, kind)) = asked else {
+                return Fit::No { never: false, detail: "its workload is gone".to_owned() };
+            };
+            let whole = kind == caldera_crds::workload::WorkloadKind::VolcanoJob;
+            match room.find(Question { binding: &binding, gang, whole }, ask) {
+                Ok(decision) => {
+                    found = Some(room::pods_of(&decision, gang));
+                    Fit::Yes
+                }
+                Err(no) => no,
+            }
+        });
+        let Some(release) = release else { return };
+        let Some(key) = index.ids.get(&release.id).cloned() else { continue };
+        let Some(entry) = index.entries.get_mut(&key) else { continue };
+        entry.assumed = Some(Assumed {
+            resource_version: entry.binding.resource_version.clone(),
+            admission: release.admission.clone(),
+            since: now,
+            retry: None,
+            attempts: 0,
+        });
+        index.moved = true;
+        index.dirty.insert(key.clone());
+        let entry = &index.entries[&key];
+        let gang = index.workloads.get(&entry.binding.workload).and_then(|workload| workload.gang.as_ref().ok());
+        if let (Some(gang), Some(pods)) = (gang, found) {
+            index.room.promise(&entry.binding, gang, pods);
+        }
+        let effect = Effect::Release {
+            key: key.clone(),
+            id: release.id.clone(),
+            resource_version: entry.binding.resource_version.to_string(),
+            admission: release.admission,
+        };
+        plan.effects.push((Tag::Release(key, release.id), effect));
+        plan.releases += 1;
+    }
+}
+
+/// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is the
+/// reason where the caller has it already.
+fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, plan: &mut Plan, refreshes: &mut usize) {
+    let Some(entry) = index.entries.get(key) else { return };
+    let Some(workload) = index.workload_of(&entry.binding).filter(|workload| !workload.deleting) else { return };
+    let group_key = podgroup::key(workload);
+    let there = index.groups.get(&group_key);
+    if entry.group.in_flight {
+        return;
+    }
+    if let Some(not_before) = entry.group.not_before.filter(|at| *at > now) {
+        index.timers.insert((not_before, key.clone()));
+        return;
+    }
+    let Some((stage, reason)) = stands(index, key, known) else {
+        // Out of scope: what we made before is taken away.
+        if let Some(group) = there.filter(|group| group.owner == workload.uid) {
+            let uid = group.uid.to_string();
+            plan.effects.push((Tag::Group(key.clone()), Effect::DeleteGroup { key: group_key, uid }));
+            in_flight(index, key, now);
+        }
+        return;
+    };
+    let unknown_class = index.class_value(&workload.class).is_none();
+    let note = note(index, workload, unknown_class);
+    let since = there.filter(|group| group.status.reason == reason.token()).map(|group| group.status.since.clone());
+    let since = since.filter(|since| !since.is_empty()).unwrap_or_else(|| rfc3339(now));
+    let status = podgroup::status(workload, stage, &reason, &note, since);
+    let spec = podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0));
+    let print = fingerprint(&spec);
+    let mut tells = Vec::new();
+    let Some(group) = there else {
+        if reason.needs_a_change() {
+            tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
+        }
+        if unknown_class {
+            let message = format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class);
+            tells.push(tell(workload, EventType::Warning, "PriorityClassNotFound", message));
+        }
+        let object = podgroup::object(workload, &spec, &status);
+        plan.effects.push((Tag::Group(key.clone()), Effect::CreateGroup { key: group_key, object }));
+        plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
+        in_flight(index, key, now);
+        wrote_spec(index, key, print);
+        return;
+    };
+    // A PodGroup of that name that is not this workload's is somebody else's.
+    if group.owner != workload.uid {
+        return;
+    }
+    let spec_differs = group.spec != print && entry.group.spec_written != print;
+    let difference = Difference::between(&group.status, &status);
+    let due = due(entry, difference, spec_differs, now, refreshes);
+    match due {
+        None => {
+            if let Some(entry) = index.entries.get_mut(key) {
+                entry.group.changed_at = None;
+            }
+        }
+        Some(at) if at > now => {
+            if let Some(entry) = index.entries.get_mut(key) {
+                entry.group.changed_at.get_or_insert(now);
+            }
+            index.timers.insert((at, key.clone()));
+        }
+        Some(_) => {
+            if reason.needs_a_change() && group.status.reason != reason.token() {
+                tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
+            }
+            let mut patch = json!({"status": podgroup::status_json(workload, &status)});
+            if spec_differs {
+                patch["spec"] = json!(spec);
+            }
+            plan.effects.push((Tag::Group(key.clone()), Effect::PatchGroup { key: group_key, patch }));
+            plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
+            in_flight(index, key, now);
+            wrote_spec(index, key, print);
+        }
+    }
+}
+
+/// How a status differs from what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    None,
+    Numbers,
+    Word,
+    End,
+}
+
+impl Difference {
+    fn between(there: &GroupStatus, wanted: &GroupStatus) -> Self {
+        if there == wanted {
+            Self::None
+        } else if there.phase != wanted.phase && wanted.phase == "Completed" {
+            Self::End
+        } else if (&there.phase, &there.condition, &there.reason) != (&wanted.phase, &wanted.condition, &wanted.reason)
+        {
+            Self::Word
+        } else {
+            Self::Numbers
+        }
+    }
+}
+
+/// When a difference is to be written.
+fn due(
+    entry: &crate::index::Entry,
+    difference: Difference,
+    spec_differs: bool,
+    now: Timestamp,
+    refreshes: &mut usize,
+) -> Option<Timestamp> {
+    let after = |from: Option<Timestamp>, wait: SignedDuration| {
+        from.map_or(now, |from| from.saturating_add(wait).unwrap_or(now))
+    };
+    let writing = &entry.group;
+    match difference {
+        Difference::None => spec_differs.then_some(now),
+        Difference::End => Some(now),
+        Difference::Word => {
+            let changed = Some(writing.changed_at.unwrap_or(now));
+            Some(after(changed, COALESCE).max(after(writing.last_write, COALESCE)))
+        }
+        Difference::Numbers if spec_differs => Some(now),
+        Difference::Numbers => {
+            let at = after(Some(writing.last_write.or(writing.changed_at).unwrap_or(now)), REFRESH);
+            if at > now {
+                return Some(at);
+            }
+            if *refreshes == 0 {
+                return Some(after(Some(now), COALESCE));
+            }
+            *refreshes -= 1;
+            Some(now)
+        }
+    }
+}
+
+/// Stage (while it holds) and reason of a binding; `None` out of scope.
+fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Stage>, Reason)> {
+    let entry = index.entries.get(key)?;
+    if let Some(Assumed { admission, .. }) = &entry.assumed {
+        let reason = Reason::Admitted { queue: admission.queue.clone(), charged: admission.charged.clone() };
+        return Some((Some(Stage::Admitted), reason));
+    }
+    match &entry.state {
+        State::OutOfScope => None,
+        State::Blocked(reason) => Some((None, reason.clone())),
+        State::InLine => Some((None, known.or_else(|| index.engine.why(entry.binding.id.as_str()))?)),
+        State::Holding { stage, reason } => Some((Some(*stage), reason.clone())),
+    }
+}
+
+/// What else a user should know: it follows the sentence.
+fn note(index: &Index, workload: &Workload, unknown_class: bool) -> String {
+    let mut note = String::new();
+    if unknown_class {
+        note += &format!("; PriorityClass {} does not exist: priority 0 is assumed", workload.class);
+    }
+    for wrong in index.queues.get(&workload.queue).into_iter().flat_map(|queue| &queue.wrong) {
+        note += &format!("; queue {}: {wrong}: taken for 0", workload.queue);
+    }
+    note
+}
+
+fn in_flight(index: &mut Index, key: &Key, now: Timestamp) {
+    if let Some(entry) = index.entries.get_mut(key) {
+        entry.group.in_flight = true;
+        entry.group.last_write = Some(now);
+        entry.group.changed_at = None;
+    }
+}
+
+fn wrote_spec(index: &mut Index, key: &Key, print: u64) {
+    if let Some(entry) = index.entries.get_mut(key) {
+        entry.group.spec_written = print;
+    }
+}
+
+/// An event on a workload.
+pub(crate) fn tell(workload: &Workload, event_type: EventType, reason: &str, message: String) -> Effect {
+    Effect::Tell {
+        regarding: Regarding {
+            api_version: workload.api_version.to_string(),
+            kind: workload.reference.kind.clone(),
+            namespace: workload.reference.namespace.clone(),
+            name: workload.reference.name.clone(),
+            uid: workload.uid.to_string(),
+        },
+        event_type,
+        reason: reason.to_owned(),
+        message,
+    }
+}
+
+/// At most once a second, after something moved: every waiting job's reason, and every queue's numbers.
+fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
+    if index.moved && index.sweep_due.is_none() && index.sweep.is_empty() {
+        let next = index.last_sweep.and_then(|last| last.saturating_add(COALESCE).ok()).unwrap_or(now);
+        index.sweep_due = Some(next.max(now));
+    }
+    if index.sweep_due.is_some_and(|due| due <= now) {
+        index.sweep_due = None;
+        index.last_sweep = Some(now);
+        index.moved = false;
+        index.sweep = index.engine.lines().map(|(id, position)| (id.clone(), position)).collect();
+        let names: Vec<QueueName> = index.queues.keys().cloned().collect();
+        let numbers = numbers(index);
+        for name in names {
+            let numbers = numbers.get(&name).cloned().unwrap_or_default();
+            queue_numbers(index, &name, numbers, now, plan);
+        }
+    }
+    let mut refreshes = REFRESHES;
+    for _ in 0..LOOKS {
+        let Some((id, position)) = index.sweep.pop_front() else { break };
+        let Some(key) = index.ids.get(&id).cloned() else { continue };
+        let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
+        look(index, &key, Some(reason), now, plan, &mut refreshes);
+    }
+}
+
+/// PodGroups by queue and phase, and what each queue is charged.
+fn numbers(index: &Index) -> std::collections::BTreeMap<QueueName, QueueNumbers> {
+    let mut all: std::collections::BTreeMap<QueueName, QueueNumbers> = index
+        .queues
+        .keys()
+        .map(|name| {
+            (name.clone(), QueueNumbers { allocated: index.engine.usage(name).used, ..QueueNumbers::default() })
+        })
+        .collect();
+    for entry in index.entries.values() {
+        let Some(workload) = index.workload_of(&entry.binding) else { continue };
+        let queue = entry.binding.admission.as_ref().map_or(&workload.queue, |admission| &admission.queue);
+        let Some(numbers) = all.get_mut(queue) else { continue };
+        let stage = match (&entry.assumed, &entry.state) {
+            (Some(_), _) => Some(Stage::Admitted),
+            (None, State::OutOfScope) => continue,
+            (None, State::Holding { stage, .. }) => Some(*stage),
+            (None, State::Blocked(_) | State::InLine) => None,
+        };
+        *match podgroup::phase(workload, stage) {
+            "Pending" => &mut numbers.pending,
+            "Inqueue" => &mut numbers.inqueue,
+            "Running" => &mut numbers.running,
+            _ => &mut numbers.completed,
+        } += 1;
+    }
+    all
+}
+
+fn queue_status(index: &mut Index, name: &QueueName, now: Timestamp, plan: &mut Plan) {
+    let numbers = numbers(index).remove(name).unwrap_or_default();
+    queue_numbers(index, name, numbers, now, plan);
+}
+
+/// Writes a queue's numbers where they changed, and its state where it has none.
+fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now: Timestamp, plan: &mut Plan) {
+    let Some(queue) = index.queues.get(name) else { return };
+    let writing = index.queue_writes.entry(name.clone()).or_default();
+    let stateless = !matches!(queue.state.as_deref(), Some("Open" | "Closed" | "Closing"));
+    let same = queue.status == numbers && !stateless;
+    if same || writing.in_flight || writing.refused.as_ref() == Some(&numbers) {
+        return;
+    }
+    let mut patch = json!({"status": {
+        "allocated": allocated(&queue.status, &numbers),
+        "pending": numbers.pending, "inqueue": numbers.inqueue,
+        "running": numbers.running, "completed": numbers.completed,
+    }});
+    if stateless {
+        // Only while it is as we saw it: somebody may be closing it.
+        patch["status"]["state"] = "Open".into();
+        patch["metadata"] = json!({"resourceVersion": &*queue.resource_version});
+    }
+    writing.in_flight = true;
+    writing.last_write = Some(now);
+    writing.refused = Some(numbers);
+    plan.effects.push((Tag::Queue(name.clone()), Effect::QueueStatus { name: name.clone(), patch }));
+}
+
+/// The amounts, with a null for every name that is gone: a merge patch leaves the others alone.
+fn allocated(there: &QueueNumbers, wanted: &QueueNumbers) -> Value {
+    let gone = there.allocated.iter().map(|(name, _)| (name.to_string(), Value::Null));
+    let now = wanted.allocated.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
+    Value::Object(gone.chain(now).collect::<Map<String, Value>>())
+}

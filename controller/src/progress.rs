@@ -1,0 +1,159 @@
+//! How far a workload is, from the status that came back from its clusters.
+//!
+//! Rule: a Volcano Job has ended when it is Completed, Failed or Terminated
+//! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either, as
+//! in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with phase
+//! Succeeded or Failed. A Deployment or StatefulSet never ends.
+
+use std::collections::BTreeMap;
+
+use caldera_core::gang::{Gang, TaskName};
+use caldera_crds::workload::{SOLE_TASK, WorkloadKind};
+use serde_json::Value;
+
+/// How far a workload is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How it ended, if it did.
+    pub ended: Option<String>,
+    /// Running pods.
+    pub running: u32,
+    /// Pods that succeeded.
+    pub succeeded: u32,
+    /// Pods that failed.
+    pub failed: u32,
+    /// Pods that hold nothing any more, by task.
+    pub finished: BTreeMap<TaskName, u32>,
+}
+
+/// Reads an object's status.
+#[must_use]
+pub fn read(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
+    let status = &object["status"];
+    match kind {
+        WorkloadKind::VolcanoJob => volcano_job(status),
+        WorkloadKind::BatchJob => batch_job(object, status, gang),
+        WorkloadKind::Pod => pod(status),
+        WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
+            Progress { running: number(&status["readyReplicas"]), ..Progress::default() }
+        }
+    }
+}
+
+fn volcano_job(status: &Value) -> Progress {
+    let phase = status["state"]["phase"].as_str().unwrap_or("");
+    let ended = matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
+    let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
+    let finished = tasks
+        .map(|(task, state)| {
+            let pods = |phase: &str| number(&state["phase"][phase]);
+            (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
+        })
+        .filter(|(_, pods)| *pods > 0)
+        .collect();
+    Progress {
+        ended: ended.then(|| phase.to_owned()),
+        running: number(&status["running"]),
+        succeeded: number(&status["succeeded"]),
+        failed: number(&status["failed"]),
+        finished,
+    }
+}
+
+fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let ended = conditions.filter(|condition| condition["status"] == "True").find_map(|condition| {
+        match condition["type"].as_str() {
+            Some("Complete") => Some("Completed".to_owned()),
+            Some("Failed") => Some("Failed".to_owned()),
+            _ => None,
+        }
+    });
+    let succeeded = number(&status["succeeded"]);
+    // Pods that ended are replaced until enough have succeeded: what is left to complete bounds what runs.
+    let finished = object["spec"]["completions"].as_u64().map_or(0, |completions| {
+        let left = u32::try_from(completions).unwrap_or(u32::MAX).saturating_sub(succeeded);
+        gang.map_or(0, Gang::replicas).saturating_sub(left)
+    });
+    Progress {
+        ended,
+        running: number(&status["active"]),
+        succeeded,
+        failed: number(&status["failed"]),
+        finished: sole(finished),
+    }
+}
+
+fn pod(status: &Value) -> Progress {
+    let phase = status["phase"].as_str().unwrap_or("");
+    let is = |wanted: &str| u32::from(phase == wanted);
+    Progress {
+        ended: match phase {
+            "Succeeded" => Some("Completed".to_owned()),
+            "Failed" => Some("Failed".to_owned()),
+            _ => None,
+        },
+        running: is("Running"),
+        succeeded: is("Succeeded"),
+        failed: is("Failed"),
+        finished: BTreeMap::new(),
+    }
+}
+
+fn sole(pods: u32) -> BTreeMap<TaskName, u32> {
+    (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ended(kind: WorkloadKind, status: &Value) -> Option<String> {
+        read(kind, &json!({"status": status}), None).ended
+    }
+
+    #[test]
+    fn each_kind_ends_in_its_own_way() {
+        let job = |phase: &str| ended(WorkloadKind::VolcanoJob, &json!({"state": {"phase": phase}}));
+        for phase in ["Completed", "Failed", "Terminated", "Aborted"] {
+            assert_eq!(job(phase).as_deref(), Some(phase));
+        }
+        for phase in ["", "Pending", "Running", "Restarting", "Completing", "Terminating", "Aborting"] {
+            assert_eq!(job(phase), None, "{phase}");
+        }
+        let batch = |condition: &str, status: &str| {
+            ended(WorkloadKind::BatchJob, &json!({"conditions": [{"type": condition, "status": status}]}))
+        };
+        assert_eq!(batch("Complete", "True").as_deref(), Some("Completed"));
+        assert_eq!(batch("Failed", "True").as_deref(), Some("Failed"));
+        assert_eq!((batch("Complete", "False"), batch("Suspended", "True")), (None, None));
+        assert_eq!(ended(WorkloadKind::Pod, &json!({"phase": "Succeeded"})).as_deref(), Some("Completed"));
+        assert_eq!(ended(WorkloadKind::Pod, &json!({"phase": "Running"})), None);
+        assert_eq!(ended(WorkloadKind::Deployment, &json!({"readyReplicas": 0})), None);
+    }
+
+    #[test]
+    fn finished_pods_are_counted_by_task() {
+        let status = json!({"running": 1, "taskStatusCount": {
+            "a": {"phase": {"Succeeded": 2, "Failed": 1, "Running": 1}}, "b": {"phase": {"Pending": 1}},
+        }});
+        let progress = read(WorkloadKind::VolcanoJob, &json!({"status": status}), None);
+        assert_eq!(progress.finished, [("a".into(), 3)].into());
+        assert_eq!(progress.running, 1);
+    }
+
+    #[test]
+    fn garbage_in_a_status_is_nothing() {
+        for status in [json!(null), json!([]), json!({"state": 3, "taskStatusCount": [], "running": -1}), json!("x")] {
+            for kind in WorkloadKind::ALL {
+                assert_eq!(read(kind, &json!({"status": status}), None), Progress::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Where a waiting gang would go now: the same question, to the same function, that the scheduler asks to place it.
+//!
+//! From the release until its pods are seen in the members, a job's place is promised to it, so that the next job is not
+//! released into the same room: first the place that was found at the release, then the plan that was written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use caldera_core::{
+    fleet::{self, Promise, Update},
+    gang::{ClusterName, Gang, WorkloadRef},
+    inventory::{Capacity, Change, Pod, Source},
+    place::{self, Cluster, Decision},
+    queue::{Ask, Fit, FitClass, Fleet, JobId},
+    resources::Resources,
+};
+
+use crate::facts::{Binding, ClusterFacts};
+
+/// Taints by which Karmada takes a cluster out: cordoned, or not there.
+const OUT: [&str; 3] =
+    ["cluster.karmada.io/unschedulable", "cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
+
+/// What is to be placed.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The binding.
+    pub binding: &'a place::Binding,
+    /// Its gang.
+    pub gang: &'a Gang,
+    /// All of the minimum or nothing.
+    pub whole: bool,
+}
+
+/// The members and what was promised in them.
+#[derive(Debug, Clone, Default)]
+pub struct Room {
+    fleet: fleet::Fleet,
+    promised: BTreeSet<JobId>,
+    /// Of classes that did not fit: whether they never will.
+    never: HashMap<FitClass, bool>,
+    /// What is free in all clusters together; `None` after anything changed.
+    free: Option<Resources>,
+    /// There may be more room than when this was last asked.
+    grew: bool,
+    /// The clusters, or what they have, may have changed since this was last asked.
+    changed: bool,
+}
+
+/// Facts in.
+impl Room {
+    /// A cluster was created or changed.
+    pub fn set_cluster(&mut self, facts: ClusterFacts) {
+        let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
+        self.free = None;
+        self.grew |= changed;
+        self.changed |= changed;
+    }
+
+    /// A cluster is gone.
+    pub fn remove_cluster(&mut self, name: &str) {
+        self.fleet.remove_cluster(name);
+        self.free = None;
+        self.changed = true;
+    }
+
+    /// Something happened in a member.
+    pub fn update(&mut self, cluster: &str, update: Update) {
+        // A pod that is bound now only takes; of what it was promised nothing is given back.
+        let only_takes = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
+        let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
+        if self.fleet.update(cluster, update) {
+            self.free = None;
+            self.grew |= !only_takes;
+            self.changed |= !pods;
+        }
+    }
+
+    /// A place is kept for what is in clusters already, until its pods are seen there.
+    pub fn promise_placed(&mut self, binding: &Binding, gang: &Arc<Gang>) {
+        let share = |cluster: &ClusterName| binding.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
+        let pods = |(cluster, replicas): &(ClusterName, u32)| {
+            let pods = match (share(cluster), gang.tasks.as_slice()) {
+                (Some(share), tasks) => {
+                    tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
+                }
+                (None, [_]) if *replicas > 0 => vec![*replicas],
+                (None, tasks) => tasks.iter().map(|task| task.replicas).collect(),
+            };
+            (cluster.to_string(), pods)
+        };
+        self.promise(binding, gang, binding.clusters.iter().map(pods).collect());
+    }
+
+    /// A place is kept for a released binding.
+    pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, pods: BTreeMap<String, Vec<u32>>) {
+        let WorkloadRef { group, kind, namespace, name } = &binding.workload;
+        let promise = Promise {
+            namespace: namespace.clone(),
+            kind: format!("{group}/{kind}"),
+            name: name.clone(),
+            gang: Arc::clone(gang),
+            pods,
+        };
+        self.fleet.promise(binding.id.as_str(), promise);
+        self.free = None;
+        self.promised.insert(binding.id.clone());
+    }
+
+    /// Its place is not kept any longer.
+    pub fn withdraw(&mut self, id: &str) {
+        if self.promised.remove(id) {
+            self.fleet.withdraw(id);
+            self.free = None;
+            self.grew = true;
+        }
+    }
+
+    /// True once after there may be more room than before.
+    pub fn take_grew(&mut self) -> bool {
+        std::mem::take(&mut self.grew)
+    }
+
+    /// True once after the fleet's total may have changed.
+    pub fn take_changed(&mut self) -> bool {
+        if self.changed {
+            self.never.clear();
+        }
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// Questions.
+impl Room {
+    /// Names of the clusters, for finding those that are gone.
+    pub fn names(&self) -> Vec<String> {
+        self.fleet.clusters().map(|(cluster, _)| cluster.name.clone()).collect()
+    }
+
+    /// What all clusters have together.
+    pub fn total(&mut self) -> Fleet {
+        self.fleet.refresh();
+        let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };
+        let mut clusters = 0;
+        for (cluster, capacity) in self.fleet.clusters().filter(|(cluster, _)| !cluster.deleting) {
+            clusters += 1;
+            let has = capacity.allocatable();
+            match &mut total.whole {
+                Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
+                whole => *whole = None,
+            }
+            if takes_jobs(cluster) {
+                total.ready.add(&has);
+                total.ready_clusters += 1;
+            }
+        }
+        // Without any cluster nothing is known, rather than nothing possible.
+        total.whole = total.whole.filter(|_| clusters > 0);
+        total
+    }
+
+    /// Clusters that a duplicated job would run in; 1 for a divided one.
+    #[must_use]
+    pub fn copies(&self, binding: &place::Binding) -> u32 {
+        if !place::select::is_duplicated(binding.placement.division.as_ref()) {
+            return 1;
+        }
+        let takes = |cluster: &Cluster| takes_jobs(cluster) && place::filter::refusal(binding, cluster).is_none();
+        let copies = self.fleet.clusters().filter(|(cluster, _)| takes(cluster)).count();
+        u32::try_from(copies).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Where it would go now. A class that did not fit before is first held against the sum of what is free, so that
+    /// the many that do not fit a full fleet cost next to nothing.
+    ///
+    /// # Errors
+    /// [`Fit::No`], with what is short.
+    pub fn find(&mut self, question: Question<'_>, ask: &Ask) -> Result<Decision, Fit> {
+        self.fleet.refresh();
+        if let Some(never) = self.never.get(&ask.fit).copied()
+            && let Some(detail) = self.short(ask)
+        {
+            return Err(Fit::No { never, detail });
+        }
+        let refusal = match place(question, self.fleet.clusters().collect()) {
+            Ok(decision) => return Ok(decision),
+            Err(refusal) => refusal,
+        };
+        let never = match self.never.get(&ask.fit) {
+            Some(never) => *never,
+            None => self.never_fits(question),
+        };
+        self.never.insert(ask.fit, never);
+        Err(Fit::No { never, detail: refusal.to_string() })
+    }
+
+    /// The resource of which all clusters together have not enough free, if there is one.
+    fn short(&mut self, ask: &Ask) -> Option<String> {
+        let clusters = &self.fleet;
+        let free = self.free.get_or_insert_with(|| {
+            let mut free = Resources::new();
+            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.free()));
+            free
+        });
+        let minimum = ask.minimum();
+        let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
+        let free = free.get(name.as_str()).shown_as(asked);
+        Some(format!("needs {name} {asked}, free {free} in all clusters together"))
+    }
+
+    fn never_fits(&self, question: Question<'_>) -> bool {
+        let certain =
+            |(cluster, capacity): (&Cluster, &Capacity)| takes_jobs(cluster) && capacity.source != Source::Unknown;
+        let emptied: Vec<(&Cluster, Capacity)> =
+            self.fleet.clusters().map(|(cluster, capacity)| (cluster, capacity.emptied())).collect();
+        !emptied.is_empty()
+            && self.fleet.clusters().all(certain)
+            && place(question, emptied.iter().map(|(cluster, capacity)| (*cluster, capacity)).collect()).is_err()
+    }
+}
+
+fn place(question: Question<'_>, clusters: Vec<(&Cluster, &Capacity)>) -> Result<Decision, place::NotPlaced> {
+    let Question { binding, gang, whole } = question;
+    place::place(&place::Request { binding, gang, whole, previous: None, clusters })
+}
+
+/// Pods of each task by cluster: by the plan, else (one task) by the replicas.
+#[must_use]
+pub fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
+    let by_plan = |cluster: &str| {
+        let share = decision.plan.as_ref()?.clusters.get(cluster)?;
+        Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
+    };
+    let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
+        [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
+        tasks => tasks.iter().map(|task| task.replicas).collect(),
+    };
+    let targets = decision.targets.iter();
+    targets
+        .map(|target| {
+            (target.cluster.clone(), by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas)))
+        })
+        .collect()
+}
+
+fn takes_jobs(cluster: &Cluster) -> bool {
+    let out = cluster.taints.iter().any(|taint| taint.forbids() && OUT.contains(&taint.key.as_str()));
+    cluster.ready && !cluster.deleting && !out
+}

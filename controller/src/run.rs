@@ -1,0 +1,244 @@
+//! The loop: events in, decisions, writes out. The only asynchronous part.
+//!
+//! One task owns all state. Whatever waits in the channels is taken in before each decision, so that a burst costs one
+//! decision and not one each; nothing polls. A timer only wakes it for what was put off on purpose.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use caldera_runtime::{
+    client::WriteCounts,
+    clock::{SharedClock, SystemClock},
+    members::{MemberEvent, Members},
+    serve::{Ready, SharedRegistry},
+    watch::{Event, follow_json, follow_typed, resource},
+    write::{Done, Writer},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
+use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use caldera_crds::{
+    karmada::{cluster::Cluster, work::ResourceBinding},
+    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, WORKLOAD_KIND},
+    volcano::scheduling::{PodGroup, Queue},
+    workload::WorkloadKind,
+};
+
+use crate::{
+    facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
+    index::{Index, Input, Tag},
+    metrics::{ByQueue, Metrics},
+    plan::plan,
+};
+
+/// How the controller is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Set once the view is complete.
+    pub ready: Ready,
+    /// Where metrics are registered.
+    pub registry: SharedRegistry,
+    /// What time it is.
+    pub clock: SharedClock,
+    /// Counts writes of the clients that read members (there should be none).
+    pub counts: WriteCounts,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ready: Ready::default(),
+            registry: SharedRegistry::default(),
+            clock: std::sync::Arc::new(SystemClock),
+            counts: WriteCounts::default(),
+        }
+    }
+}
+
+/// Why the controller stopped other than by being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The task that writes ended.
+    #[error("the controller's writer ended while it was needed")]
+    WriterEnded,
+}
+
+/// Events that wait for the next decision at most; beyond that the watches wait.
+const BACKLOG: usize = 4096;
+/// Events taken in before a decision at most.
+const BATCH: usize = 2048;
+
+/// Runs until `shutdown`.
+///
+/// # Errors
+/// If it can not go on.
+pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+    let metrics = Metrics::register(&config.registry);
+    let stop = shutdown.child_token();
+    let _stop_watches = stop.clone().drop_guard();
+    let (inputs, mut events) = mpsc::channel(BACKLOG);
+    let (clusters, mut seen_clusters) = mpsc::channel(64);
+    let (member_events, mut member_inputs) = mpsc::channel(BACKLOG);
+    let mut members = Members::new(client.clone(), "controller", config.counts.clone(), member_events, stop.clone());
+    watch_host(&client, &inputs, clusters, &stop);
+    let (writer, mut outcomes) = Writer::start(client, stop.clone());
+    let mut index = Index::default();
+    let mut next: Option<Timestamp> = None;
+    let mut told_missing = false;
+    loop {
+        let pause = next.map(|at| until(at, config.clock.now()));
+        let first = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            done = outcomes.recv() => match done {
+                Some(done) => Some(written(done, &metrics)),
+                None => return Err(Error::WriterEnded),
+            },
+            Some(input) = events.recv() => Some(input),
+            Some(event) = seen_clusters.recv() => Some(cluster(event, &mut members)),
+            Some(event) = member_inputs.recv() => Some(member(event)),
+            () = sleep(pause) => None,
+        };
+        let began = Instant::now();
+        let now = config.clock.now();
+        if let Some(input) = first {
+            index.apply(input, now);
+        }
+        for _ in 0..BATCH {
+            let input = if let Ok(done) = outcomes.try_recv() {
+                written(done, &metrics)
+            } else if let Ok(input) = events.try_recv() {
+                input
+            } else if let Ok(event) = seen_clusters.try_recv() {
+                cluster(event, &mut members)
+            } else if let Ok(event) = member_inputs.try_recv() {
+                member(event)
+            } else {
+                break;
+            };
+            index.apply(input, now);
+        }
+        if index.is_complete() && !config.ready.get() {
+            tracing::info!("all kinds are listed; deciding from now on");
+            config.ready.set(true);
+        } else if !index.is_complete() && !told_missing {
+            told_missing = true;
+            tracing::info!(kinds = ?index.waits_for(), "waiting for the first lists");
+        }
+        let planned = plan(&mut index, now);
+        let freed = index.take_freed();
+        for (tag, effect) in planned.effects {
+            writer.send(tag, effect.write(now));
+        }
+        let took = began.elapsed().as_secs_f64();
+        metrics.decision.observe(took);
+        if planned.releases > 0 {
+            metrics.released.inc_by(planned.releases as u64);
+            if freed {
+                metrics.freed_to_release.observe(took);
+            }
+        }
+        for (queue, waiting) in index.take_pending() {
+            metrics.pending.get_or_create(&ByQueue { queue }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        }
+        next = planned.next;
+    }
+}
+
+fn until(at: Timestamp, now: Timestamp) -> std::time::Duration {
+    let left: SignedDuration = at.duration_since(now);
+    std::time::Duration::try_from(left).unwrap_or_default()
+}
+
+async fn sleep(pause: Option<std::time::Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn written(done: Done<Tag>, metrics: &Metrics) -> Input {
+    if done.result.is_err() {
+        metrics.writes_failed.inc();
+    }
+    Input::Written(done)
+}
+
+fn member(event: MemberEvent) -> Input {
+    Input::Member(event.cluster, event.update)
+}
+
+/// A change of the clusters starts and stops the watching of members.
+fn cluster(event: Event<Cluster>, members: &mut Members) -> Input {
+    match &event {
+        Event::Applied(cluster) => members.observe(cluster),
+        Event::Deleted(cluster) => members.forget(cluster.metadata.name.as_deref().unwrap_or_default()),
+        Event::Reset(all) => {
+            let names: BTreeSet<&str> = all.iter().filter_map(|cluster| cluster.metadata.name.as_deref()).collect();
+            members.keep_only(&names.into_iter().collect::<Vec<_>>());
+            all.iter().for_each(|cluster| members.observe(cluster));
+        }
+    }
+    let read = event.filter_map(|cluster| Some(ClusterFacts::read(&cluster)));
+    Input::Clusters(read.unwrap_or(Event::Reset(Vec::new())))
+}
+
+/// Follows every kind on the host that the index needs, reading each object into what is kept of it.
+fn watch_host(
+    client: &Client,
+    inputs: &mpsc::Sender<Input>,
+    clusters: mpsc::Sender<Event<Cluster>>,
+    stop: &CancellationToken,
+) {
+    let all = watcher::Config::default;
+    let ours = watcher::Config::default().labels(WORKLOAD_KIND);
+    macro_rules! typed {
+        ($kind:ty, $config:expr, $input:expr, $read:expr) => {
+            tokio::spawn(follow_typed(
+                Api::<DeserializeGuard<$kind>>::all(client.clone()),
+                $config,
+                inputs.clone(),
+                move |event: Event<$kind>| event.filter_map(|object| Some($read(&object))).map($input),
+                stop.clone(),
+            ))
+        };
+    }
+    typed!(Queue, all(), Input::Queues, QueueFacts::read);
+    typed!(ResourceBinding, all(), Input::Bindings, Binding::read);
+    typed!(PodGroup, ours, Input::Groups, GroupFacts::read);
+    typed!(PriorityClass, all(), Input::Classes, ClassFacts::read);
+    typed!(Namespace, all(), Input::Namespaces, opted_in);
+    tokio::spawn(follow_typed(
+        Api::<DeserializeGuard<Cluster>>::all(client.clone()),
+        all(),
+        clusters,
+        Some,
+        stop.clone(),
+    ));
+    for kind in WorkloadKind::ALL {
+        let read = move |event: Event<serde_json::Value>| {
+            let read = event.filter_map(|object| Workload::read(&object))?;
+            Some(Input::Workloads(kind, read))
+        };
+        tokio::spawn(follow_json(client.clone(), api_of(kind), all(), inputs.clone(), read, stop.clone()));
+    }
+}
+
+fn opted_in(namespace: &Namespace) -> (String, bool) {
+    let labels = namespace.metadata.labels.as_ref();
+    let opted = labels.and_then(|labels| labels.get(NAMESPACE_OPT_IN)).is_some_and(|v| v == NAMESPACE_OPT_IN_VALUE);
+    (namespace.metadata.name.clone().unwrap_or_default(), opted)
+}
+
+fn api_of(kind: WorkloadKind) -> ApiResource {
+    let (version, plural) = match kind {
+        WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
+        WorkloadKind::BatchJob => ("v1", "jobs"),
+        WorkloadKind::Deployment => ("v1", "deployments"),
+        WorkloadKind::StatefulSet => ("v1", "statefulsets"),
+        WorkloadKind::Pod => ("v1", "pods"),
+    };
+    resource(kind.group(), version, kind.kind(), plural)
+}

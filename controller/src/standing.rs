@@ -1,0 +1,208 @@
+//! Where a binding stands: out of scope, blocked for a reason of its own, in line, or holding.
+//!
+//! A function of API objects alone, so that a restart comes to the same answer. Whose suspension it is follows from the
+//! gate annotation: `closed` is ours to lift; a suspension with the gate open, or without a gate, is somebody else's.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use caldera_core::{
+    gang::{ClusterName, Gang, QueueName, TaskName},
+    podgroup,
+    queue::{
+        Ask, FitClass, Job, TaskAsk,
+        ledger::{self, Charge, Facts, Stage},
+    },
+    reason::Reason,
+};
+use caldera_crds::{names::caldera::HOLD, workload::WorkloadKind};
+
+use crate::facts::{Binding, Gate, Workload, fingerprint};
+
+/// Where a binding stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// Not ours: no kind in scope, or nobody asked for a queue.
+    OutOfScope,
+    /// Not in line, for this reason.
+    Blocked(Reason),
+    /// In line.
+    InLine(Job),
+    /// Holds a charge.
+    Holding {
+        /// Of this queue.
+        queue: QueueName,
+        /// How much, and how.
+        charge: Charge,
+        /// What to say.
+        reason: Reason,
+    },
+}
+
+/// What a standing depends on, besides the binding and its workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Around {
+    /// The job's priority.
+    pub priority: i32,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+    /// The namespace asks for queueing.
+    pub opted_in: bool,
+}
+
+/// See the module. `priority_of` gives a PriorityClass's value, for the tasks.
+#[must_use]
+pub fn standing(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    around: Around,
+    priority_of: impl Fn(&str) -> i32,
+) -> Standing {
+    if !in_scope(binding, workload, around.opted_in) {
+        return Standing::OutOfScope;
+    }
+    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+    let facts = Facts {
+        gang: gang.map(Arc::as_ref),
+        replica_request: Some(&binding.replica_request),
+        admission: binding.admission.as_deref(),
+        clusters: &binding.clusters,
+        plan: binding.plan.as_deref(),
+        finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
+        ended: workload.is_some_and(|workload| workload.progress.ended.is_some()),
+    };
+    let charge = ledger::charge(&facts);
+    let queue = match (&binding.admission, workload) {
+        (Some(admission), _) => admission.queue.clone(),
+        (None, Some(workload)) => workload.queue.clone(),
+        (None, None) => QueueName::from(caldera_crds::names::volcano::DEFAULT_QUEUE),
+    };
+    if charge.stage != Stage::Waiting {
+        let reason = told(binding, workload, &queue, &charge, gang.map(Arc::as_ref), around.copies);
+        return Standing::Holding { queue, charge, reason };
+    }
+    match (blocked(binding, workload), workload, gang) {
+        (Some(reason), _, _) => Standing::Blocked(reason),
+        (None, Some(workload), Some(gang)) => Standing::InLine(Job {
+            id: binding.id.clone(),
+            queue,
+            priority: around.priority,
+            created: binding.created,
+            ask: Arc::new(ask(binding, workload.kind, gang, around.copies, priority_of)),
+        }),
+        _ => Standing::Blocked(Reason::NoWorkload),
+    }
+}
+
+/// A gate makes it ours. Without one it is ours to account for if it is of a kind in scope and asks for a queue: always
+/// for Volcano Jobs, by its own words or its namespace's for the others. Dependencies' bindings have no placement.
+fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> bool {
+    let Some(kind) = WorkloadKind::ALL
+        .into_iter()
+        .find(|kind| kind.group() == binding.workload.group && kind.kind() == binding.workload.kind)
+    else {
+        return false;
+    };
+    binding.placement.is_some()
+        && (binding.gate != Gate::None
+            || binding.admission.is_some()
+            || kind == WorkloadKind::VolcanoJob
+            || opted_in
+            || workload.is_some_and(|workload| workload.names_queue))
+}
+
+/// Why a binding that waits is not in line.
+fn blocked(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
+    let Some(workload) = workload else { return Some(Reason::NoWorkload) };
+    if binding.deleting || workload.deleting {
+        return Some(Reason::Deleting);
+    }
+    match (binding.gate, binding.suspended) {
+        (Gate::Closed, _) => {}
+        (Gate::Open | Gate::None, true) => return Some(Reason::Suspended),
+        (Gate::Open | Gate::None, false) => return Some(Reason::NotGated),
+    }
+    if workload.held {
+        return Some(Reason::OnHold { annotation: HOLD });
+    }
+    let error = workload.gang.as_ref().err()?;
+    Some(Reason::Invalid { problem: error.to_string() })
+}
+
+/// What a waiting gang asks for. Only Volcano's kinds may be granted in part: members know what to do with a job of
+/// fewer replicas and the same minimum, but a Deployment's replicas are what its user counts on.
+fn ask(binding: &Binding, kind: WorkloadKind, gang: &Arc<Gang>, copies: u32, priority_of: impl Fn(&str) -> i32) -> Ask {
+    let elastic = kind == WorkloadKind::VolcanoJob;
+    let minimum = podgroup::minimum(gang, priority_of);
+    let tasks = gang
+        .tasks
+        .iter()
+        .zip(minimum.pods)
+        .map(|(task, min)| {
+            // A partition is placed whole.
+            let min = min.next_multiple_of(task.partition.map_or(1, |partition| partition.size.max(1)));
+            TaskAsk {
+                name: task.name.clone(),
+                request: task.request.clone(),
+                min: if elastic { min.min(task.replicas) } else { task.replicas },
+                most: task.replicas,
+            }
+        })
+        .collect();
+    let placement = binding.placement.as_deref();
+    let rules = placement.map(|placement| (&placement.placement, &placement.evicting, placement.replicas));
+    let fit = FitClass(fingerprint(&(kind, gang, rules, placement.map(|placement| placement.components))));
+    Ask { tasks, copies, fit }
+}
+
+/// What to say about a binding that holds.
+fn told(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    queue: &QueueName,
+    charge: &Charge,
+    gang: Option<&Gang>,
+    copies: u32,
+) -> Reason {
+    let queue = queue.clone();
+    let charged = charge.amount.clone();
+    if let Some(phase) = workload.and_then(|workload| workload.progress.ended.clone()) {
+        return Reason::Finished { phase, queue };
+    }
+    if binding.suspended {
+        return Reason::Suspended;
+    }
+    match (charge.stage, &binding.admission) {
+        (Stage::Placed, Some(admission)) if charge.over_record => {
+            Reason::OverRecord { queue, held: charged, admitted: admission.charged.clone() }
+        }
+        (Stage::Placed | Stage::Admitted, Some(admission)) => {
+            let asked = gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default();
+            let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
+            let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, &admission.tasks));
+            match &binding.refused {
+                _ if wants_more => Reason::ScaledUp { asked, admitted: admission.charged.clone() },
+                Some(detail) if charge.stage == Stage::Admitted => Reason::NotPlaced { detail: detail.to_string() },
+                _ if charge.stage == Stage::Admitted => Reason::Admitted { queue, charged },
+                _ => Reason::Placed { clusters: clusters(binding), queue, charged },
+            }
+        }
+        _ => Reason::Foreign { clusters: clusters(binding), queue, charged },
+    }
+}
+
+/// True if a task needs more pods than it was admitted for.
+fn needs_more(gang: &Gang, elastic: bool, admitted: &BTreeMap<TaskName, u32>) -> bool {
+    gang.tasks.iter().any(|task| {
+        let needed = if elastic { task.min_available } else { task.replicas };
+        admitted.get(&task.name).copied().unwrap_or(0) < needed
+    })
+}
+
+fn clusters(binding: &Binding) -> String {
+    let one = |(cluster, replicas): &(ClusterName, u32)| match replicas {
+        0 => cluster.to_string(),
+        replicas => format!("{cluster}:{replicas}"),
+    };
+    let all: Vec<String> = binding.clusters.iter().map(one).collect();
+    all.join(", ")
+}
