@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::objects::{Key, Map, OptionalValue};
-use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
+use kube_cel::cel::parser::{Expression, Parser};
+use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
 use super::checks::counterpart;
@@ -16,6 +17,27 @@ use super::formats::Format;
 use super::gotext;
 use super::node::{Additional, Kind, Node};
 use super::path::FieldPath;
+
+/// A parsed expression, in the dialect of the API server: with optional values.
+#[derive(Debug)]
+struct Program {
+    expression: Expression,
+}
+
+impl Program {
+    fn compile(source: &str) -> Result<Self, String> {
+        let parser = Parser::default().enable_optional_syntax(true);
+        parser.parse(source).map(|expression| Self { expression }).map_err(|error| error.to_string())
+    }
+
+    fn execute(&self, scope: &Context<'_>) -> Result<CelValue, ExecutionError> {
+        CelValue::resolve(&self.expression, scope)
+    }
+
+    fn mentions(&self, variable: &str) -> bool {
+        self.expression.references().has_variable(variable)
+    }
+}
 
 /// One rule, compiled once with its schema.
 #[derive(Debug)]
@@ -35,9 +57,9 @@ impl Rule {
     pub fn parse(rule: &Value) -> Self {
         let text = |key: &str| rule.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let source = text("rule").unwrap_or_default().to_owned();
-        let program = Program::compile(&source).map_err(|error| error.to_string());
+        let program = Program::compile(&source);
         Self {
-            uses_old: program.as_ref().is_ok_and(|program| program.references().has_variable("oldSelf")),
+            uses_old: program.as_ref().is_ok_and(|program| program.mentions("oldSelf")),
             message: text("message").map(str::to_owned),
             reason: text("reason").map(|reason| match reason {
                 "FieldValueForbidden" => CauseReason::Forbidden,
