@@ -78,6 +78,7 @@ fn field(shape: &'static str, presence: &str, extras: impl Iterator<Item = &'sta
     let mut node = shape_node(shape);
     node.presence = match presence {
         "!" => Presence::Always,
+        "~" => Presence::AlwaysOrNull,
         "*" => Presence::DropNull,
         _ => Presence::DropZero,
     };
@@ -195,13 +196,15 @@ fn walk_struct(map: &mut Map<String, Value>, node: &Node, path: &mut FieldPath, 
             }
             Presence::DropNull => !value.is_null(),
             Presence::DropZero => !is_zero(value, property),
-            Presence::Always | Presence::AsSent => true,
+            Presence::Always | Presence::AlwaysOrNull | Presence::AsSent => true,
         }
     });
     for (key, property) in &node.properties {
         let property = property.node();
-        if property.presence == Presence::Always && !map.contains_key(key) {
-            map.insert(key.clone(), zero(property));
+        if let Some(value) = unset(property)
+            && !map.contains_key(key)
+        {
+            map.insert(key.clone(), value);
         }
     }
 }
@@ -220,6 +223,15 @@ fn is_zero(value: &Value, node: &Node) -> bool {
     }
 }
 
+/// What Go writes for a field that was not set, if it writes it at all.
+fn unset(node: &Node) -> Option<Value> {
+    match node.presence {
+        Presence::Always => Some(zero(node)),
+        Presence::AlwaysOrNull => Some(Value::Null),
+        _ => None,
+    }
+}
+
 /// What Go writes for the zero value.
 pub fn zero(node: &Node) -> Value {
     match node.wire {
@@ -228,14 +240,10 @@ pub fn zero(node: &Node) -> Value {
         Wire::Int32 | Wire::Int64 | Wire::Float | Wire::IntOrString => Value::from(0),
         Wire::Quantity => Value::from("0"),
         Wire::Time | Wire::MicroTime | Wire::Bytes | Wire::List | Wire::Map | Wire::Any => Value::Null,
-        // A pointer without omitempty is null, which the table does not tell apart; the API has none that matter.
         Wire::Struct => {
             let mut map = Map::new();
             for (key, property) in &node.members().properties {
-                let property = property.node();
-                if property.presence == Presence::Always {
-                    map.insert(key.clone(), zero(property));
-                }
+                map.extend(unset(property.node()).map(|value| (key.clone(), value)));
             }
             Value::Object(map)
         }

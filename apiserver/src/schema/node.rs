@@ -123,6 +123,8 @@ pub enum Presence {
     DropNull,
     /// Always written, with the zero value if it was not sent.
     Always,
+    /// Always written, as null if it was not sent.
+    AlwaysOrNull,
 }
 
 /// The checks of one node, absent on most nodes.
