@@ -1,0 +1,180 @@
+//! Where a queue may be in the tree of queues, and how much it may have there (`validateHierarchicalQueue*`).
+//!
+//! The root is exempt from everything, and so is, against its parent, a queue right below it.
+
+use caldera_core::quantity::Quantity;
+use serde_json::Value;
+
+use super::{
+    MOST_LEVELS,
+    amounts::{Amounts, add, amounts, exceeds, scheduled, shown},
+    name, parent,
+};
+use crate::{job_admission::Refusal, names::volcano::ROOT_QUEUE};
+
+/// Why `queue` may not be where its parent puts it.
+pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+    let (own, above) = (name(queue), parent(queue));
+    if is_root(above) {
+        return None;
+    }
+    let refusal = |volcano: String, why: String| Some(Refusal::new("spec.parent", volcano, why));
+    if above == own {
+        return refusal(format!("queue {own} cannot use itself as parent"), "a queue can not be its own parent".into());
+    }
+    let mut level = 1;
+    let mut next = above;
+    while !is_root(next) {
+        level += 1;
+        if level > MOST_LEVELS {
+            return refusal(
+                format!("queue {own} exceeds the maximum allowed depth of {MOST_LEVELS}"),
+                format!("there would be more than {MOST_LEVELS} queues on the way from {own:?} to the root"),
+            );
+        }
+        let Some(found) = find(next, there) else {
+            return refusal(
+                format!(
+                    "failed to get parent queue {next} of queue {own}: queue.scheduling.volcano.sh \"{next}\" not found"
+                ),
+                format!("parent queue {next:?} does not exist"),
+            );
+        };
+        next = parent(found);
+    }
+    let pods = find(above, there).map(|queue| allocated_pods(queue)).unwrap_or_default();
+    if pods > Quantity::ZERO && children(above, there).next().is_none() {
+        return refusal(
+            format!("queue {above} cannot be the parent queue of queue {own} because it has allocated Pods: {pods}"),
+            format!("queue {above:?} has {pods} running pods; a queue with pods can not become a parent"),
+        );
+    }
+    None
+}
+
+/// Why `queue` may not have what it asks for among its ancestors, siblings and descendants.
+pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+    let (own, above) = (name(queue), parent(queue));
+    if !is_root(above) {
+        let Some(parent) = find(above, there) else {
+            return Some(Refusal::new(
+                "spec.parent",
+                format!("parent queue {above} not found: queue.scheduling.volcano.sh \"{above}\" not found"),
+                format!("parent queue {above:?} does not exist"),
+            ));
+        };
+        let siblings: Vec<&Value> = children(above, there).filter(|sibling| name(sibling) != own).collect();
+        let sums = sum_refusal(&format!("parent queue {above}"), parent, siblings.into_iter().chain([queue]));
+        if let Some(refusal) = above_ancestor(queue, there).or(sums) {
+            return Some(refusal);
+        }
+    }
+    let below: Vec<&Value> = children(own, there).collect();
+    if below.is_empty() {
+        return None;
+    }
+    below_descendants(queue, &below, there)
+        .or_else(|| sum_refusal(&format!("queue {own}"), queue, below.iter().copied()))
+}
+
+/// No more capability than the nearest ancestor that limits the resource.
+fn above_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+    let own = name(queue);
+    read(queue, "capability").iter().find_map(|(resource, amount)| {
+        let limit = nearest_capability(queue, resource, there).filter(|limit| amount > limit)?;
+        Some(Refusal::new(
+            format!("spec.capability.{resource}"),
+            format!("queue {own} capability[{resource}]={amount} exceeds its ancestor's capability={limit}"),
+            format!("{amount} is more than the {limit} of the queue above"),
+        ))
+    })
+}
+
+fn nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option<Quantity> {
+    let mut next = parent(queue);
+    for _ in 0..=there.len() {
+        if is_root(next) {
+            return None;
+        }
+        let found = find(next, there)?;
+        let own = read(found, "capability").get(resource).copied().unwrap_or_default();
+        if own > Quantity::ZERO {
+            return Some(own);
+        }
+        next = parent(found);
+    }
+    None
+}
+
+/// No less capability than any descendant that sets it.
+fn below_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Option<Refusal> {
+    let own = name(queue);
+    read(queue, "capability").iter().find_map(|(resource, amount)| {
+        let most = below.iter().map(|child| most_below(child, resource, there, MOST_LEVELS)).max().unwrap_or_default();
+        (*amount < most).then(|| {
+            Refusal::new(
+                format!("spec.capability.{resource}"),
+                format!(
+                    "queue {own} capability[{resource}]={amount} is smaller than its descendants' max capability={most}"
+                ),
+                format!("{amount} is less than the {most} of a queue below"),
+            )
+        })
+    })
+}
+
+/// The capability of a queue, or where it has none the largest below it.
+fn most_below(queue: &Value, resource: &str, there: &[&Value], levels: usize) -> Quantity {
+    let own = read(queue, "capability").get(resource).copied().unwrap_or_default();
+    if own > Quantity::ZERO || levels == 0 {
+        return own;
+    }
+    children(name(queue), there).map(|child| most_below(child, resource, there, levels - 1)).max().unwrap_or_default()
+}
+
+/// The children's guarantees within the parent's, and the same of what they deserve. What the parent does not name is
+/// nothing: children of a parent without `deserved` may have none.
+fn sum_refusal<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a Value>) -> Option<Refusal> {
+    let kinds = [("guarantee", "guarantee/resource"), ("deserved", "deserved")];
+    let mut sums = [Amounts::new(), Amounts::new()];
+    for child in children {
+        for ((what, kind), sum) in kinds.iter().zip(&mut sums) {
+            add(sum, &read(child, kind));
+            let limit = read(parent, kind);
+            if exceeds(sum, &limit) {
+                let (sum, limit) = (shown(sum), shown(&limit));
+                return Some(Refusal::new(
+                    format!("spec.{what}"),
+                    format!(
+                        "{who} validation failed: sum of children's {what} ({sum}) exceeds parent's {what} limit ({limit})"
+                    ),
+                    format!(
+                        "the children of {who} would have {sum} {what} in all, more than the {limit} of the parent"
+                    ),
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn read(queue: &Value, kind: &str) -> Amounts {
+    amounts(queue, kind).map(|amounts| scheduled(&amounts)).unwrap_or_default()
+}
+
+fn is_root(name: &str) -> bool {
+    matches!(name, "" | ROOT_QUEUE)
+}
+
+fn find<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Value> {
+    there.iter().copied().find(|queue| name(queue) == wanted)
+}
+
+fn children<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
+    there.iter().copied().filter(move |queue| parent(queue) == of)
+}
+
+fn allocated_pods(queue: &Value) -> Quantity {
+    let pods = queue.pointer("/status/allocated/pods").cloned().unwrap_or_default();
+    serde_json::from_value(pods).unwrap_or_default()
+}
