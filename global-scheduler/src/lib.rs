@@ -9,5 +9,7 @@ pub mod index;
 mod metrics;
 pub mod plan;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use run::{Config, Error, run};

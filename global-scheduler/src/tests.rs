@@ -1,0 +1,302 @@
+//! Decisions from objects as they come from the API, without an API.
+
+use caldera_core::{
+    fleet::Update,
+    inventory::{Change, Node},
+    quantity::Quantity,
+    resources::Resources,
+};
+use caldera_crds::karmada::cluster::Cluster;
+use caldera_runtime::{watch::Event, write::Body};
+use serde_json::{Value, json};
+
+use crate::{
+    effect,
+    index::{Binding, Index, Key, read_workload},
+    plan::{Step, Verdict, decide},
+};
+
+fn key() -> Key {
+    Key { namespace: "ns".into(), name: "train-job".into() }
+}
+
+fn job(replicas: u32, min: u32) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "train", "namespace": "ns", "uid": "j"},
+        "spec": {"minAvailable": min, "tasks": [{
+            "name": "w", "replicas": replicas, "minAvailable": min,
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        }]},
+    })
+}
+
+fn binding(admitted: u32) -> Value {
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": admitted}, "charged": {}});
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {
+            "name": "train-job", "namespace": "ns", "uid": "b", "resourceVersion": "7", "generation": 2,
+            "annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": admission.to_string()},
+        },
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "train", "uid": "j"},
+            "replicas": admitted, "schedulerName": "caldera", "suspension": {"scheduling": false},
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            }},
+        },
+    })
+}
+
+fn cluster(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name}, "spec": {"syncMode": "Push"},
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "apiEnablements": [{
+                "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
+            }],
+        },
+    })
+}
+
+/// Members with one node each of so many cores, and the objects.
+fn index(cores: &[i64], objects: &[Value]) -> Index {
+    let mut index = Index::default();
+    let clusters: Vec<Cluster> =
+        (0..cores.len()).map(|i| serde_json::from_value(cluster(&format!("m{i}"))).unwrap()).collect();
+    index.clusters(&Event::Reset(clusters));
+    for (i, cores) in cores.iter().enumerate() {
+        set_cores(&mut index, i, *cores);
+        index.member(&format!("m{i}"), Update::Change(Change::Pods(vec![])));
+    }
+    for object in objects {
+        match read_workload(object) {
+            Some(workload) => index.workloads(("", ""), Event::Applied(workload)),
+            None => index.bind(Binding::read(object).unwrap()),
+        }
+    }
+    index
+}
+
+fn set_cores(index: &mut Index, member: usize, cores: i64) {
+    let allocatable: Resources =
+        [("cpu", Quantity::from_units(cores)), ("pods", Quantity::from_units(100))].into_iter().collect();
+    let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
+    index.member(&format!("m{member}"), Update::Change(Change::Nodes(vec![node])));
+}
+
+fn verdict(index: &mut Index) -> Verdict {
+    index.fleet.refresh();
+    let binding = &index.bindings[&key()];
+    decide(binding, index.asked(binding), &index.fleet)
+}
+
+fn targets(step: &Step) -> Vec<(String, i64)> {
+    let Step::Place(decision) = step else { panic!("{step:?}") };
+    decision.targets.iter().map(|target| (target.cluster.clone(), target.replicas)).collect()
+}
+
+/// The same binding after the writes that place it.
+fn placed(mut object: Value, index: &mut Index) -> Value {
+    let Step::Place(decision) = verdict(index).step else { panic!("not placed") };
+    object["spec"]["clusters"] = decision
+        .targets
+        .iter()
+        .map(|target| json!({"name": target.cluster, "replicas": target.replicas}))
+        .collect::<Vec<_>>()
+        .into();
+    let applied = object["spec"]["placement"].to_string();
+    let annotations = &mut object["metadata"]["annotations"];
+    annotations["caldera.dev/plan"] = serde_json::to_string(&decision.plan.unwrap()).unwrap().into();
+    annotations["policy.karmada.io/applied-placement"] = applied.into();
+    object["metadata"]["generation"] = 3.into();
+    object["metadata"]["resourceVersion"] = "8".into();
+    object["status"] = json!({
+        "conditions": [{"type": "Scheduled", "status": "True", "reason": "Success", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "schedulerObservedGeneration": 3, "lastScheduledTime": "2026-01-01T00:00:00Z",
+    });
+    object
+}
+
+#[test]
+fn a_released_gang_is_placed_whole() {
+    let mut index = index(&[3, 4], &[job(6, 6), binding(6)]);
+    assert_eq!(targets(&verdict(&mut index).step), [("m0".into(), 2), ("m1".into(), 4)]);
+}
+
+#[test]
+fn what_is_not_released_is_left_alone() {
+    let change = |pointer: &str, value: Value| {
+        let mut object = binding(2);
+        *object.pointer_mut(pointer).unwrap() = value;
+        verdict(&mut index(&[9], &[job(2, 2), object])).step
+    };
+    assert_eq!(change("/metadata/annotations/caldera.dev~1gate", json!("closed")), Step::Rest);
+    assert_eq!(change("/metadata/annotations/caldera.dev~1admission", json!("garbage")), Step::Rest);
+    assert_eq!(change("/spec/suspension/scheduling", json!(true)), Step::Rest);
+    assert_eq!(change("/spec/schedulerName", json!("default-scheduler")), Step::Rest);
+    assert_eq!(change("/spec/placement", Value::Null), Step::Rest);
+    // A workload that was not seen yet is waited for.
+    assert_eq!(verdict(&mut index(&[9], &[binding(2)])).step, Step::Rest);
+}
+
+#[test]
+fn never_more_than_was_admitted() {
+    let mut grown = index(&[20], &[job(9, 2), binding(4)]);
+    assert_eq!(targets(&verdict(&mut grown).step), [("m0".into(), 4)]);
+    let mut too_few = index(&[20], &[job(9, 6), binding(4)]);
+    let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut too_few).step else {
+        panic!("not refused");
+    };
+    assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
+}
+
+#[test]
+fn what_is_placed_and_said_needs_no_write() {
+    let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
+    let object = placed(binding(6), &mut world);
+    world.bind(Binding::read(&object).unwrap());
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: false });
+    let mut newer = object.clone();
+    newer["metadata"]["generation"] = 4.into();
+    newer["metadata"]["resourceVersion"] = "9".into();
+    world.bind(Binding::read(&newer).unwrap());
+    assert_eq!(verdict(&mut world).step, Step::Confirm { anew: false });
+    // An older state that arrives late changes nothing.
+    world.bind(Binding::read(&object).unwrap());
+    assert_eq!(verdict(&mut world).step, Step::Confirm { anew: false });
+}
+
+#[test]
+fn promised_room_is_not_given_twice() {
+    let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
+    let object = placed(binding(6), &mut world);
+    world.bind(Binding::read(&object).unwrap());
+    let mut second = binding(2);
+    second["metadata"]["name"] = "other-job".into();
+    second["spec"]["resource"]["name"] = "other".into();
+    let mut other = job(2, 2);
+    other["metadata"]["name"] = "other".into();
+    world.workloads(("", ""), Event::Applied(read_workload(&other).unwrap()));
+    world.bind(Binding::read(&second).unwrap());
+    world.fleet.refresh();
+    let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
+    let verdict = decide(binding, world.asked(binding), &world.fleet);
+    let Step::Refuse { reason: "Unschedulable", message, .. } = verdict.step else { panic!("{verdict:?}") };
+    assert!(message.starts_with("needs 2 pods at once; 1 fit now in 2 clusters; best cluster m0 takes 1"), "{message}");
+    assert!(verdict.wants_room);
+    // The first job ends in m1: its room is free again.
+    let mut ended = object;
+    ended["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]);
+    ended["metadata"]["resourceVersion"] = "9".into();
+    world.bind(Binding::read(&ended).unwrap());
+    world.fleet.refresh();
+    let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
+    assert_eq!(targets(&decide(binding, world.asked(binding), &world.fleet).step), [("m1".into(), 2)]);
+}
+
+#[test]
+fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
+    let mut world = index(&[3], &[job(6, 2), binding(6)]);
+    let verdict_now = verdict(&mut world);
+    assert!(verdict_now.wants_room);
+    let object = placed(binding(6), &mut world);
+    world.bind(Binding::read(&object).unwrap());
+    let same = verdict(&mut world);
+    assert_eq!((same.step, same.wants_room), (Step::Rest, true));
+    set_cores(&mut world, 0, 5);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 5)]);
+}
+
+#[test]
+fn no_fitting_cluster_takes_the_clusters_away() {
+    let mut world = index(&[9], &[job(2, 2), binding(2)]);
+    let mut object = placed(binding(2), &mut world);
+    object["spec"]["placement"]["clusterAffinity"] = json!({"clusterNames": ["elsewhere"]});
+    object["metadata"]["resourceVersion"] = "9".into();
+    world.bind(Binding::read(&object).unwrap());
+    let Step::Refuse { reason: "NoClusterFit", message, clear: true } = verdict(&mut world).step else {
+        panic!("{:?}", verdict(&mut world));
+    };
+    let text = "0/1 clusters are available: 1 cluster(s) did not match the placement cluster affinity constraint.";
+    assert_eq!(message, text);
+}
+
+#[test]
+fn a_triggered_reschedule_starts_afresh_with_its_own_room() {
+    let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
+    let mut object = placed(binding(6), &mut world);
+    world.bind(Binding::read(&object).unwrap());
+    object["spec"]["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z".into();
+    object["metadata"]["resourceVersion"] = "9".into();
+    world.bind(Binding::read(&object).unwrap());
+    // Nothing better: the same clusters, and status says when it was asked.
+    assert_eq!(verdict(&mut world).step, Step::Confirm { anew: true });
+    set_cores(&mut world, 1, 8);
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 6)]);
+}
+
+#[test]
+fn a_duplicated_job_never_runs_in_more_clusters_than_it_was_admitted_for() {
+    let mut object = binding(2);
+    object["spec"]["placement"] = json!({});
+    let mut world = index(&[9, 9, 9], &[job(2, 2), object]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2)]);
+}
+
+#[test]
+fn a_workload_that_makes_no_sense_is_told_and_stops_nobody() {
+    let mut garbage = job(2, 2);
+    garbage["spec"]["tasks"][0]["replicas"] = json!("many");
+    let mut world = index(&[9], &[garbage, binding(2)]);
+    let Step::Refuse { reason: "SchedulerError", message, clear: false } = verdict(&mut world).step else {
+        panic!("not refused");
+    };
+    assert!(message.contains("spec.tasks[0].replicas"), "{message}");
+}
+
+#[test]
+fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
+    let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
+    let Step::Place(decision) = verdict(&mut world).step else { panic!("not placed") };
+    let Body::JsonPatch(patch) = effect::place(&world.bindings[&key()], &decision).body else { panic!("no patch") };
+    let mut object = binding(6);
+    let before = object.clone();
+    let operations: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
+    // The server holds the version that the test names.
+    json_patch::patch(&mut object, &operations).unwrap();
+    assert_eq!(patch[0], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}, {"name": "m1", "replicas": 4}]));
+    object["spec"].as_object_mut().unwrap().remove("clusters");
+    for key in ["caldera.dev/plan", "policy.karmada.io/applied-placement"] {
+        assert!(object["metadata"]["annotations"].as_object_mut().unwrap().remove(key).is_some());
+    }
+    assert_eq!(object, before);
+    assert_eq!(
+        effect::success_message(&decision.targets),
+        "Binding has been scheduled successfully. Result: {m0:2, m1:4}"
+    );
+}
+
+#[test]
+fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
+    let mut object = binding(6);
+    object["status"]["conditions"] = json!([
+        {"type": "FullyApplied", "status": "True"},
+        {"type": "Scheduled", "status": "True", "reason": "Success", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+    ]);
+    let binding = Binding::read(&object).unwrap();
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    let Body::MergePatch(patch) = effect::scheduled(&binding, None, false, now).body else { panic!("no patch") };
+    assert_eq!(patch["status"]["conditions"][0], json!({"type": "FullyApplied", "status": "True"}));
+    assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2020-01-01T00:00:00Z");
+    assert_eq!(patch["status"]["schedulerObservedGeneration"], 2);
+    assert_eq!(patch["status"].get("lastScheduledTime"), None);
+    let Body::MergePatch(patch) = effect::refused(&binding, "Unschedulable", "why", now).body else { panic!() };
+    assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+}
