@@ -52,6 +52,11 @@ pub enum Body {
         /// Precondition.
         uid: Option<String>,
     },
+    /// DELETE of the object with this UID without grace: how a kubelet confirms that a pod has stopped.
+    DeleteNow {
+        /// Precondition.
+        uid: String,
+    },
 }
 
 /// Why a write failed, by what the caller should do about it.
@@ -131,6 +136,10 @@ fn request(write: &Write) -> Result<http::Request<Vec<u8>>, http::Error> {
             if let Some(uid) = uid {
                 options["preconditions"] = serde_json::json!({"uid": uid});
             }
+            (http::Method::DELETE, "application/json", options.to_string())
+        }
+        Body::DeleteNow { uid } => {
+            let options = serde_json::json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
             (http::Method::DELETE, "application/json", options.to_string())
         }
     };
