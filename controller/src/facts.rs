@@ -17,7 +17,7 @@ use caldera_core::{
     plan::Plan,
     quantity::Quantity,
     queue::{Dequeue, JobId, QueueSpec, QueueState},
-    resources::{Limits, Resources},
+    resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
@@ -269,7 +269,10 @@ impl QueueFacts {
             priority: spec.priority.unwrap_or(0),
             weight: u32::try_from(spec.weight.unwrap_or(1)).unwrap_or(1),
             capability: limits(amounts("capability", &spec.capability)),
-            guarantee: amounts("guarantee.resource", &guarantee).into_iter().map(|(n, a)| (n.into(), a)).collect(),
+            guarantee: amounts("guarantee.resource", &guarantee)
+                .into_iter()
+                .map(|(name, amount)| (ResourceName::from(name), amount))
+                .collect(),
             deserved: limits(amounts("deserved", &spec.deserved)),
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {

@@ -62,8 +62,8 @@ pub enum Input {
 /// What a write was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tag {
-    /// [`Effect::Release`].
-    Release(Key, JobId),
+    /// [`Effect::Release`], for this version of the binding.
+    Release(Key, Arc<str>),
     /// A PodGroup of this binding.
     Group(Key),
     /// A PodGroup that is not needed any more.
@@ -132,7 +132,6 @@ pub(crate) enum State {
 pub(crate) struct Assumed {
     pub(crate) resource_version: Arc<str>,
     pub(crate) admission: Admission,
-    pub(crate) since: Timestamp,
     /// When to do something about it: `None` while its write is under way.
     pub(crate) retry: Option<Retry>,
     pub(crate) attempts: u32,
@@ -163,6 +162,13 @@ pub(crate) struct QueueWriting {
     pub(crate) in_flight: bool,
     pub(crate) last_write: Option<Timestamp>,
     pub(crate) refused: Option<QueueNumbers>,
+}
+
+/// How many texts of which only numbers changed were written in the second that began then.
+#[derive(Debug, Default)]
+pub(crate) struct Refreshes {
+    pub(crate) since: Timestamp,
+    pub(crate) written: usize,
 }
 
 /// See the module.
@@ -198,6 +204,7 @@ pub struct Index {
     pub(crate) sweep_due: Option<Timestamp>,
     pub(crate) last_sweep: Option<Timestamp>,
     sweep_taken: Option<Timestamp>,
+    pub(crate) refreshes: Refreshes,
     pub(crate) default_queue_asked: bool,
     freed: bool,
     pub(crate) now: Timestamp,
@@ -471,7 +478,7 @@ impl Index {
 impl Index {
     fn written(&mut self, done: Done<Tag>) {
         match done.tag {
-            Tag::Release(key, id) => self.released(&key, &id, done.result),
+            Tag::Release(key, version) => self.released(&key, &version, done.result),
             Tag::Group(key) => self.group_written(&key, done.result),
             Tag::Queue(name) => self.queue_written(&name, done.result),
             Tag::DefaultQueue => match done.result {
@@ -489,10 +496,12 @@ impl Index {
         }
     }
 
-    fn released(&mut self, key: &Key, id: &JobId, result: Result<Value, Failure>) {
+    fn released(&mut self, key: &Key, version: &Arc<str>, result: Result<Value, Failure>) {
         let now = self.now;
-        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.binding.id == *id) else { return };
-        let Some(assumed) = &mut entry.assumed else { return };
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        // An answer to a release that was overtaken says nothing about the one under way.
+        let current = entry.assumed.as_mut().filter(|assumed| assumed.resource_version == *version);
+        let Some(assumed) = current else { return };
         match result {
             Ok(object) => {
                 let waited = now.as_second().saturating_sub(entry.binding.created).max(0);
@@ -567,6 +576,7 @@ impl Index {
         writing.in_flight = false;
         match result {
             Ok(object) => {
+                writing.refused = None;
                 if let Ok(object) = serde_json::from_value::<Queue>(object) {
                     self.queue(QueueFacts::read(&object));
                 }

@@ -4,6 +4,8 @@
 //! PodGroup is written at once when it is made and when its job ends, otherwise at most once a second, and a text of
 //! which only the numbers changed at most every half minute; nothing that says the same is ever written again.
 
+use std::sync::Arc;
+
 use caldera_core::{
     gang::QueueName,
     queue::{Fit, ledger::Stage},
@@ -19,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     effect::Effect,
     facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
-    index::{Assumed, Index, Retry, State, Tag},
+    index::{Assumed, GroupWriting, Index, Refreshes, Retry, State, Tag},
     podgroup,
     room::{self, Question},
 };
@@ -28,7 +30,7 @@ use crate::{
 const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
-/// Texts refreshed in one sweep at most, so that a long line does not fill the host with writes.
+/// Texts refreshed in one second at most, so that a long line does not fill the host with writes.
 const REFRESHES: usize = 10;
 /// Work of one turn, so that new events are never far behind.
 const RELEASES: usize = 256;
@@ -55,14 +57,14 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     default_queue(index, &mut plan);
     timers(index, now, &mut plan);
     room(index);
-    releases(index, now, &mut plan);
+    releases(index, &mut plan);
     plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
     for (key, uid) in std::mem::take(&mut index.orphans) {
         plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));
     }
     for _ in 0..LOOKS {
         let Some(key) = index.dirty.pop_first() else { break };
-        look(index, &key, None, now, &mut plan, &mut 0);
+        look(index, &key, None, now, &mut plan);
     }
     for name in std::mem::take(&mut index.new_queues) {
         queue_status(index, &name, now, &mut plan);
@@ -102,7 +104,7 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
                     resource_version: assumed.resource_version.to_string(),
                     admission: assumed.admission.clone(),
                 };
-                plan.effects.push((Tag::Release(key, entry.binding.id.clone()), effect));
+                plan.effects.push((Tag::Release(key, Arc::clone(&assumed.resource_version)), effect));
             }
             (Some(Retry::GiveUp(at)), _) if at <= now => {
                 entry.assumed = None;
@@ -136,7 +138,7 @@ fn room(index: &mut Index) {
     }
 }
 
-fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
+fn releases(index: &mut Index, plan: &mut Plan) {
     while plan.releases < RELEASES {
         let mut found = None;
         let (engine, room) = (&mut index.engine, &mut index.room);
@@ -166,7 +168,6 @@ fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         entry.assumed = Some(Assumed {
             resource_version: entry.binding.resource_version.clone(),
             admission: release.admission.clone(),
-            since: now,
             retry: None,
             attempts: 0,
         });
@@ -177,94 +178,111 @@ fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         if let (Some(gang), Some(pods)) = (gang, found) {
             index.room.promise(&entry.binding, gang, pods);
         }
+        let version = Arc::clone(&entry.binding.resource_version);
         let effect = Effect::Release {
             key: key.clone(),
-            id: release.id.clone(),
+            id: release.id,
             resource_version: entry.binding.resource_version.to_string(),
             admission: release.admission,
         };
-        plan.effects.push((Tag::Release(key, release.id), effect));
+        plan.effects.push((Tag::Release(key, version), effect));
         plan.releases += 1;
     }
 }
 
+/// What to do about a binding's PodGroup.
+enum Verdict {
+    /// It is as it should be.
+    Same,
+    /// Not yet.
+    Later(Timestamp),
+    /// It is not needed any more.
+    TakeAway(Key, Arc<str>),
+    /// Write it.
+    Write { effect: Effect, tells: Vec<Effect>, spec: u64, only_numbers: bool },
+}
+
 /// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is the
 /// reason where the caller has it already.
-fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, plan: &mut Plan, refreshes: &mut usize) {
-    let Some(entry) = index.entries.get(key) else { return };
-    let Some(workload) = index.workload_of(&entry.binding).filter(|workload| !workload.deleting) else { return };
-    let group_key = podgroup::key(workload);
-    let there = index.groups.get(&group_key);
+fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, plan: &mut Plan) {
+    let Some(mut verdict) = verdict(index, key, known, now) else { return };
+    if let Verdict::Write { only_numbers: true, .. } = verdict
+        && let Err(later) = refresh(&mut index.refreshes, now)
+    {
+        verdict = Verdict::Later(later);
+    }
+    let Some(entry) = index.entries.get_mut(key) else { return };
+    match verdict {
+        Verdict::Same => entry.group.changed_at = None,
+        Verdict::Later(at) => {
+            entry.group.changed_at.get_or_insert(now);
+            index.timers.insert((at, key.clone()));
+        }
+        Verdict::TakeAway(group, uid) => {
+            index.groups.remove(&group);
+            plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key: group, uid: uid.to_string() }));
+        }
+        Verdict::Write { effect, tells, spec, .. } => {
+            let group =
+                GroupWriting { in_flight: true, last_write: Some(now), spec_written: spec, ..GroupWriting::default() };
+            entry.group = group;
+            plan.effects.push((Tag::Group(key.clone()), effect));
+            plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
+        }
+    }
+}
+
+fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> Option<Verdict> {
+    let entry = index.entries.get(key)?;
+    let workload = index.workload_of(&entry.binding).filter(|workload| !workload.deleting)?;
     if entry.group.in_flight {
-        return;
+        return None;
     }
     if let Some(not_before) = entry.group.not_before.filter(|at| *at > now) {
-        index.timers.insert((not_before, key.clone()));
-        return;
+        return Some(Verdict::Later(not_before));
+    }
+    let group_key = podgroup::key(workload);
+    let there = index.groups.get(&group_key);
+    // A PodGroup of that name that is not this workload's is somebody else's.
+    if there.is_some_and(|group| group.owner != workload.uid) {
+        return None;
     }
     let Some((stage, reason)) = stands(index, key, known) else {
         // Out of scope: what we made before is taken away.
-        if let Some(group) = there.filter(|group| group.owner == workload.uid) {
-            let uid = group.uid.to_string();
-            plan.effects.push((Tag::Group(key.clone()), Effect::DeleteGroup { key: group_key, uid }));
-            in_flight(index, key, now);
-        }
-        return;
+        return there.map(|group| Verdict::TakeAway(group_key, Arc::clone(&group.uid)));
     };
     let unknown_class = index.class_value(&workload.class).is_none();
-    let note = note(index, workload, unknown_class);
-    let since = there.filter(|group| group.status.reason == reason.token()).map(|group| group.status.since.clone());
-    let since = since.filter(|since| !since.is_empty()).unwrap_or_else(|| rfc3339(now));
-    let status = podgroup::status(workload, stage, &reason, &note, since);
+    let same_reason = there.filter(|group| group.status.reason == reason.token());
+    let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
+    let since = since.unwrap_or_else(|| rfc3339(now));
+    let status = podgroup::status(workload, stage, &reason, &note(index, workload, unknown_class), since);
     let spec = podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0));
     let print = fingerprint(&spec);
     let mut tells = Vec::new();
+    if reason.needs_a_change() && same_reason.is_none() {
+        tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
+    }
+    let write = |effect, tells, only_numbers| Some(Verdict::Write { effect, tells, spec: print, only_numbers });
     let Some(group) = there else {
-        if reason.needs_a_change() {
-            tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
-        }
         if unknown_class {
             let message = format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class);
             tells.push(tell(workload, EventType::Warning, "PriorityClassNotFound", message));
         }
         let object = podgroup::object(workload, &spec, &status);
-        plan.effects.push((Tag::Group(key.clone()), Effect::CreateGroup { key: group_key, object }));
-        plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
-        in_flight(index, key, now);
-        wrote_spec(index, key, print);
-        return;
+        return write(Effect::CreateGroup { key: group_key, object }, tells, false);
     };
-    // A PodGroup of that name that is not this workload's is somebody else's.
-    if group.owner != workload.uid {
-        return;
-    }
     let spec_differs = group.spec != print && entry.group.spec_written != print;
     let difference = Difference::between(&group.status, &status);
-    let due = due(entry, difference, spec_differs, now, refreshes);
-    match due {
-        None => {
-            if let Some(entry) = index.entries.get_mut(key) {
-                entry.group.changed_at = None;
-            }
-        }
-        Some(at) if at > now => {
-            if let Some(entry) = index.entries.get_mut(key) {
-                entry.group.changed_at.get_or_insert(now);
-            }
-            index.timers.insert((at, key.clone()));
-        }
+    match due(&entry.group, difference, spec_differs, now) {
+        None => Some(Verdict::Same),
+        Some(at) if at > now => Some(Verdict::Later(at)),
         Some(_) => {
-            if reason.needs_a_change() && group.status.reason != reason.token() {
-                tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
-            }
             let mut patch = json!({"status": podgroup::status_json(workload, &status)});
             if spec_differs {
                 patch["spec"] = json!(spec);
             }
-            plan.effects.push((Tag::Group(key.clone()), Effect::PatchGroup { key: group_key, patch }));
-            plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
-            in_flight(index, key, now);
-            wrote_spec(index, key, print);
+            let only_numbers = difference == Difference::Numbers && !spec_differs;
+            write(Effect::PatchGroup { key: group_key, patch }, tells, only_numbers)
         }
     }
 }
@@ -294,17 +312,10 @@ impl Difference {
 }
 
 /// When a difference is to be written.
-fn due(
-    entry: &crate::index::Entry,
-    difference: Difference,
-    spec_differs: bool,
-    now: Timestamp,
-    refreshes: &mut usize,
-) -> Option<Timestamp> {
+fn due(writing: &GroupWriting, difference: Difference, spec_differs: bool, now: Timestamp) -> Option<Timestamp> {
     let after = |from: Option<Timestamp>, wait: SignedDuration| {
         from.map_or(now, |from| from.saturating_add(wait).unwrap_or(now))
     };
-    let writing = &entry.group;
     match difference {
         Difference::None => spec_differs.then_some(now),
         Difference::End => Some(now),
@@ -313,18 +324,20 @@ fn due(
             Some(after(changed, COALESCE).max(after(writing.last_write, COALESCE)))
         }
         Difference::Numbers if spec_differs => Some(now),
-        Difference::Numbers => {
-            let at = after(Some(writing.last_write.or(writing.changed_at).unwrap_or(now)), REFRESH);
-            if at > now {
-                return Some(at);
-            }
-            if *refreshes == 0 {
-                return Some(after(Some(now), COALESCE));
-            }
-            *refreshes -= 1;
-            Some(now)
-        }
+        Difference::Numbers => Some(after(Some(writing.last_write.or(writing.changed_at).unwrap_or(now)), REFRESH)),
     }
+}
+
+/// Takes one from the budget of refreshes, or says when to ask again.
+fn refresh(budget: &mut Refreshes, now: Timestamp) -> Result<(), Timestamp> {
+    let next = budget.since.saturating_add(COALESCE).unwrap_or(now);
+    if now >= next {
+        *budget = Refreshes { since: now, written: 0 };
+    } else if budget.written >= REFRESHES {
+        return Err(next);
+    }
+    budget.written += 1;
+    Ok(())
 }
 
 /// Stage (while it holds) and reason of a binding; `None` out of scope.
@@ -352,20 +365,6 @@ fn note(index: &Index, workload: &Workload, unknown_class: bool) -> String {
         note += &format!("; queue {}: {wrong}: taken for 0", workload.queue);
     }
     note
-}
-
-fn in_flight(index: &mut Index, key: &Key, now: Timestamp) {
-    if let Some(entry) = index.entries.get_mut(key) {
-        entry.group.in_flight = true;
-        entry.group.last_write = Some(now);
-        entry.group.changed_at = None;
-    }
-}
-
-fn wrote_spec(index: &mut Index, key: &Key, print: u64) {
-    if let Some(entry) = index.entries.get_mut(key) {
-        entry.group.spec_written = print;
-    }
 }
 
 /// An event on a workload.
@@ -402,12 +401,11 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
             queue_numbers(index, &name, numbers, now, plan);
         }
     }
-    let mut refreshes = REFRESHES;
     for _ in 0..LOOKS {
         let Some((id, position)) = index.sweep.pop_front() else { break };
         let Some(key) = index.ids.get(&id).cloned() else { continue };
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
-        look(index, &key, Some(reason), now, plan, &mut refreshes);
+        look(index, &key, Some(reason), now, plan);
     }
 }
 

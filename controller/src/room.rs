@@ -10,7 +10,7 @@ use std::{
 
 use caldera_core::{
     fleet::{self, Promise, Update},
-    gang::{ClusterName, Gang, WorkloadRef},
+    gang::{ClusterName, Gang},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
     queue::{Ask, Fit, FitClass, Fleet, JobId},
@@ -96,14 +96,7 @@ impl Room {
 
     /// A place is kept for a released binding.
     pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, pods: BTreeMap<String, Vec<u32>>) {
-        let WorkloadRef { group, kind, namespace, name } = &binding.workload;
-        let promise = Promise {
-            namespace: namespace.clone(),
-            kind: format!("{group}/{kind}"),
-            name: name.clone(),
-            gang: Arc::clone(gang),
-            pods,
-        };
+        let promise = Promise { workload: binding.workload.clone(), gang: Arc::clone(gang), pods };
         self.fleet.promise(binding.id.as_str(), promise);
         self.free = None;
         self.promised.insert(binding.id.clone());
