@@ -96,7 +96,6 @@ const ROWS: &[Row] = &[
     row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", CLUSTER, &[], &[Review]),
     row("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", CLUSTER, &[], &[Review]),
     row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", NS, &["hpa"], &[Status, All]),
-    row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", NS, &["hpa"], &[Status, All]),
     row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", NS, &["hpa"], &[Status, All]),
     row("batch", "v1", "cronjobs", "CronJob", NS, &["cj"], &[Status, All, G(Spec)]),
     row("batch", "v1", "jobs", "Job", NS, &[], &[Status, All, G(Spec), OrphanByDefault]),

@@ -70,13 +70,14 @@ async fn answer(
         None if anonymous == Anonymous::IsAdmin => User::admin(),
         None => User::anonymous(),
     };
+    let user = crate::auth::impersonate(server, user, &parts.headers)?;
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query());
     let info = request::info(&parts.method, path, &query);
     crate::auth::authorize(server, &user, &info)?;
     if !info.is_resource {
         let known = matches!(parts.method, Method::GET | Method::HEAD)
-            .then(|| crate::discovery::respond(server, path, &parts.headers))
+            .then(|| crate::discovery::respond(server, path, &query, &parts.headers))
             .flatten();
         return known.ok_or_else(Status::page_not_found);
     }
@@ -169,7 +170,7 @@ fn render(call: &Call, reply: Reply) -> Result<Response, Status> {
             Ok(response)
         }
         Reply::Plain { code, value } => Ok(document(code, call.output.encoding, encode(&value), &value)),
-        Reply::Object { code, payload } => render_object(call, code, payload),
+        Reply::Object { code, payload } => render_object(call, code, &payload),
         Reply::List { metadata, items } => render_list(call, metadata, &items),
     }
 }
@@ -186,10 +187,10 @@ fn go_type(call: &Call, list: bool) -> String {
     format!("*{package}.{}{suffix}", call.resource.kind)
 }
 
-fn render_object(call: &Call, code: u16, payload: Payload) -> Result<Response, Status> {
+fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, Status> {
     match &call.output.transform {
         Transform::None => {
-            let bytes = match &payload {
+            let bytes = match payload {
                 Payload::Stored(object) => object.encoded(),
                 Payload::Value(value) => encode(value),
             };

@@ -230,7 +230,7 @@ fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldErr
             }
         }
         other => {
-            errors.push(FieldError::not_supported(format!("{path}.operator"), &other.into(), &["Equal", "Exists"]))
+            errors.push(FieldError::not_supported(format!("{path}.operator"), &other.into(), &["Equal", "Exists"]));
         }
     }
     one_of(toleration, path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
@@ -266,8 +266,8 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid("spec.replicas", &replicas.into(), why));
     }
     let labels = spec.pointer("/template/metadata/labels");
-    let selector = spec.get("selector").filter(|s| !s.is_null());
-    let empty = selector.is_some_and(|s| s.as_object().is_none_or(serde_json::Map::is_empty));
+    // An absent selector reads as an empty one.
+    let selector = spec.get("selector").filter(|s| s.as_object().is_some_and(|s| !s.is_empty()));
     let matches = if plural == "replicationcontrollers" {
         let wanted = selector.and_then(Value::as_object);
         wanted.into_iter().flatten().all(|(k, v)| labels.and_then(|l| l.get(k)) == Some(v))
@@ -276,12 +276,6 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     };
     if selector.is_none() {
         errors.push(FieldError::required("spec.selector", ""));
-    } else if empty && plural != "replicationcontrollers" {
-        errors.push(FieldError::invalid(
-            "spec.selector",
-            &serde_json::json!({}),
-            "empty selector is invalid for deployment",
-        ));
     }
     if !matches {
         let shown = labels.cloned().unwrap_or(NULL);

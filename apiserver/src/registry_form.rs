@@ -1,9 +1,9 @@
 //! The forms of one object: stored in one version, shown in any. Conversion of custom kinds is `None` (only apiVersion
-//! changes, then the other schema prunes); Events have two real views.
+//! changes, then the other schema prunes); Events and autoscalers have two real views.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::call::Payload;
 use crate::resource::Resource;
@@ -31,9 +31,6 @@ fn convert(resource: &Resource, mut value: Value) -> Value {
     }
     if resource.storage == crate::autoscaling::STORAGE {
         value = crate::autoscaling::convert(value, &to);
-    }
-    if resource.storage == "horizontalpodautoscalers.autoscaling" {
-        convert_autoscaler(&mut value, &to);
     }
     if let Some(custom) = &resource.custom {
         let version = from.rsplit('/').next().unwrap_or_default();
@@ -64,25 +61,5 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
             (value, storage.form)
         }
         None => (value, resource.form),
-    }
-}
-
-/// autoscaling/v1 knows one metric, the processor's utilization; v2 has a list.
-fn convert_autoscaler(value: &mut Value, to: &str) {
-    value["apiVersion"] = to.into();
-    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if to == "autoscaling/v1" {
-        let metrics = spec.remove("metrics");
-        spec.remove("behavior");
-        let utilization = metrics.as_ref().and_then(Value::as_array).into_iter().flatten().find_map(|metric| {
-            let cpu = metric.pointer("/resource/name").and_then(Value::as_str) == Some("cpu");
-            metric.pointer("/resource/target/averageUtilization").filter(|_| cpu).cloned()
-        });
-        if let Some(utilization) = utilization {
-            spec.insert("targetCPUUtilizationPercentage".into(), utilization);
-        }
-    } else if let Some(utilization) = spec.remove("targetCPUUtilizationPercentage") {
-        let target = json!({"type": "Utilization", "averageUtilization": utilization});
-        spec.insert("metrics".into(), json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
     }
 }

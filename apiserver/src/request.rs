@@ -112,13 +112,13 @@ fn verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -
 mod tests {
     use super::*;
 
-    fn of(method: Method, path: &str, query: &str) -> RequestInfo {
-        info(&method, path, &Query::parse(Some(query)))
+    fn of(method: &Method, path: &str, query: &str) -> RequestInfo {
+        info(method, path, &Query::parse(Some(query)))
     }
 
     #[test]
     fn a_namespaced_object_has_group_namespace_and_name() {
-        let info = of(Method::GET, "/apis/apps/v1/namespaces/n/deployments/d/scale", "");
+        let info = of(&Method::GET, "/apis/apps/v1/namespaces/n/deployments/d/scale", "");
         assert_eq!(
             (info.group.as_str(), info.namespace.as_str(), info.resource.as_str(), info.name.as_str()),
             ("apps", "n", "deployments", "d")
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_namespace_is_a_resource_of_its_own() {
-        let info = of(Method::PUT, "/api/v1/namespaces/n/finalize", "");
+        let info = of(&Method::PUT, "/api/v1/namespaces/n/finalize", "");
         assert_eq!(
             (info.resource.as_str(), info.name.as_str(), info.subresource.as_str()),
             ("namespaces", "n", "finalize")
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn watch_is_asked_for_by_query_or_by_path() {
-        assert_eq!(of(Method::GET, "/api/v1/pods", "watch=").verb, "watch");
-        assert_eq!(of(Method::GET, "/api/v1/pods", "watch=0").verb, "list");
-        assert_eq!(of(Method::GET, "/api/v1/watch/pods", "").verb, "watch");
+        assert_eq!(of(&Method::GET, "/api/v1/pods", "watch=").verb, "watch");
+        assert_eq!(of(&Method::GET, "/api/v1/pods", "watch=0").verb, "list");
+        assert_eq!(of(&Method::GET, "/api/v1/watch/pods", "").verb, "watch");
     }
 
     #[test]

@@ -307,6 +307,10 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         ("events.k8s.io", "events") => crate::event::errors(object, old),
         ("", "services") => crate::service::validate(object, old),
         ("apps", "controllerrevisions") => revision_errors(object),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => crate::auth::role_errors(object, resource.namespaced),
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            crate::auth::binding_errors(object, old, resource.namespaced)
+        }
         ("apiextensions.k8s.io", "customresourcedefinitions") => crate::schema::validate_crd(object, old),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
             crate::admission::validate_configuration(object, true)
@@ -317,12 +321,6 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         ("", "pods") => crate::podspec::validate_pod(object, old),
         ("apps" | "batch", _) | ("", "replicationcontrollers") => {
             crate::podspec::validate_workload(resource, object, old)
-        }
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
-            crate::admission::validate_configuration(object, true)
-        }
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
-            crate::admission::validate_configuration(object, false)
         }
         _ => Vec::new(),
     }

@@ -126,7 +126,7 @@ impl Watch {
             if self.concerns(crate::meta::text(&object.value, "namespace")) {
                 let payload = view(&self.form.resource, &object);
                 if self.selects(payload.value()) {
-                    self.ready.push_back(self.form.frame("ADDED", payload));
+                    self.ready.push_back(self.form.frame("ADDED", &payload));
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Watch {
 
     fn fail(&mut self, status: Status) {
         let frame = encode(&json!({"type": "ERROR", "object": status.into_value()}));
-        self.ready.push_back(line(frame));
+        self.ready.push_back(line(&frame));
         self.ended = true;
     }
 
@@ -263,20 +263,20 @@ impl Watch {
                 EventKind::Modified => "MODIFIED",
                 EventKind::Deleted => "DELETED",
             };
-            return Some(self.form.frame(kind, now));
+            return Some(self.form.frame(kind, &now));
         }
         let before = event.previous.as_ref().map(|o| view(&self.form.resource, o));
         let matched = before.as_ref().is_some_and(|b| self.selects(b.value()));
         let matches = event.kind != EventKind::Deleted && self.selects(now.value());
         match (matched, matches) {
             (false, false) => None,
-            (false, true) => Some(self.form.frame("ADDED", now)),
-            (true, true) => Some(self.form.frame("MODIFIED", now)),
+            (false, true) => Some(self.form.frame("ADDED", &now)),
+            (true, true) => Some(self.form.frame("MODIFIED", &now)),
             (true, false) => {
                 // The previous state, at the version of the change.
                 let mut gone = before?.into_value();
                 gone["metadata"]["resourceVersion"] = event.revision.to_string().into();
-                Some(self.form.frame("DELETED", Payload::Value(gone)))
+                Some(self.form.frame("DELETED", &Payload::Value(gone)))
             }
         }
     }
@@ -293,9 +293,9 @@ struct Form {
 }
 
 impl Form {
-    fn frame(&mut self, kind: &str, payload: Payload) -> Bytes {
+    fn frame(&mut self, kind: &str, payload: &Payload) -> Bytes {
         match &self.transform {
-            Transform::None => match &payload {
+            Transform::None => match payload {
                 Payload::Stored(object) => wrap(kind, &object.encoded()),
                 Payload::Value(value) => wrap(kind, &encode(value)),
             },
@@ -324,7 +324,7 @@ impl Form {
             "metadata": metadata,
         });
         crate::strategy::bookmark_shape(&self.resource, &mut object);
-        self.frame("BOOKMARK", Payload::Value(object))
+        self.frame("BOOKMARK", &Payload::Value(object))
     }
 }
 
@@ -347,7 +347,7 @@ fn wrap(kind: &str, object: &[u8]) -> Bytes {
     frame.into()
 }
 
-fn line(json: Bytes) -> Bytes {
+fn line(json: &Bytes) -> Bytes {
     let mut frame = json.to_vec();
     frame.push(b'\n');
     frame.into()

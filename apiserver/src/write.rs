@@ -111,7 +111,7 @@ fn decode_body(call: &Call) -> Result<Decoded, Status> {
         return Err(unhandled(resource, &kind, &version, &why));
     }
     if api_version.is_empty() {
-        value["apiVersion"] = expected.clone().into();
+        value["apiVersion"] = expected.into();
     } else if api_version != expected {
         let known = resource.is_custom()
             || call
@@ -250,13 +250,19 @@ async fn insert(call: &mut Call, options: &WriteOptions, mut object: Value, appl
     crate::namespace::check_open(call)?;
     let warnings = meta::warnings(&mut object, None, resource.is_custom());
     warnings.into_iter().for_each(|w| call.warn(w));
+    for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        meta::metadata_mut(&mut object).remove(member);
+    }
+    let trackable = applied || crate::fields::trackable(&object, &resource.schema);
     strategy::before_create(&resource, &mut object);
     let manager = call.manager(options.field_manager.as_deref());
     let now = seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: "", api_version: &api_version, now: &now };
     // Ownership is settled here: what webhooks change belongs to nobody.
-    if !applied {
+    if !trackable {
+        crate::fields::untrack(&mut object);
+    } else if !applied {
         crate::fields::track_update(None, &mut object, &writer, &resource.schema);
     }
     let body_name = meta::name(&object).to_owned();
@@ -843,13 +849,17 @@ async fn replace(
     let sent_version = meta::text(&object, "resourceVersion").to_owned();
     let warnings = meta::warnings(&mut object, Some(old), resource.is_custom());
     warnings.into_iter().for_each(|w| call.warn(w));
+    let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
+    let trackable = applied || (fits(&object) && fits(old));
     meta::keep_server_members(&mut object, old, resource.namespaced);
     strategy::restore_parts(&resource, part, &mut object, old);
     let manager = call.manager(options.field_manager.as_deref());
     let now = seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
-    if !applied {
+    if !trackable {
+        crate::fields::untrack(&mut object);
+    } else if !applied && part != Part::Named("binding") {
         crate::fields::track_update(Some(old), &mut object, &writer, &resource.schema);
     }
     let namespace = call.namespace().to_owned();
