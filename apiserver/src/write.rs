@@ -982,10 +982,11 @@ fn finish(
     part: Part,
     live: &Arc<Object>,
     old: &Value,
-    object: Value,
+    mut object: Value,
 ) -> Result<Outcome, Status> {
     let resource = &call.resource;
     let key = call.key(meta::name(old));
+    crate::fields::keep_times(old, &mut object);
     // An object that was only waiting for its finalizers goes with the last one.
     if crate::delete::is_complete(resource, &object, old) {
         if !options.dry_run {

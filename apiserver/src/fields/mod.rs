@@ -137,9 +137,27 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, 
             subresource: writer.subresource.to_owned(),
         };
         update(&before, &after, &mut managed, &me, writer, ty);
+        // Writes through a scale carry no time.
+        if let Some(mine) = managed.get_mut(&me).filter(|_| writer.subresource == "scale") {
+            mine.time = None;
+        }
         cap(&mut managed);
     }
     managed::write(new, &managed);
+}
+
+/// Whether ownership of a decoded object can be tracked at all: a value that does not fit its type (which validation may
+/// never see, because it stands in a part that is reset) ends the tracking, and the object loses its entries.
+pub fn trackable(object: &Value, schema: &TypeSchema) -> bool {
+    let ty = Type::root(schema.node());
+    typed::problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))
+}
+
+/// Removes all entries of an object.
+pub fn untrack(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
 }
 
 /// After all is decided about a write: when nothing but the times in managedFields differs from what is stored, the
