@@ -160,6 +160,15 @@ impl Fleet {
         own.pods.keys().filter_map(given_back).collect()
     }
 
+    /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
+    pub fn unanswered(&self) -> impl Iterator<Item = &str> {
+        let silent = |member: &&Member| {
+            let expected = member.known && member.cluster.ready && !member.cluster.deleting;
+            expected && member.down.is_none() && !member.inventory.is_complete()
+        };
+        self.members.values().filter(silent).map(|member| member.cluster.name.as_str())
+    }
+
     /// Why a cluster's numbers are not its nodes', where they are not.
     #[must_use]
     pub fn doubt(&self, cluster: &str) -> Option<String> {
@@ -311,7 +320,7 @@ mod tests {
         let mut fleet = Fleet::default();
         fleet.promise("ns/rb", promise(3));
         fleet.refresh();
-        assert_eq!(fleet.clusters().count(), 0);
+        assert_eq!((fleet.clusters().count(), fleet.unanswered().count()), (0, 0));
         let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
         let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
         fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);

@@ -111,6 +111,10 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdic
             step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
             wants_room: true,
         },
+        // A member that was not heard of yet may have the room: it is heard of soon, or said to be down.
+        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.unanswered().next().is_some() => {
+            Verdict { step: Step::Rest, wants_room: true }
+        }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => Verdict {
             step: Step::Refuse { reason: UNSCHEDULABLE, message: doubted(error.to_string(), fleet), clear: false },
             wants_room: true,

@@ -80,6 +80,8 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// First wait after a write that failed; doubles up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// So long after the start decisions wait for members that were not heard of yet.
+const GRACE: Duration = Duration::from_secs(2);
 /// Events taken in before the next decisions.
 const MOST_EVENTS: usize = 4096;
 
@@ -107,10 +109,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         later: BTreeMap::new(),
         told: BTreeMap::new(),
         missing: ["bindings", "clusters"].into_iter().collect(),
+        grace: Some(Instant::now() + GRACE),
         ready: config.ready,
     };
     loop {
-        let wake = scheduler.later.values().filter_map(|retry| retry.at).min();
+        let wake = scheduler.later.values().filter_map(|retry| retry.at).chain(scheduler.grace).min();
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
@@ -189,6 +192,8 @@ struct Scheduler {
     told: BTreeMap<Key, Instant>,
     /// Lists that did not arrive yet: nothing is decided before they do.
     missing: BTreeSet<&'static str>,
+    /// Until then members that were not heard of yet are waited for; `None` once that is over.
+    grace: Option<Instant>,
     ready: Ready,
 }
 
@@ -263,7 +268,10 @@ impl Scheduler {
     }
 
     fn decide(&mut self) {
-        if !self.missing.is_empty() || self.index.is_idle() {
+        if self.grace.is_some_and(|end| end <= Instant::now() || self.is_answered()) {
+            self.grace = None;
+        }
+        if !self.missing.is_empty() || self.grace.is_some() || self.index.is_idle() {
             return;
         }
         for key in self.index.take_due() {
@@ -282,6 +290,11 @@ impl Scheduler {
             self.carry_out(&key, step);
         }
         self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the first view is complete, members included.
+    fn is_answered(&self) -> bool {
+        self.missing.is_empty() && self.index.fleet.unanswered().next().is_none()
     }
 
     fn carry_out(&mut self, key: &Key, step: Step) {

@@ -1,0 +1,350 @@
+//! The scheduler against real API servers, in-process: a host with Karmada's kinds, members behind the cluster proxy.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use axum::{Router, extract::Request, response::Response, routing::any};
+use caldera_apiserver::{ApiServer, Options};
+use caldera_crds::manifests;
+use caldera_global_scheduler::{Config, run};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
+
+struct Stage {
+    host: Client,
+    members: BTreeMap<String, Client>,
+    _stop: DropGuard,
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    caldera_runtime::watch::resource(group, version, kind, plural)
+}
+
+fn bindings(client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(
+        client.clone(),
+        "default",
+        &resource("work.karmada.io/v1alpha2", "ResourceBinding", "resourcebindings"),
+    )
+}
+
+async fn create(client: &Client, plural: &str, object: Value) -> Value {
+    let text = |key: &str| object[key].as_str().unwrap().to_owned();
+    let resource = resource(&text("apiVersion"), &text("kind"), plural);
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let status = object.get("status").cloned();
+    let created = api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    match status {
+        Some(status) => {
+            let patch = Patch::Merge(json!({"status": status}));
+            let patched = api.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+            serde_json::to_value(patched).unwrap()
+        }
+        None => serde_json::to_value(created).unwrap(),
+    }
+}
+
+/// Waits until the condition holds for an object, for at most ten seconds.
+async fn until(api: &Api<DynamicObject>, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let waited = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            if let Ok(object) = api.get(name).await {
+                last = serde_json::to_value(object).unwrap();
+                if holds(&last) {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let reached = waited.await.is_ok();
+    assert!(reached, "not within ten seconds: {last:#}");
+    last
+}
+
+impl Stage {
+    /// A host, members with one node of so many cores, and the scheduler.
+    async fn new(cores: &[i64]) -> Self {
+        let server = ApiServer::new(Options::default());
+        let mut routers: BTreeMap<String, Router> = BTreeMap::new();
+        for index in 0..cores.len() {
+            routers.insert(format!("m{index}"), ApiServer::new(Options::default()).router());
+        }
+        let members: BTreeMap<String, Client> =
+            routers.iter().map(|(name, router)| (name.clone(), Client::new(router.clone(), "default"))).collect();
+        let proxy = move |request: Request| {
+            let routers = routers.clone();
+            async move { proxied(&routers, request).await }
+        };
+        let router = Router::new()
+            .route("/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy/{*path}", any(proxy))
+            .fallback_service(server.router());
+        let host = Client::new(router, "default");
+        for crd in manifests::manifests() {
+            create(&host, "customresourcedefinitions", crd).await;
+        }
+        for crd in manifests::karmada_crds().into_iter().chain([manifests::cluster_crd()]) {
+            create_if_new(&host, crd).await;
+        }
+        let clusters = Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
+        until_served(&clusters).await;
+        for (index, cores) in cores.iter().enumerate() {
+            let name = format!("m{index}");
+            add_node(&members[&name], "n0", *cores).await;
+            create(&host, "clusters", cluster(&name)).await;
+        }
+        let stop = CancellationToken::new();
+        tokio::spawn(run(Config::default(), host.clone(), stop.clone()));
+        Self { host, members, _stop: stop.drop_guard() }
+    }
+
+    async fn submit(&self, name: &str, pods: u32, min: u32) {
+        create(&self.host, "jobs", job(name, pods, min)).await;
+        create(&self.host, "resourcebindings", binding(name, pods)).await;
+    }
+
+    /// Until status says what became of it.
+    async fn scheduled(&self, name: &str, status: &str) -> Value {
+        let is = |object: &Value| {
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            conditions.into_iter().flatten().any(|one| one["type"] == "Scheduled" && one["status"] == status)
+        };
+        until(&bindings(&self.host), &format!("{name}-job"), is).await
+    }
+
+    async fn events(&self) -> Vec<(String, String, String)> {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.host.clone(), "default", &resource("v1", "Event", "events"));
+        let list = api.list(&kube::api::ListParams::default()).await.unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let read = |event: DynamicObject| {
+            let event = serde_json::to_value(event).unwrap();
+            (text(&event["involvedObject"]["kind"]), text(&event["reason"]), text(&event["message"]))
+        };
+        let mut events: Vec<_> = list.into_iter().map(read).collect();
+        events.sort();
+        events
+    }
+}
+
+async fn create_if_new(host: &Client, crd: Value) {
+    let api: Api<DynamicObject> = Api::all_with(
+        host.clone(),
+        &resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    );
+    if api.get_opt(crd["metadata"]["name"].as_str().unwrap()).await.unwrap().is_none() {
+        create(host, "customresourcedefinitions", crd).await;
+    }
+}
+
+async fn until_served(api: &Api<DynamicObject>) {
+    let served = async {
+        while api.list(&kube::api::ListParams::default()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), served).await.unwrap();
+}
+
+async fn proxied(routers: &BTreeMap<String, Router>, mut request: Request) -> Response {
+    let path = request.uri().path_and_query().unwrap().as_str().to_owned();
+    let rest = path.strip_prefix("/apis/cluster.karmada.io/v1alpha1/clusters/").unwrap();
+    let (name, rest) = rest.split_once("/proxy").unwrap();
+    *request.uri_mut() = rest.parse().unwrap();
+    routers[name].clone().oneshot(request).await.unwrap()
+}
+
+fn cluster(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {"syncMode": "Pull"},
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "apiEnablements": [{
+                "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
+            }],
+        },
+    })
+}
+
+async fn add_node(member: &Client, name: &str, cores: i64) {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {
+            "allocatable": {"cpu": cores.to_string(), "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    });
+    create(member, "nodes", node).await;
+    // A new node is tainted until the node controller, which is not here, has seen it ready.
+    let nodes: Api<DynamicObject> = Api::all_with(member.clone(), &resource("v1", "Node", "nodes"));
+    let untaint = Patch::Merge(json!({"spec": {"taints": null}}));
+    nodes.patch(name, &PatchParams::default(), &untaint).await.unwrap();
+}
+
+fn job(name: &str, pods: u32, min: u32) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": min, "schedulerName": "volcano", "tasks": [{
+            "name": "w", "replicas": pods, "minAvailable": min,
+            "template": {"spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
+            ]}},
+        }]},
+    })
+}
+
+fn binding(name: &str, pods: u32) -> Value {
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": pods}, "charged": {}});
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {
+            "name": format!("{name}-job"), "namespace": "default",
+            "annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": admission.to_string()},
+        },
+        "spec": {
+            "resource": {
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "default", "name": name,
+                "uid": format!("uid-{name}"),
+            },
+            "replicas": pods, "schedulerName": "caldera", "suspension": {"scheduling": false},
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            }},
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_released_gang_is_placed_with_two_writes_and_two_events() {
+    let stage = Stage::new(&[3, 4]).await;
+    stage.submit("train", 6, 6).await;
+    let object = stage.scheduled("train", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}, {"name": "m1", "replicas": 4}]));
+    let annotations = &object["metadata"]["annotations"];
+    let applied: Value =
+        serde_json::from_str(annotations["policy.karmada.io/applied-placement"].as_str().unwrap()).unwrap();
+    assert_eq!(applied, object["spec"]["placement"]);
+    let plan: Value = serde_json::from_str(annotations["caldera.dev/plan"].as_str().unwrap()).unwrap();
+    assert_eq!(plan["clusters"]["m1"]["tasks"]["w"], json!({"replicas": 4, "minAvailable": 4}));
+    assert_eq!(object["status"]["schedulerObservedGeneration"], object["metadata"]["generation"]);
+    assert!(object["status"]["lastScheduledTime"].is_string());
+    let result = "Binding has been scheduled successfully. Result: {m0:2, m1:4}".to_owned();
+    let event = |kind: &str| (kind.to_owned(), "ScheduleBindingSucceed".to_owned(), result.clone());
+    let both = async {
+        while stage.events().await != [event("Job"), event("ResourceBinding")] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+    // One patch of the spec (generation 2), and nothing written after the status.
+    assert_eq!(object["metadata"]["generation"], 2);
+    stage.submit("later", 1, 1).await;
+    stage.scheduled("later", "True").await;
+    let now = bindings(&stage.host).get("train-job").await.unwrap();
+    assert_eq!(now.metadata.resource_version.as_deref(), object["metadata"]["resourceVersion"].as_str());
+}
+
+#[tokio::test]
+async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
+    let stage = Stage::new(&[3, 2]).await;
+    stage.submit("train", 6, 6).await;
+    let object = stage.scheduled("train", "False").await;
+    let condition = &object["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "Unschedulable");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("needs 6 pods at once"), "{message}");
+    assert_eq!(object["spec"].get("clusters"), None);
+    add_node(&stage.members["m1"], "n1", 3).await;
+    let object = stage.scheduled("train", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 1}, {"name": "m1", "replicas": 5}]));
+}
+
+#[tokio::test]
+async fn a_users_hold_is_honoured_and_lifted_only_by_the_user() {
+    let stage = Stage::new(&[9]).await;
+    create(&stage.host, "jobs", job("held", 2, 2)).await;
+    let mut held = binding("held", 2);
+    held["spec"]["suspension"]["scheduling"] = true.into();
+    create(&stage.host, "resourcebindings", held).await;
+    stage.submit("free", 2, 2).await;
+    stage.scheduled("free", "True").await;
+    let api = bindings(&stage.host);
+    let object = serde_json::to_value(api.get("held-job").await.unwrap()).unwrap();
+    assert_eq!((object["spec"].get("clusters"), object.get("status")), (None, None));
+    let lift = Patch::Merge(json!({"spec": {"suspension": {"scheduling": false}}}));
+    api.patch("held-job", &PatchParams::default(), &lift).await.unwrap();
+    stage.scheduled("held", "True").await;
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_answer_degrades_only_itself() {
+    let stage = Stage::new(&[4]).await;
+    // Its secret does not exist, and nobody listens at its address.
+    let mut gone = cluster("gone");
+    gone["spec"] = json!({
+        "syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1",
+        "secretRef": {"namespace": "default", "name": "gone"},
+    });
+    gone["status"]["resourceSummary"] = json!({"allocatable": {"cpu": "2", "pods": "10"}});
+    create(&stage.host, "clusters", gone).await;
+    stage.submit("train", 4, 4).await;
+    let object = stage.scheduled("train", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 4}]));
+    // Of the member that can not be read Karmada's summary is taken.
+    stage.submit("more", 2, 2).await;
+    let object = stage.scheduled("more", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "gone", "replicas": 2}]));
+    stage.submit("last", 1, 1).await;
+    let object = stage.scheduled("last", "False").await;
+    let message = object["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("gone: its resource summary is used: failed to read its secret default/gone"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn running_pods_take_the_place_of_what_was_promised() {
+    let stage = Stage::new(&[4]).await;
+    stage.submit("first", 3, 3).await;
+    stage.scheduled("first", "True").await;
+    // A pod of somebody else, and the first of the job's own: four cores are taken, not five.
+    let pod = |name: &str, owner: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "default", "ownerReferences": owner,
+                "annotations": {"volcano.sh/task-spec": "w"},
+            },
+            "spec": {"nodeName": "n0", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
+            ]},
+        })
+    };
+    let owner = json!([{
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "first", "uid": "u", "controller": true,
+    }]);
+    create(&stage.members["m0"], "pods", pod("first-w-0", owner)).await;
+    stage.submit("second", 1, 1).await;
+    let object = stage.scheduled("second", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 1}]));
+    stage.submit("third", 1, 1).await;
+    let object = stage.scheduled("third", "False").await;
+    let message = object["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("0 fit now"), "{message}");
+}
