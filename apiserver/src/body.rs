@@ -120,8 +120,24 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
     }
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| {
-        format!("error converting YAML to JSON: yaml: {}", e.to_string().lines().next().unwrap_or_default())
+        let text = go_yaml(e.to_string().lines().next().unwrap_or_default(), text);
+        format!("error converting YAML to JSON: yaml: {text}")
     })
+}
+
+/// Go's words for a YAML syntax error where they are known: a flow collection that is never closed.
+fn go_yaml(error: &str, text: &str) -> String {
+    let close = match error.split_once("unclosed bracket '").and_then(|(_, rest)| rest.chars().next()) {
+        Some('[') => ']',
+        Some('{') => '}',
+        _ => return error.to_owned(),
+    };
+    let line = text.trim_end().lines().count();
+    let expected = match text.trim_end().chars().last() {
+        Some('[' | '{' | ',') => "node content".to_owned(),
+        _ => format!("',' or '{close}'"),
+    };
+    format!("line {line}: did not find expected {expected}")
 }
 
 /// Builds a value, noticing repeated members; the last one wins, as in Go.
