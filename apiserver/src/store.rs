@@ -128,8 +128,9 @@ struct Collection {
 }
 
 impl Collection {
-    fn new(floor: u64) -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor, changed: watch::Sender::new(floor) }
+    /// A kind that nothing was ever written of has forgotten nothing.
+    fn new() -> Self {
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor: 0, changed: watch::Sender::new(0) }
     }
 
     /// Index of the first event after `revision`.
@@ -211,8 +212,10 @@ impl Store {
 
     /// The one mutation. The object's new state (the last one for a removal) comes back stamped with the new revision.
     pub fn commit(&mut self, kind: &str, key: &Key, expect: Expect, change: Change) -> Result<Arc<Object>, Raced> {
-        let floor = self.revision;
-        let collection = self.collections.entry(kind.to_owned()).or_insert_with(|| Collection::new(floor));
+        if !self.collections.contains_key(kind) {
+            self.collections.insert(kind.to_owned(), Collection::new());
+        }
+        let Some(collection) = self.collections.get_mut(kind) else { return Err(Raced(None)) };
         let previous = collection.objects.get(key).cloned();
         let seen = match expect {
             Expect::Absent => None,
@@ -261,8 +264,7 @@ impl Store {
 
     /// Wakes when something of this kind changed.
     pub fn subscribe(&mut self, kind: &str) -> watch::Receiver<u64> {
-        let floor = self.revision;
-        self.collections.entry(kind.to_owned()).or_insert_with(|| Collection::new(floor)).changed.subscribe()
+        self.collections.entry(kind.to_owned()).or_insert_with(Collection::new).changed.subscribe()
     }
 
     /// Wakes the watchers of a kind without a change, to look whether it still exists.
