@@ -489,7 +489,11 @@ pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
 
 /// Reads and checks an apply's body.
 fn applied_object(call: &Call) -> Result<Value, Status> {
-    let value = yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+    let mut value = yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+    // An empty document is an object without anything.
+    if value.is_null() {
+        value = json!({});
+    }
     if !value.is_object() {
         let found = meta::json_type(&value);
         return Err(Status::bad_request(format!(

@@ -23,6 +23,9 @@ pub fn check_at(value: &Value, node: &Node, path: &str) -> Vec<FieldError> {
 }
 
 fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
+    if !node.has_embedded {
+        return;
+    }
     match value {
         Value::Object(map) => {
             if node.embedded {

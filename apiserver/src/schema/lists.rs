@@ -1,6 +1,6 @@
 //! Lists that are sets or maps: no element twice (`apiserver/schema/listtype/validation.go`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -16,6 +16,9 @@ pub fn check(object: &Value, node: &Node) -> Vec<FieldError> {
 }
 
 fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
+    if !node.has_unique {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(_, value)| value.is_object() || value.is_array()) {
@@ -71,6 +74,13 @@ fn map_list(items: &[Value], keys: &[String], path: &FieldPath, errors: &mut Vec
             format!("Invalid value: {}: must be an object for an array of list-type map", gotext::value(item));
         errors.push(FieldError::new(CauseReason::Invalid, format!("{}[{index}]", path.as_str()), message));
         return;
+    }
+    if let [key] = keys {
+        // The usual case needs no copies: one key, and texts that differ.
+        let mut seen = BTreeSet::new();
+        if items.iter().all(|item| item.get(key).and_then(Value::as_str).is_some_and(|text| seen.insert(text))) {
+            return;
+        }
     }
     let identities: Vec<Value> = items
         .iter()

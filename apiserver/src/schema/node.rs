@@ -168,6 +168,10 @@ pub struct Node {
     pub rules: Vec<Arc<Rule>>,
     /// Whether this node or one below has rules.
     pub has_rules: bool,
+    /// Whether this node or one below is an embedded resource.
+    pub has_embedded: bool,
+    /// Whether this node or one below is a list in which nothing may repeat.
+    pub has_unique: bool,
     pub patch: PatchStrategy,
     pub presence: Presence,
     /// How the value is decoded, for built-in kinds.
@@ -216,10 +220,15 @@ impl Node {
             .flatten()
             .map(|rule| Arc::new(Rule::parse(rule)))
             .collect();
-        let has_rules = !rules.is_empty()
-            || properties.values().any(|p| p.node().has_rules)
-            || items.as_ref().is_some_and(|i| i.node().has_rules)
-            || matches!(&additional, Additional::Schema(link) if link.node().has_rules);
+        let embedded = flag("x-kubernetes-embedded-resource");
+        let below = properties.values().chain(items.as_ref()).chain(match &additional {
+            Additional::Schema(link) => Some(link),
+            _ => None,
+        });
+        let below: Vec<&Node> = below.map(Link::node).collect();
+        let has_rules = !rules.is_empty() || below.iter().any(|node| node.has_rules);
+        let has_embedded = embedded || below.iter().any(|node| node.has_embedded);
+        let has_unique = matches!(list, ListKind::Set | ListKind::Map(_)) || below.iter().any(|node| node.has_unique);
         Node {
             format: text("format").and_then(|format| Format::parse(format, &types)),
             types,
@@ -231,7 +240,9 @@ impl Node {
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             int_or_string,
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
-            embedded: flag("x-kubernetes-embedded-resource"),
+            embedded,
+            has_embedded,
+            has_unique,
             list,
             map_atomic: text("x-kubernetes-map-type") == Some("atomic"),
             checks,

@@ -112,7 +112,7 @@ fn coerce_metadata(
     path: &mut FieldPath,
     unknown: &mut Vec<String>,
 ) {
-    let Some(node) = node else { return };
+    let Some(node) = node.filter(|node| root || node.has_embedded) else { return };
     match value {
         Value::Object(map) => {
             let embedded = root || node.embedded;
@@ -147,6 +147,9 @@ pub fn metadata_error(object: &Value, node: &Node) -> Option<String> {
 }
 
 fn metadata_walk(value: &Value, node: &Node, root: bool, path: &mut FieldPath) -> Option<String> {
+    if !root && !node.has_embedded {
+        return None;
+    }
     match value {
         Value::Object(map) => map.iter().find_map(|(key, value)| {
             let embedded = root || node.embedded;

@@ -73,6 +73,39 @@ fn recorded_creations_are_judged_as_recorded() {
     assert!(seen > 50, "only {seen} creations found");
 }
 
+/// Not a benchmark, but enough to notice a rule that compiles or copies on every call.
+#[test]
+fn an_object_of_eight_kibibytes_is_judged_quickly() {
+    let items: Vec<Value> = (0..120)
+        .map(|index| json!({"name": format!("item-{index}"), "image": "registry.example.com/some/image:1", "n": index}))
+        .collect();
+    let schema = TypeSchema::from_crd(
+        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "n": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= 0"}]},
+            "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"},
+                    "image": {"type": "string", "maxLength": 100}, "n": {"type": "integer", "minimum": 0},
+                    "policy": {"type": "string", "default": "Always", "enum": ["Always", "Never"]}}}}}}}}),
+        false,
+    );
+    let object =
+        json!({"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "a"}, "spec": {"n": 1, "items": items}});
+    assert!(object.to_string().len() > 8 * 1024);
+    let rounds: u32 = 50;
+    let mut longest = std::time::Duration::ZERO;
+    let started = std::time::Instant::now();
+    for _ in 0..rounds {
+        let mut object = object.clone();
+        let each = std::time::Instant::now();
+        assert!(schema.prune(&mut object).is_empty());
+        schema.default(&mut object);
+        assert!(schema.validate(&object, None).is_empty());
+        longest = longest.max(each.elapsed());
+    }
+    println!("{:?} on average with the copy, {longest:?} at most", started.elapsed() / rounds);
+    assert!(longest < std::time::Duration::from_millis(250), "{longest:?}");
+}
+
 fn sample() -> TypeSchema {
     let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "properties": {
         "a": {"type": "string", "default": "x"},

@@ -1,0 +1,94 @@
+//! The CEL rules of a schema as parts of a definition: how they are written, and whether they can be compiled and may
+//! look back (`validation.go`, cel_validation.go).
+
+use serde_json::{Map, Value};
+
+use super::cel::Rule;
+use super::crd::Errors;
+use super::crd_schema::each;
+use super::error::FieldError;
+
+/// Errors in how a rule is written go to `errors`, those of its expression to `rules`. `uncorrelated` is the schema above
+/// whose parts have no counterparts in an older revision; rules below a junctor are not compiled.
+pub fn rules_of(
+    schema: &Value,
+    field: &str,
+    uncorrelated: Option<&str>,
+    junctor: bool,
+    errors: &mut Errors,
+    rules: &mut Vec<FieldError>,
+) {
+    for (index, rule) in each(schema, "x-kubernetes-validations") {
+        let at = format!("{field}.x-kubernetes-validations[{index}]");
+        rule_shape(rule, &at, errors);
+        if junctor {
+            continue;
+        }
+        let compiled = Rule::parse(rule);
+        let mut found = Errors::new();
+        if let Some(error) = compiled.compile_error() {
+            let shown = rule_shown(rule);
+            let detail = format!("compilation failed: {error}");
+            found.invalid(format!("{at}.rule"), &shown, &detail);
+        } else if compiled.uses_old() {
+            if let Some(path) = uncorrelated {
+                let detail =
+                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
+                found.invalid(format!("{at}.rule"), &rule.get("rule").cloned().unwrap_or_default(), &detail);
+            }
+        } else if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null()) {
+            found.invalid(format!("{at}.optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule");
+        }
+        rules.append(&mut found.list);
+    }
+}
+
+/// A rule as the internal type prints it.
+fn rule_shown(rule: &Value) -> Value {
+    let mut map = Map::new();
+    for (name, key) in [
+        ("Rule", "rule"),
+        ("Message", "message"),
+        ("MessageExpression", "messageExpression"),
+        ("Reason", "reason"),
+        ("FieldPath", "fieldPath"),
+        ("OptionalOldSelf", "optionalOldSelf"),
+    ] {
+        let absent = if matches!(key, "reason" | "optionalOldSelf") { Value::Null } else { "".into() };
+        map.insert(name.to_owned(), rule.get(key).cloned().unwrap_or(absent));
+    }
+    Value::Object(map)
+}
+
+fn rule_shape(rule: &Value, at: &str, errors: &mut Errors) {
+    let sent = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (source, message) = (sent("rule").trim(), sent("message").trim());
+    let broken = |text: &str| text.contains(['\n', '\r']);
+    if source.is_empty() {
+        errors.required(format!("{at}.rule"), "rule is not specified");
+    } else if !sent("message").is_empty() && message.is_empty() {
+        errors.invalid(format!("{at}.message"), &sent("message").into(), "must be non-empty if specified");
+    } else if broken(message) {
+        errors.invalid(format!("{at}.message"), &sent("message").into(), "must not contain line breaks");
+    } else if broken(source) && message.is_empty() {
+        errors.required(format!("{at}.message"), "message must be specified if rule contains line breaks");
+    }
+    if !sent("messageExpression").is_empty() && sent("messageExpression").trim().is_empty() {
+        errors.required(format!("{at}.messageExpression"), "messageExpression must be non-empty if specified");
+    }
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    if let Some(reason) = rule.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason)) {
+        errors.unsupported(format!("{at}.reason"), &reason.into(), &REASONS);
+    }
+    let path = sent("fieldPath");
+    if !path.is_empty() && path.trim().is_empty() {
+        errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be non-empty if specified");
+    }
+    if broken(path) {
+        errors.invalid(format!("{at}.fieldPath"), &path.into(), "must not contain line breaks");
+    }
+    if !path.is_empty() && !path.trim().starts_with(['.', '[']) {
+        errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be a valid path");
+    }
+}
