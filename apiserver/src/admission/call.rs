@@ -27,10 +27,13 @@ type Https = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>;
 /// Answers larger than this are not read (client-go's limit is the same order).
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 
+/// Whom a client trusts: the authority, and the server name when it is not the URL's.
+type Trust = (Arc<[u8]>, Option<String>);
+
 /// One client for each authority (and server name, for services).
 #[derive(Default)]
 pub struct Callers {
-    clients: Mutex<BTreeMap<(Arc<[u8]>, Option<String>), Https>>,
+    clients: Mutex<BTreeMap<Trust, Https>>,
 }
 
 /// Where a call goes.

@@ -206,26 +206,26 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn verdict(expressions: &[&str], object: Value) -> Verdict {
+    fn verdict(expressions: &[&str], object: &Value) -> Verdict {
         let conditions: Vec<Condition> =
             expressions.iter().map(|e| Condition::new("c".into(), (*e).to_owned())).collect();
         let request = json!({"operation": "CREATE", "userInfo": {"username": "admin"}});
-        decide(&conditions, &Variables { object: Some(&object), old_object: None, request: &request })
+        decide(&conditions, &Variables { object: Some(object), old_object: None, request: &request })
     }
 
     #[test]
     fn every_condition_must_hold() {
         let object = json!({"spec": {"size": 3}});
-        assert_eq!(verdict(&["object.spec.size == 3", "request.operation == 'CREATE'"], object.clone()), Verdict::Call);
-        assert_eq!(verdict(&["object.spec.size == 3", "oldObject != null"], object), Verdict::Skip);
+        assert_eq!(verdict(&["object.spec.size == 3", "request.operation == 'CREATE'"], &object), Verdict::Call);
+        assert_eq!(verdict(&["object.spec.size == 3", "oldObject != null"], &object), Verdict::Skip);
     }
 
     #[test]
     fn a_false_condition_wins_over_an_error() {
         let object = json!({"spec": {}});
-        assert!(matches!(verdict(&["object.spec.size == 3"], object.clone()), Verdict::Error(e) if
+        assert!(matches!(verdict(&["object.spec.size == 3"], &object), Verdict::Error(e) if
             e == "expression 'object.spec.size == 3' resulted in error: no such key: size"));
-        assert_eq!(verdict(&["object.spec.size == 3", "false"], object), Verdict::Skip);
+        assert_eq!(verdict(&["object.spec.size == 3", "false"], &object), Verdict::Skip);
     }
 
     #[test]

@@ -323,7 +323,7 @@ fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
         )),
         "Exists" | "DoesNotExist" => {}
         other => {
-            errors.push(FieldError::invalid_text(format!("{path}.operator"), other, "not a valid selector operator"))
+            errors.push(FieldError::invalid_text(format!("{path}.operator"), other, "not a valid selector operator"));
         }
     }
     let key = text(requirement, "key");
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn with(changes: Value) -> Vec<String> {
+    fn with(changes: &Value) -> Vec<String> {
         let mut webhook = json!({
             "name": "a.example.io", "clientConfig": {"url": "https://x.io/p"}, "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -390,13 +390,13 @@ mod tests {
 
     #[test]
     fn a_complete_configuration_is_valid_after_defaulting() {
-        assert_eq!(with(json!({})), Vec::<String>::new());
+        assert_eq!(with(&json!({})), Vec::<String>::new());
     }
 
     #[test]
     fn a_url_has_https_a_host_and_nothing_else() {
         assert_eq!(
-            with(json!({"clientConfig": {"url": "https://u:p@x.io/?a=b#f"}})),
+            with(&json!({"clientConfig": {"url": "https://u:p@x.io/?a=b#f"}})),
             [
                 "webhooks[0].clientConfig.url: Invalid value: \"u:p\": user information is not permitted in the URL",
                 "webhooks[0].clientConfig.url: Invalid value: \"f\": fragments are not permitted in the URL",
@@ -410,7 +410,7 @@ mod tests {
         let rules = json!({"rules": [{"operations": ["CREATE"], "apiGroups": ["*", "x"], "apiVersions": ["v1"],
             "resources": ["*/*", "pods"]}]});
         assert_eq!(
-            with(rules),
+            with(&rules),
             [
                 "webhooks[0].rules[0].apiGroups: Invalid value: [\"*\",\"x\"]: if '*' is present, must not specify other API groups",
                 "webhooks[0].rules[0].resources: Invalid value: [\"*/*\",\"pods\"]: if '*/*' is present, must not specify other resources",
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_service_path_has_no_empty_segment() {
         let service =
-            |path: &str| with(json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": path}}}));
+            |path: &str| with(&json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": path}}}));
         assert!(service("/ok/path/").is_empty());
         assert_eq!(
             service("/a//b"),

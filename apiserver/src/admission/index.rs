@@ -20,9 +20,11 @@ pub struct Index {
     current: ArcSwap<Webhooks>,
     changes: OnceLock<[watch::Receiver<u64>; 2]>,
     /// Compiled configurations by kind and name, with the version they were compiled from.
-    compiled: Mutex<BTreeMap<(bool, String), (u64, Vec<Arc<Webhook>>)>>,
+    compiled: Mutex<BTreeMap<(bool, String), Compiled>>,
     pub(super) callers: Callers,
 }
+
+type Compiled = (u64, Vec<Arc<Webhook>>);
 
 /// Mutating webhooks by configuration name, then list order; validating ones likewise.
 #[derive(Debug, Default)]

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn answer(response: Value, mutating: bool) -> Result<Answer, String> {
+    fn answer(response: &Value, mutating: bool) -> Result<Answer, String> {
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         read(review.to_string().as_bytes(), "u", mutating)
     }
@@ -353,11 +353,11 @@ mod tests {
     fn a_patch_comes_as_base64_or_as_bytes() {
         let text = r#"[{"op":"add","path":"/x","value":1}]"#;
         let base64 = answer(
-            json!({"uid": "u", "allowed": true, "patch": STANDARD.encode(text), "patchType": "JSONPatch"}),
+            &json!({"uid": "u", "allowed": true, "patch": STANDARD.encode(text), "patchType": "JSONPatch"}),
             true,
         );
         let bytes =
-            answer(json!({"uid": "u", "allowed": true, "patch": text.as_bytes(), "patchType": "JSONPatch"}), true);
+            answer(&json!({"uid": "u", "allowed": true, "patch": text.as_bytes(), "patchType": "JSONPatch"}), true);
         assert_eq!(base64, bytes);
         assert_eq!(base64.unwrap().patch, Some(Patch::Json(text.as_bytes().to_vec())));
     }
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn an_answer_to_another_question_is_refused() {
         assert_eq!(
-            answer(json!({"uid": "other", "allowed": true}), false).unwrap_err(),
+            answer(&json!({"uid": "other", "allowed": true}), false).unwrap_err(),
             "received invalid webhook response: expected response.uid=\"u\", got \"other\""
         );
     }
@@ -374,7 +374,7 @@ mod tests {
     fn a_validating_webhook_may_not_patch() {
         let with_patch = json!({"uid": "u", "allowed": true, "patch": "W10=", "patchType": "JSONPatch"});
         assert_eq!(
-            answer(with_patch, false).unwrap_err(),
+            answer(&with_patch, false).unwrap_err(),
             "received invalid webhook response: validating webhook may not return response.patch"
         );
     }

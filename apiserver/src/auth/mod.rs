@@ -2,6 +2,9 @@
 
 mod rbac;
 mod review;
+mod roles;
+
+pub use roles::{binding_errors, role_errors};
 
 use http::HeaderMap;
 use serde_json::Value;

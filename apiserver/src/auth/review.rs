@@ -21,16 +21,16 @@ pub fn answer(
     let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
     let status = match resource.kind.as_str() {
         "SubjectAccessReview" => {
-            check(resource, access_errors(&spec, true))?;
+            check(resource, &access_errors(&spec, true))?;
             access(server, &subject(&spec), &spec)
         }
         "LocalSubjectAccessReview" => {
             let namespace = namespace.unwrap_or_default();
-            check(resource, local_errors(&spec, namespace))?;
+            check(resource, &local_errors(&spec, namespace))?;
             access(server, &subject(&spec), &spec)
         }
         "SelfSubjectAccessReview" => {
-            check(resource, access_errors(&spec, false))?;
+            check(resource, &access_errors(&spec, false))?;
             access(server, user, &spec)
         }
         "SelfSubjectRulesReview" => rules(server, user, text(&spec, "namespace"))?,
@@ -53,12 +53,12 @@ fn texts(value: &Value, key: &str) -> Vec<String> {
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn check(resource: &Resource, errors: Vec<FieldError>) -> Result<(), Status> {
+fn check(resource: &Resource, errors: &[FieldError]) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
     // The real server validates before the kind is known to the error.
-    Err(Status::invalid(&resource.group, "", "", &errors))
+    Err(Status::invalid(&resource.group, "", "", errors))
 }
 
 fn subject(spec: &Value) -> User {

@@ -7,19 +7,19 @@ use crate::resource::{Registry, Resource, Subresource};
 
 /// `/api`: the core group, which has no name.
 pub fn core(registry: &Registry) -> Value {
-    list(vec![json!({"metadata": {}, "versions": [version(registry, "", "v1")]})])
+    list(&[json!({"metadata": {}, "versions": [version(registry, "", "v1")]})])
 }
 
 /// `/apis`: all other groups.
 pub fn named(registry: &Registry) -> Value {
-    let group = |g: super::groups::Group| {
+    let group = |g: &super::groups::Group| {
         let versions: Vec<Value> = g.versions.iter().map(|v| version(registry, &g.name, v)).collect();
         json!({"metadata": {"name": g.name}, "versions": versions})
     };
-    list(groups(registry).into_iter().map(group).collect())
+    list(&groups(registry).iter().map(group).collect::<Vec<_>>())
 }
 
-fn list(items: Vec<Value>) -> Value {
+fn list(items: &[Value]) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 

@@ -11,11 +11,15 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::error::Status;
+use crate::request::Query;
 use crate::resource::Registry;
 use crate::server::ApiServer;
 
 /// The release whose behaviour this server follows.
 const VERSION: &str = "v1.36.2";
+
+/// What the health paths look at: all of it is this process.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -24,7 +28,7 @@ const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+prot
 
 /// Answers GET on a path that is not an object's: `/`, `/api`, `/apis`, `/api/v1`, `/apis/<group>[/<version>]`, `/openapi/...`,
 /// `/version`, `/healthz`, `/readyz`, `/livez`. `None`: no such path.
-pub fn respond(server: &ApiServer, path: &str, headers: &HeaderMap) -> Option<Response> {
+pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMap) -> Option<Response> {
     let registry = server.registry();
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     Some(match parts.as_slice() {
@@ -39,7 +43,12 @@ pub fn respond(server: &ApiServer, path: &str, headers: &HeaderMap) -> Option<Re
         ["openapi", "v3", "apis", group, version] => document(headers, &registry, group, version)?,
         ["openapi", "v2"] => openapi_v2(headers),
         ["version"] => json_answer(&version()),
-        ["healthz" | "readyz" | "livez"] | ["healthz" | "readyz" | "livez", "ping" | "etcd" | "log"] => {
+        [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
+            let checks: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            ([(CONTENT_TYPE, TEXT)], format!("{checks}{which} check passed\n")).into_response()
+        }
+        ["healthz" | "readyz" | "livez"] => ([(CONTENT_TYPE, TEXT)], "ok").into_response(),
+        ["healthz" | "readyz" | "livez", check] if CHECKS.contains(check) => {
             ([(CONTENT_TYPE, TEXT)], "ok").into_response()
         }
         ["metrics"] => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics(server)).into_response(),

@@ -52,17 +52,15 @@ fn age(object: &Value, now: Timestamp) -> String {
     since(at(object, "metadata.creationTimestamp"), now)
 }
 
-fn joined(parts: Vec<String>, otherwise: &str) -> String {
+fn joined(parts: &[String], otherwise: &str) -> String {
     if parts.is_empty() { otherwise.to_owned() } else { parts.join(",") }
 }
 
 /// `a=1,b=2`; `<none>` when there are none.
 fn labels(object: &Value, path: &str) -> String {
     let members = at(object, path).and_then(Value::as_object);
-    joined(
-        members.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect(),
-        NONE,
-    )
+    let pairs = members.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()));
+    joined(&pairs.collect::<Vec<_>>(), NONE)
 }
 
 /// A `metav1.LabelSelector` as `kubectl` writes it.
@@ -87,7 +85,7 @@ fn selector(object: &Value, path: &str) -> String {
         parts.push((key, shown));
     }
     parts.sort();
-    joined(parts.into_iter().map(|(_, shown)| shown).collect(), NONE)
+    joined(&parts.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>(), NONE)
 }
 
 /// Names and images of a template's containers.
@@ -206,7 +204,7 @@ pub fn node(o: &Value, now: Timestamp) -> Vec<Value> {
     cells![
         name(o),
         status,
-        joined(roles, NONE),
+        joined(&roles, NONE),
         age(o, now),
         text(o, "status.nodeInfo.kubeletVersion"),
         address("InternalIP"),
@@ -442,10 +440,10 @@ pub fn service(o: &Value, now: Timestamp) -> Vec<Value> {
             let ingress = list(o, "status.loadBalancer.ingress").iter();
             let mut all: Vec<String> = ingress.map(|i| text_or(i, "ip", &text(i, "hostname"))).collect();
             all.extend(ips);
-            joined(all, "<pending>")
+            joined(&all, "<pending>")
         }
         "ExternalName" => text(o, "spec.externalName"),
-        _ => joined(ips, NONE),
+        _ => joined(&ips, NONE),
     };
     let ports = list(o, "spec.ports").iter().map(|p| {
         let protocol = text_or(p, "protocol", "TCP");
@@ -456,10 +454,10 @@ pub fn service(o: &Value, now: Timestamp) -> Vec<Value> {
     });
     cells![
         name(o),
-        kind.clone(),
+        kind,
         text_or(o, "spec.clusterIP", NONE),
         external,
-        joined(ports.collect(), NONE),
+        joined(&ports.collect::<Vec<_>>(), NONE),
         age(o, now),
         labels(o, "spec.selector")
     ]
@@ -767,8 +765,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn row(cells: Cells, object: Value) -> Vec<Value> {
-        cells(&object, "2024-01-01T00:01:00Z".parse().unwrap())
+    fn row(cells: Cells, object: &Value) -> Vec<Value> {
+        cells(object, "2024-01-01T00:01:00Z".parse().unwrap())
     }
 
     #[test]
@@ -780,11 +778,11 @@ mod tests {
                 {"name": "main", "ready": true, "restartCount": 2, "state": {"running": {}}}]},
         });
         let shown = json!(["b", "1/1", "Running", "2", "60s", "10.1.1.1", "n1", "<none>", "<none>"]);
-        assert_eq!(Value::from(row(pod, running.clone())), shown);
+        assert_eq!(Value::from(row(pod, &running)), shown);
         let mut failing = running;
         failing["status"]["containerStatuses"][0] =
             json!({"name": "main", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 3}}});
-        let cells = row(pod, failing);
+        let cells = row(pod, &failing);
         assert_eq!((&cells[1], &cells[2]), (&json!("0/1"), &json!("ExitCode:3")));
     }
 
@@ -795,6 +793,6 @@ mod tests {
             "status": {"phase": "Pending", "initContainerStatuses": [
                 {"name": "i", "state": {"terminated": {"exitCode": 0}}}, {"name": "j", "state": {"running": {}}}]},
         });
-        assert_eq!(row(pod, starting)[2], json!("Init:1/2"));
+        assert_eq!(row(pod, &starting)[2], json!("Init:1/2"));
     }
 }

@@ -162,15 +162,15 @@ fn column(name: &str, kind: &str, format: &str, description: &str, priority: i64
 mod tests {
     use super::*;
 
-    fn cell(column: Value, object: &Value) -> Value {
+    fn cell(column: &Value, object: &Value) -> Value {
         let now = "2024-01-01T00:00:10Z".parse().unwrap();
-        Column::read(&column).cell(object, now)
+        Column::read(column).cell(object, now)
     }
 
     #[test]
     fn a_cell_has_the_type_of_its_column() {
         let object = json!({"spec": {"n": 3, "s": "x", "b": true, "t": "2024-01-01T00:00:00Z", "o": {"a": 1}}});
-        let at = |kind: &str, path: &str| cell(json!({"name": "c", "type": kind, "jsonPath": path}), &object);
+        let at = |kind: &str, path: &str| cell(&json!({"name": "c", "type": kind, "jsonPath": path}), &object);
         assert_eq!(at("integer", ".spec.n"), json!(3));
         assert_eq!(at("string", ".spec.n"), json!("3"));
         assert_eq!(at("string", ".spec.o"), json!("{\"a\":1}"));

@@ -1,0 +1,128 @@
+//! Validation of roles and bindings (`pkg/apis/rbac/validation`).
+
+use serde_json::Value;
+
+use crate::schema::FieldError;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A Role or ClusterRole: every rule names verbs, and either resources or (cluster-wide) URLs.
+pub fn role_errors(role: &Value, namespaced: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (i, rule) in items(role, "rules").iter().enumerate() {
+        rule_errors(&format!("rules[{i}]"), rule, namespaced, &mut errors);
+    }
+    errors
+}
+
+fn rule_errors(path: &str, rule: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
+    let has = |key: &str| !items(rule, key).is_empty();
+    if !has("verbs") {
+        errors.push(FieldError::required(format!("{path}.verbs"), "verbs must contain at least one value"));
+    }
+    if has("nonResourceURLs") {
+        let urls = Value::from(items(rule, "nonResourceURLs").to_vec());
+        let field = format!("{path}.nonResourceURLs");
+        if namespaced {
+            errors.push(FieldError::invalid(
+                field.clone(),
+                &urls,
+                "namespaced rules cannot apply to non-resource URLs",
+            ));
+        }
+        if has("apiGroups") || has("resources") || has("resourceNames") {
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.push(FieldError::invalid(field, &urls, why));
+        }
+        return;
+    }
+    if !has("apiGroups") {
+        let why = "resource rules must supply at least one api group";
+        errors.push(FieldError::required(format!("{path}.apiGroups"), why));
+    }
+    if !has("resources") {
+        let why = "resource rules must supply at least one resource";
+        errors.push(FieldError::required(format!("{path}.resources"), why));
+    }
+}
+
+/// A RoleBinding or ClusterRoleBinding; the role it refers to never changes.
+pub fn binding_errors(binding: &Value, old: Option<&Value>, namespaced: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let reference = binding.get("roleRef").unwrap_or(&Value::Null);
+    if text(reference, "apiGroup") != GROUP {
+        errors.push(FieldError::not_supported("roleRef.apiGroup", &text(reference, "apiGroup").into(), &[GROUP]));
+    }
+    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    if !kinds.contains(&text(reference, "kind")) {
+        errors.push(FieldError::not_supported("roleRef.kind", &text(reference, "kind").into(), kinds));
+    }
+    if text(reference, "name").is_empty() {
+        errors.push(FieldError::required("roleRef.name", ""));
+    }
+    for (i, subject) in items(binding, "subjects").iter().enumerate() {
+        subject_errors(&format!("subjects[{i}]"), subject, namespaced, &mut errors);
+    }
+    if old.and_then(|o| o.get("roleRef")).is_some_and(|old| old != reference) {
+        errors.push(FieldError::invalid("roleRef", reference, "cannot change roleRef"));
+    }
+    errors
+}
+
+fn subject_errors(path: &str, subject: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
+    let (kind, group) = (text(subject, "kind"), text(subject, "apiGroup"));
+    if text(subject, "name").is_empty() {
+        errors.push(FieldError::required(format!("{path}.name"), ""));
+    }
+    let wanted = match kind {
+        "ServiceAccount" => "",
+        "User" | "Group" => GROUP,
+        _ => {
+            let supported = ["ServiceAccount", "User", "Group"];
+            errors.push(FieldError::not_supported(format!("{path}.kind"), &kind.into(), &supported));
+            return;
+        }
+    };
+    if group != wanted {
+        errors.push(FieldError::not_supported(format!("{path}.apiGroup"), &group.into(), &[wanted]));
+    }
+    if kind == "ServiceAccount" && !namespaced && text(subject, "namespace").is_empty() {
+        errors.push(FieldError::required(format!("{path}.namespace"), ""));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(errors: &[FieldError]) -> Vec<String> {
+        errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn a_rule_is_about_resources_or_about_urls() {
+        let urls = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]});
+        assert!(role_errors(&urls, false).is_empty());
+        assert_eq!(
+            shown(&role_errors(&urls, true)),
+            ["rules[0].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs"]
+        );
+        assert_eq!(shown(&role_errors(&json!({"rules": [{}]}), true)).len(), 3);
+    }
+
+    #[test]
+    fn the_role_of_a_binding_stays() {
+        let to = |name: &str| json!({"roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}});
+        assert!(binding_errors(&to("a"), Some(&to("a")), false).is_empty());
+        assert!(shown(&binding_errors(&to("b"), Some(&to("a")), false))[0].ends_with("cannot change roleRef"));
+    }
+}
