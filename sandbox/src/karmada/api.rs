@@ -563,6 +563,12 @@ impl Writer {
         self.server.send("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
     }
 
+    /// JSON patch.
+    pub async fn json_patch(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
+        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
+        self.server.send("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
+    }
+
     /// DELETE; an object that is gone already is no error.
     pub async fn delete(&self, key: &ObjectKey, how: &Delete) -> Result<(), ApiError> {
         let path = self.server.resource(&key.gvk).await?.path(&key.namespace, &key.name);

@@ -178,7 +178,10 @@ impl Interpreter {
         }
         let mut template = template.clone();
         if is_volcano_job(&gvk) {
-            template.put_or_remove(&["status"], volcano::aggregate(items, now));
+            // An empty table comes out of Lua only where there was something before.
+            let had = template.present("/status").is_some();
+            let status = volcano::aggregate(items, now).filter(|status| had || *status != serde_json::json!({}));
+            template.put_or_remove(&["status"], status);
         } else if let Some(status) = status::aggregate(&template, items, now) {
             template.put(&["status"], status);
         }

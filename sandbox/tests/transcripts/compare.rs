@@ -1,0 +1,132 @@
+//! Whether what is there is what was recorded.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// Differences between a recorded value (with its placeholders) and a real one.
+pub fn differences(at: &str, recorded: &Value, real: &Value, found: &mut Vec<String>) {
+    match (recorded, real) {
+        (Value::String(recorded), real) if is_placeholder(recorded) => {
+            if real.is_null() {
+                found.push(format!("{at}: recorded {recorded}, found nothing"));
+            }
+        }
+        (Value::String(recorded), Value::String(real)) => {
+            let json = |text: &str| text.starts_with(['{', '[']).then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+            if let (Some(recorded), Some(real)) = (json(recorded), json(real)) {
+                differences(&format!("{at} (JSON)"), &recorded, &real, found);
+            } else if !text_matches(recorded, real) {
+                found.push(format!("{at}: recorded {recorded:?}, found {real:?}"));
+            }
+        }
+        (Value::Object(recorded), Value::Object(real)) => {
+            for (key, value) in recorded {
+                let here = format!("{at}/{key}");
+                match real.get(key) {
+                    Some(real) => differences(&here, value, real, found),
+                    None => found.push(format!("{here}: recorded {value}, found nothing")),
+                }
+            }
+            for (key, value) in real {
+                if !recorded.contains_key(key) {
+                    found.push(format!("{at}/{key}: recorded nothing, found {value}"));
+                }
+            }
+        }
+        (Value::Array(recorded), Value::Array(real)) if recorded.len() == real.len() => {
+            for (index, (recorded, real)) in recorded.iter().zip(real).enumerate() {
+                differences(&format!("{at}/{index}"), recorded, real, found);
+            }
+        }
+        (recorded, real) if recorded == real => {}
+        (recorded, real) => found.push(format!("{at}: recorded {recorded}, found {real}")),
+    }
+}
+
+fn is_placeholder(text: &str) -> bool {
+    text.starts_with('<') && text.ends_with('>')
+}
+
+fn text_matches(recorded: &str, real: &str) -> bool {
+    if recorded == real {
+        return true;
+    }
+    if !recorded.contains('<') {
+        return false;
+    }
+    let mut pattern = "(?s)^".to_owned();
+    for (index, part) in Regex::new("<[^<>]*>").unwrap().split(recorded).enumerate() {
+        if index > 0 {
+            pattern += ".*";
+        }
+        pattern += &regex::escape(part);
+    }
+    pattern += "$";
+    Regex::new(&pattern).unwrap().is_match(real)
+}
+
+/// An object without what recordings leave out.
+pub fn stripped(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["resourceVersion", "managedFields", "selfLink"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+/// The fields that a change of a path is about, coarse enough not to depend on who came first.
+pub fn fields(path: &str, value: Option<&Value>) -> BTreeSet<String> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let below = |at: &[&str]| -> Vec<String> {
+        let keys = value.and_then(Value::as_object).into_iter().flatten().map(|(key, _)| key.replace('~', "~0").replace('/', "~1"));
+        keys.map(|key| format!("/{}/{key}", at.join("/"))).collect()
+    };
+    let found = match parts.as_slice() {
+        ["metadata", "generation" | "resourceVersion" | "managedFields" | "deletionGracePeriodSeconds"] => Vec::new(),
+        ["metadata", "annotations" | "labels"] | ["status" | "spec"] => below(&parts),
+        ["metadata", map @ ("annotations" | "labels"), key] => vec![format!("/metadata/{map}/{key}")],
+        ["spec", "workload", "manifests", "0", "metadata", map @ ("annotations" | "labels")] => {
+            below(&["spec", "workload", "manifests", "0", "metadata", map])
+        }
+        ["spec", "workload", "manifests", "0", "metadata", map, key, ..] => {
+            vec![format!("/spec/workload/manifests/0/metadata/{map}/{key}")]
+        }
+        ["spec", "workload", "manifests", "0", "spec", field, ..] => vec![format!("/spec/workload/manifests/0/spec/{field}")],
+        [first, second, ..] => vec![format!("/{first}/{second}")],
+        [only] => vec![format!("/{only}")],
+        [] => Vec::new(),
+    };
+    found.into_iter().collect()
+}
+
+/// Paths at which two objects differ, as recordings list them: lists of equal length element by element.
+pub fn changed_fields(old: &Value, new: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    walk("", &stripped(old), &stripped(new), &mut found);
+    found
+}
+
+fn walk(at: &str, old: &Value, new: &Value, found: &mut BTreeSet<String>) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            for key in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
+                let here = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+                match (old.get(key), new.get(key)) {
+                    (Some(old), Some(new)) => walk(&here, old, new, found),
+                    (one, other) => found.extend(fields(&here, other.or(one))),
+                }
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                walk(&format!("{at}/{index}"), old, new, found);
+            }
+        }
+        (old, new) if old == new => {}
+        (_, new) => found.extend(fields(at, Some(new))),
+    }
+}

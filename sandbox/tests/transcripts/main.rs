@@ -1,0 +1,118 @@
+//! The Karmada stand-ins against recordings of a real Karmada 1.19.
+//!
+//! A recording's inputs and actions are repeated on embedded API servers (a host, members `m1` and `m2`), each action as
+//! soon as the objects that were there before it are there again and everything is quiet. Before every action, and at
+//! the end, all objects are compared with the recorded ones; and for every object and writer the set of fields that were
+//! written. Times, uids, versions and repetitions do not count.
+//!
+//! `CALDERA_TRANSCRIPTS_DIR` names the folder (default: `../../shared/transcripts` from here; absent: skipped).
+//! `CALDERA_TRANSCRIPT=<id prefix>` runs only some of them and prints every difference.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod compare;
+mod interpreter;
+mod recording;
+mod replay;
+mod stage;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use recording::Recording;
+
+/// Scenarios that must pass; raised as more do.
+const FLOOR: usize = 0;
+/// Scenarios at a time.
+const PARALLEL: usize = 4;
+
+fn folder() -> PathBuf {
+    std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/transcripts")), PathBuf::from)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_stand_ins_do_what_karmada_did() {
+    let folder = folder();
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("transcripts: skipped, there is no folder {}", folder.display());
+        return;
+    };
+    let only = std::env::var("CALDERA_TRANSCRIPT").ok();
+    if only.is_some() {
+        let _ = tracing_subscriber_like();
+    }
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.sort();
+    let gate = Arc::new(tokio::sync::Semaphore::new(PARALLEL));
+    let mut running = Vec::new();
+    for file in files.into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
+        let recording = Recording::read(&file);
+        if only.as_ref().is_some_and(|only| !recording.id.starts_with(only.as_str())) {
+            continue;
+        }
+        let gate = gate.clone();
+        running.push(tokio::spawn(async move {
+            let _permit = gate.acquire().await.unwrap();
+            let id = recording.id.clone();
+            let outcome = match recording.unsupported() {
+                Some(why) => Outcome::NotRun(why),
+                None => {
+                    let limit = std::time::Duration::from_secs(120);
+                    match tokio::time::timeout(limit, replay::replay(&recording)).await {
+                        Ok(differences) => Outcome::Run(differences),
+                        Err(_) => Outcome::Run(vec!["it did not end within two minutes".to_owned()]),
+                    }
+                }
+            };
+            (id, outcome)
+        }));
+    }
+    let mut groups: BTreeMap<String, (usize, usize, usize)> = BTreeMap::new();
+    let (mut passed, mut total) = (0, 0);
+    for task in running {
+        let (id, outcome) = task.await.unwrap();
+        let group: String = id.chars().take_while(char::is_ascii_digit).collect();
+        let counts = groups.entry(group).or_default();
+        counts.1 += 1;
+        total += 1;
+        match outcome {
+            Outcome::NotRun(why) => {
+                counts.2 += 1;
+                println!("  {id}: not run: {why}");
+            }
+            Outcome::Run(differences) if differences.is_empty() => {
+                counts.0 += 1;
+                passed += 1;
+            }
+            Outcome::Run(differences) => {
+                println!("  {id}: {} differences, first: {}", differences.len(), shortened(&differences[0]));
+                if only.is_some() {
+                    for difference in &differences {
+                        println!("    {difference}");
+                    }
+                }
+            }
+        }
+    }
+    for (group, (passed, total, not_run)) in &groups {
+        let note = if *not_run == 0 { String::new() } else { format!(" ({not_run} not run)") };
+        println!("transcripts {group}: {passed} of {total}{note}");
+    }
+    println!("transcripts total: {passed} of {total}");
+    assert!(only.is_some() || total < FLOOR || passed >= FLOOR, "only {passed} of {total} transcripts pass, {FLOOR} must");
+}
+
+enum Outcome {
+    Run(Vec<String>),
+    NotRun(String),
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(220).collect()
+}
+
+/// Logs go through `RUST_LOG` only when one scenario is looked at.
+fn tracing_subscriber_like() -> Option<()> {
+    std::env::var("RUST_LOG").ok()?;
+    caldera_runtime::telemetry::start("info", caldera_runtime::telemetry::Format::Text);
+    Some(())
+}

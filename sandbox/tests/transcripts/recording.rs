@@ -1,0 +1,224 @@
+//! A recording, and the states that it says objects were in.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::{Value, json};
+
+/// One object of one server: `host` and `Job.batch/default/x`.
+pub type Subject = (String, String);
+
+/// One scenario.
+pub struct Recording {
+    pub id: String,
+    pub document: Value,
+}
+
+/// Something somebody did.
+pub struct Action {
+    pub t: f64,
+    pub who: String,
+    pub verb: String,
+    pub at: String,
+    pub object: String,
+    pub subresource: String,
+    pub body: Option<Value>,
+    pub code: u64,
+}
+
+impl Recording {
+    pub fn read(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).unwrap();
+        let document: Value = serde_json::from_str(&text).unwrap();
+        Self { id: document["id"].as_str().unwrap().to_owned(), document }
+    }
+
+    fn list(&self, name: &str) -> &[Value] {
+        self.document[name].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// Why this scenario can not be repeated here.
+    pub fn unsupported(&self) -> Option<String> {
+        let inputs = self.list("inputs");
+        if inputs.iter().any(|input| input["kind"] == "ResourceInterpreterCustomization") {
+            return Some("user Lua (ResourceInterpreterCustomization) is not run".to_owned());
+        }
+        let gates = self.document["gates"].as_object().is_some_and(|gates| gates.contains_key("Failover"));
+        if gates {
+            return Some("the gate Failover is not there".to_owned());
+        }
+        for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
+            let what = action["what"].as_str().unwrap();
+            let process = ["restarted", "stopped", "started", "not running"].iter().any(|word| what.contains(word));
+            let burst = ["bindings", "jobs:", "flips"].iter().any(|word| what.contains(word));
+            if process {
+                return Some(format!("a process comes or goes: {what}"));
+            }
+            if burst {
+                return Some(format!("a burst that the recording does not spell out: {what}"));
+            }
+        }
+        if !self.document["flags"]["kube-controller-manager"].is_null() {
+            return Some("a process is not there".to_owned());
+        }
+        if self.list("admission_calls").iter().any(|call| call["path"] == "/volcano") {
+            return Some("Volcano's admission in members is not repeated".to_owned());
+        }
+        let denied = |write: &&Value| write["effect"] == "denied" && write["object"].as_str().is_some_and(|one| one.starts_with("Work/"));
+        if self.list("writes").iter().any(|write| denied(&write)) {
+            return Some("a webhook that denies is not repeated".to_owned());
+        }
+        if self.actions().iter().any(|action| action.verb == "create" && action.body.is_none()) {
+            return Some("a created object is not in the recording".to_owned());
+        }
+        None
+    }
+
+    pub fn gate(&self, name: &str) -> bool {
+        self.document["gates"][name] == true
+    }
+
+    pub fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for one in self.list("actions") {
+            let what = one["what"].as_str().unwrap();
+            let mut parts = what.split_whitespace();
+            let verb = parts.next().unwrap_or_default();
+            let target = parts.next().unwrap_or_default();
+            let recorder = one["who"] == "recorder";
+            let (at, object) = target.split_once(':').unwrap_or(("", what));
+            let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch") && matches!(at, "host" | "m1" | "m2");
+            let created_by_recorder = recorder && what == "ResourceInterpreterWebhookConfiguration created";
+            if recorder && !known && !created_by_recorder && what != "fault removed" && what != "webhook configuration removed" {
+                continue;
+            }
+            let subresource = parts.next().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            let body = match one.get("input").and_then(Value::as_u64) {
+                Some(index) => Some(self.list("inputs")[usize::try_from(index).unwrap()].clone()),
+                None if created_by_recorder => Some(self.list("inputs")[0].clone()),
+                None => one.get("body").cloned(),
+            };
+            let (verb, at) = if created_by_recorder {
+                ("create", "host")
+            } else if known {
+                (verb, at)
+            } else {
+                ("recorder", "")
+            };
+            actions.push(Action {
+                t: one["t"].as_f64().unwrap(),
+                who: one["who"].as_str().unwrap().to_owned(),
+                verb: verb.to_owned(),
+                at: at.to_owned(),
+                object: if verb == "recorder" { what.to_owned() } else { object.to_owned() },
+                subresource: if known { subresource } else { String::new() },
+                body,
+                code: one["code"].as_u64().unwrap_or(200),
+            });
+        }
+        actions
+    }
+
+    /// Watch events of everything but Events, in the order of their times.
+    fn events(&self) -> Vec<&Value> {
+        let mut events: Vec<&Value> =
+            self.list("timeline").iter().filter(|event| !event["object"].as_str().unwrap().starts_with("Event/")).collect();
+        events.sort_by(|a, b| a["t"].as_f64().partial_cmp(&b["t"].as_f64()).unwrap());
+        events
+    }
+
+    /// All objects as they were at a time; those that had gone are `None`.
+    pub fn state_before(&self, t: f64) -> BTreeMap<Subject, Option<Value>> {
+        let mut states: BTreeMap<Subject, Option<Value>> = BTreeMap::new();
+        for event in self.events().into_iter().filter(|event| event["t"].as_f64().unwrap() < t) {
+            let subject = (event["at"].as_str().unwrap().to_owned(), event["object"].as_str().unwrap().to_owned());
+            match event["event"].as_str().unwrap() {
+                "DELETED" => drop(states.insert(subject, None)),
+                _ if event.get("value").is_some() => drop(states.insert(subject, Some(event["value"].clone()))),
+                _ => {
+                    if let Some(Some(state)) = states.get_mut(&subject) {
+                        for step in event["diff"].as_array().into_iter().flatten() {
+                            apply(state, step);
+                        }
+                    }
+                }
+            }
+        }
+        states
+    }
+
+    /// Seconds since the last thing that anybody but users did before a time.
+    pub fn quiet_before(&self, t: f64) -> f64 {
+        let times = self.list("timeline").iter().map(|event| event["t"].as_f64().unwrap()).filter(|at| *at < t);
+        t - times.fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// What was written, by object and writer: the fields of every change.
+    pub fn written(&self) -> BTreeMap<(Subject, String), std::collections::BTreeSet<String>> {
+        let mut written: BTreeMap<(Subject, String), std::collections::BTreeSet<String>> = BTreeMap::new();
+        for event in self.events() {
+            let Some(writer) = event["writer"].as_str() else { continue };
+            let subject = (event["at"].as_str().unwrap().to_owned(), event["object"].as_str().unwrap().to_owned());
+            let fields = written.entry((subject, writer.to_owned())).or_default();
+            match event["event"].as_str().unwrap() {
+                "ADDED" => drop(fields.insert("(created)".to_owned())),
+                "DELETED" => drop(fields.insert("(gone)".to_owned())),
+                _ => {
+                    for step in event["diff"].as_array().into_iter().flatten() {
+                        fields.extend(super::compare::fields(step["path"].as_str().unwrap(), step.get("value").or(step.get("old"))));
+                    }
+                }
+            }
+        }
+        written.retain(|_, fields| !fields.is_empty());
+        written
+    }
+
+    pub fn final_states(&self) -> BTreeMap<Subject, Option<Value>> {
+        let state = |one: &Value| one.get("value").cloned();
+        self.list("final")
+            .iter()
+            .map(|one| {
+                let subject = (one["at"].as_str().unwrap().to_owned(), one["object"].as_str().unwrap().to_owned());
+                (subject, if one["exists"] == false { None } else { state(one) })
+            })
+            .collect()
+    }
+
+    pub fn admission_calls(&self) -> &[Value] {
+        self.list("admission_calls")
+    }
+
+    pub fn interpreter_calls(&self) -> &[Value] {
+        self.list("interpreter_calls")
+    }
+
+    /// The operation that fails, and how, until the fault is removed.
+    pub fn fault(&self) -> Option<(String, String)> {
+        let facts = &self.document["facts"];
+        Some((facts["failing_operation"].as_str()?.to_owned(), facts["fault"].as_str()?.to_owned()))
+    }
+}
+
+fn apply(state: &mut Value, step: &Value) {
+    let path = step["path"].as_str().unwrap();
+    let (parent, last) = path.rsplit_once('/').unwrap();
+    let key = last.replace("~1", "/").replace("~0", "~");
+    if state.pointer(parent).is_none_or(Value::is_null) {
+        // A path through something that was not recorded.
+        return;
+    }
+    let parent = state.pointer_mut(parent).unwrap();
+    match (parent, step["op"].as_str().unwrap()) {
+        (Value::Object(map), "remove") => drop(map.remove(&key)),
+        (Value::Object(map), _) => drop(map.insert(key, step["value"].clone())),
+        (Value::Array(list), op) => {
+            let index: usize = key.parse().unwrap_or(list.len());
+            match op {
+                "remove" if index < list.len() => drop(list.remove(index)),
+                "replace" if index < list.len() => list[index] = step["value"].clone(),
+                _ => list.insert(index.min(list.len()), step.get("value").cloned().unwrap_or(json!(null))),
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,201 @@
+//! Repeats a recording and lists what is different.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use caldera_sandbox::karmada::{
+    api::{Delete, Writer},
+    object::{ObjectExt, ObjectKey},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    compare,
+    interpreter::Interpreter,
+    recording::{Action, Recording, Subject},
+    stage::{Stage, kind_of, place_of, quiet},
+};
+
+/// The recorded system had settled when nothing had happened for so long.
+const SETTLED: f64 = 0.25;
+
+pub async fn replay(recording: &Recording) -> Vec<String> {
+    let mut stage = Stage::build(recording).await;
+    let (interpreter, address, ca) = Interpreter::serve(recording, stage.shutdown.clone());
+    let mut found = Vec::new();
+    for action in recording.actions() {
+        if recording.quiet_before(action.t) >= SETTLED {
+            let expected = recording.state_before(action.t);
+            settle(&mut stage, &expected).await;
+            for difference in check(&mut stage, &expected).await {
+                found.push(format!("before t={} ({} {}): {difference}", action.t, action.verb, action.object));
+            }
+        }
+        if action.verb == "recorder" {
+            match action.object.as_str() {
+                "fault removed" => interpreter.remove_fault(),
+                _ => stop_webhooks(&mut stage).await,
+            }
+            continue;
+        }
+        let outcome = act(&mut stage, &action, &address.to_string(), &ca).await;
+        let accepted = action.code < 400;
+        match outcome {
+            Ok(()) if accepted => {}
+            Err(_) if !accepted => {}
+            Ok(()) => found.push(format!("t={}: {} {} was refused with {}, here it was not", action.t, action.verb, action.object, action.code)),
+            Err(error) => found.push(format!("t={}: {} {}: {error}", action.t, action.verb, action.object)),
+        }
+    }
+    let last = recording.final_states();
+    settle(&mut stage, &last).await;
+    for difference in check(&mut stage, &last).await {
+        found.push(format!("at the end: {difference}"));
+    }
+    found.extend(writes(recording, &stage));
+    found.extend(calls(recording, &interpreter));
+    if std::env::var("CALDERA_TRANSCRIPT_LOG").is_ok() {
+        for line in &stage.log.lock().unwrap().lines {
+            println!("      {line}");
+        }
+    }
+    stage.shutdown.cancel();
+    found
+}
+
+async fn stop_webhooks(stage: &mut Stage) {
+    let server = stage.server("host", "recorder");
+    let kind = kind_of("MutatingWebhookConfiguration/x");
+    server.watch(&kind);
+    server.synced(&kind).await;
+    for one in server.list(&kind) {
+        if one.name().starts_with("recorder-") {
+            server.writer("recorder").delete(&ObjectKey::of(&one), &Delete::default()).await.unwrap();
+        }
+    }
+}
+
+/// Waits for the objects that a recording has to be there, and then for quiet.
+async fn settle(stage: &mut Stage, expected: &BTreeMap<Subject, Option<Value>>) {
+    let start = Instant::now();
+    loop {
+        quiet(&stage.log).await;
+        let open = check(stage, expected).await;
+        if open.is_empty() || start.elapsed() > Duration::from_secs(2) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn check(stage: &mut Stage, expected: &BTreeMap<Subject, Option<Value>>) -> Vec<String> {
+    let mut found = Vec::new();
+    for ((at, name), recorded) in expected {
+        let (namespace, object) = place_of(name);
+        let real = stage.server(at, "setup").live(&kind_of(name), &namespace, &object).await.ok().flatten();
+        let subject = format!("{at} {name}");
+        match (recorded, real) {
+            (Some(recorded), Some(real)) => {
+                compare::differences(&subject, &compare::stripped(recorded), &compare::stripped(&real), &mut found);
+            }
+            (Some(_), None) => found.push(format!("{subject}: it is not there")),
+            (None, Some(_)) => found.push(format!("{subject}: it is still there")),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// Placeholders of times and of the interpreter become real.
+fn real(value: &Value, address: &str, ca: &str) -> Value {
+    use base64::Engine;
+    match value {
+        Value::String(text) if text == "<ca>" => json!(base64::engine::general_purpose::STANDARD.encode(ca)),
+        Value::String(text) if text == "<t-old>" => json!("2020-01-01T00:00:00Z"),
+        Value::String(text) if text.starts_with("<t+") => {
+            let seconds: i64 = text.trim_start_matches("<t+").trim_end_matches('>').parse().unwrap_or(0);
+            let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+            json!(start.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        }
+        Value::String(text) => json!(text.replace("<addr>", address)),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), real(value, address, ca))).collect::<serde_json::Map<_, _>>().into(),
+        Value::Array(list) => list.iter().map(|value| real(value, address, ca)).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
+}
+
+async fn act(stage: &mut Stage, action: &Action, address: &str, ca: &str) -> Result<(), String> {
+    let server = stage.server(&action.at, &action.who);
+    let writer: Writer = server.writer("recorded");
+    let (namespace, name) = place_of(&action.object);
+    let key = ObjectKey { gvk: kind_of(&action.object), namespace, name };
+    let body = action.body.as_ref().map(|body| real(body, address, ca));
+    let outcome = match (action.verb.as_str(), body) {
+        ("create", Some(body)) => writer.create(&body).await.map(drop),
+        ("delete", _) => match server.live(&key.gvk, &key.namespace, &key.name).await {
+            Ok(None) => return Err("not found".to_owned()),
+            Ok(Some(_)) => writer.delete(&key, &Delete::default()).await,
+            Err(error) => Err(error),
+        },
+        ("merge-patch", Some(body)) => writer.merge(&key, &action.subresource, &body).await.map(drop),
+        ("json-patch", Some(body)) => writer.json_patch(&key, &action.subresource, &body).await.map(drop),
+        (verb, _) => return Err(format!("cannot {verb}")),
+    };
+    outcome.map_err(|error| error.to_string())
+}
+
+/// Writers whose fields are compared.
+fn compared(writer: &str) -> bool {
+    writer.starts_with("karmada-") || writer.contains("garbage-collector")
+}
+
+fn writes(recording: &Recording, stage: &Stage) -> Vec<String> {
+    let recorded: BTreeMap<_, _> = recording.written().into_iter().filter(|((_, writer), _)| compared(writer)).collect();
+    let log = stage.log.lock().unwrap();
+    let ours: BTreeMap<_, _> = log.written.iter().filter(|((_, writer), _)| compared(writer)).collect();
+    let subjects: BTreeSet<&Subject> = recorded.keys().map(|(subject, _)| subject).collect();
+    let mut found = Vec::new();
+    for (key, fields) in &recorded {
+        let ((at, object), writer) = key;
+        let none = BTreeSet::new();
+        let real = ours.get(key).copied().unwrap_or(&none);
+        for field in fields.difference(real) {
+            found.push(format!("{writer} wrote {field} of {at} {object}, here it did not"));
+        }
+        for field in real.difference(fields) {
+            found.push(format!("{writer} did not write {field} of {at} {object}, here it did"));
+        }
+    }
+    for ((subject, writer), fields) in &ours {
+        if subjects.contains(subject) && !recorded.contains_key(&(subject.clone(), writer.clone())) {
+            found.push(format!("{writer} wrote nothing of {} {}, here it wrote {fields:?}", subject.0, subject.1));
+        }
+    }
+    found
+}
+
+/// The number of calls of each operation, within a factor of three; of a failing one only that there were some.
+fn calls(recording: &Recording, interpreter: &Interpreter) -> Vec<String> {
+    let mut recorded: BTreeMap<String, usize> = BTreeMap::new();
+    for call in recording.interpreter_calls() {
+        *recorded.entry(call["operation"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    let failing = recording.fault().map(|(operation, _)| operation);
+    let counts = interpreter.counts();
+    let mut found = Vec::new();
+    for (operation, number) in &recorded {
+        let ours = counts.get(operation).copied().unwrap_or(0);
+        let wrong = if failing.as_ref() == Some(operation) { ours == 0 } else { ours * 3 < *number || ours > number * 3 };
+        if wrong {
+            found.push(format!("interpreter: {operation} was asked {number} times, here {ours}"));
+        }
+    }
+    for (operation, ours) in counts {
+        if !recorded.contains_key(&operation) && failing.as_ref() != Some(&operation) {
+            found.push(format!("interpreter: {operation} was never asked, here {ours} times"));
+        }
+    }
+    found
+}

@@ -1,0 +1,338 @@
+//! A host and two members, with every write noted by its writer.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use axum::{Json, Router, extract::State, routing::post};
+use caldera_apiserver::{ApiServer, Options};
+use caldera_sandbox::karmada::{
+    self, Config,
+    api::Server,
+    cluster::run::{Access, Pace},
+    control::Gates,
+    object::{Gvk, ObjectExt},
+};
+use http_body_util::BodyExt;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::{
+    compare,
+    recording::{Recording, Subject},
+};
+
+/// What was written, by object and writer, and how objects are now.
+#[derive(Default)]
+pub struct Log {
+    pub states: BTreeMap<Subject, Value>,
+    pub written: BTreeMap<(Subject, String), BTreeSet<String>>,
+    pub lines: Vec<String>,
+    pub last: Option<Instant>,
+}
+
+pub type SharedLog = Arc<Mutex<Log>>;
+
+/// `Kind/namespace/name`, with the group where kinds are ambiguous.
+pub fn subject_name(object: &Value) -> String {
+    let gvk = object.gvk();
+    let kind = if gvk.kind == "Job" { format!("Job.{}", gvk.group) } else { gvk.kind };
+    match object.namespace() {
+        "" => format!("{kind}/{}", object.name()),
+        namespace => format!("{kind}/{namespace}/{}", object.name()),
+    }
+}
+
+/// The kind that a subject's name stands for.
+pub fn kind_of(subject: &str) -> Gvk {
+    let kind = subject.split('/').next().unwrap();
+    let api_version = match kind {
+        "Job.batch.volcano.sh" => return Gvk::new("batch.volcano.sh/v1alpha1", "Job"),
+        "Job.batch" => return Gvk::new("batch/v1", "Job"),
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps/v1",
+        "PropagationPolicy" | "ClusterPropagationPolicy" | "OverridePolicy" | "ClusterOverridePolicy" | "FederatedResourceQuota" => {
+            "policy.karmada.io/v1alpha1"
+        }
+        "ResourceBinding" | "ClusterResourceBinding" => "work.karmada.io/v1alpha2",
+        "Work" => "work.karmada.io/v1alpha1",
+        "Cluster" => "cluster.karmada.io/v1alpha1",
+        "WorkloadRebalancer" => "apps.karmada.io/v1alpha1",
+        "Queue" => "scheduling.volcano.sh/v1beta1",
+        "PriorityClass" => "scheduling.k8s.io/v1",
+        "ResourceInterpreterWebhookConfiguration" => "config.karmada.io/v1alpha1",
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => "admissionregistration.k8s.io/v1",
+        "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io/v1",
+        _ => "v1",
+    };
+    Gvk::new(api_version, kind)
+}
+
+/// Namespace and name of a subject.
+pub fn place_of(subject: &str) -> (String, String) {
+    let mut parts: Vec<&str> = subject.split('/').skip(1).collect();
+    let name = parts.pop().unwrap_or_default().to_owned();
+    (parts.pop().unwrap_or_default().to_owned(), name)
+}
+
+/// A client whose writes are noted. `writer` overrides what the request says of itself.
+fn tapped(server: &ApiServer, at: &'static str, writer: Option<String>, log: SharedLog) -> Client {
+    let router = server.router();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (router, log, writer) = (router.clone(), log.clone(), writer.clone());
+        async move {
+            let is_write = request.method() != http::Method::GET;
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let agent = request.headers().get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect().await.map_err(tower::BoxError::from)?.to_bytes();
+            let request = http::Request::from_parts(parts, axum::body::Body::from(bytes));
+            let response = router.oneshot(request).await.map_err(tower::BoxError::from)?;
+            if !is_write {
+                return Ok::<_, tower::BoxError>(response);
+            }
+            let (parts, body) = response.into_parts();
+            let bytes = body.collect().await.map_err(tower::BoxError::from)?.to_bytes();
+            let answer: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            note(&log, at, &writer.unwrap_or(agent), &method, uri.path(), parts.status.as_u16(), &answer);
+            Ok(http::Response::from_parts(parts, axum::body::Body::from(bytes)))
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &str, code: u16, answer: &Value) {
+    let mut log = log.lock().unwrap();
+    if answer["kind"] == "Event" {
+        return;
+    }
+    log.lines.push(format!("{at} {writer} {method} {path} {code} {}", if code >= 400 { answer["message"].to_string() } else { String::new() }));
+    log.last = Some(Instant::now());
+    if code >= 400 {
+        return;
+    }
+    let deleted_name = || {
+        // A deletion that ends an object answers with a Status about it.
+        let details = &answer["details"];
+        let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let name = parts.pop()?;
+        let _plural = parts.pop();
+        let namespace = parts.iter().position(|part| *part == "namespaces").and_then(|index| parts.get(index + 1)).copied();
+        let found = log.states.iter().find(|((server, _), state)| {
+            server == at && state.uid() == details["uid"].as_str().unwrap_or("-")
+                || server == at && state.name() == name && namespace.is_none_or(|one| state.namespace() == one) && details["uid"].is_null()
+        });
+        found.map(|(subject, _)| subject.clone())
+    };
+    let subject = if answer["kind"] == "Status" {
+        match deleted_name() {
+            Some(subject) => subject,
+            None => return,
+        }
+    } else {
+        (at.to_owned(), subject_name(answer))
+    };
+    let gone = method == http::Method::DELETE && (answer["kind"] == "Status" || !answer.is_deleting())
+        || answer.is_deleting() && answer.items("/metadata/finalizers").is_empty();
+    let old = log.states.get(&subject).cloned();
+    let fields = if gone {
+        log.states.remove(&subject);
+        BTreeSet::from(["(gone)".to_owned()])
+    } else if let Some(old) = old {
+        let fields = compare::changed_fields(&old, answer);
+        log.states.insert(subject.clone(), answer.clone());
+        fields
+    } else {
+        log.states.insert(subject.clone(), answer.clone());
+        BTreeSet::from(["(created)".to_owned()])
+    };
+    if !fields.is_empty() {
+        log.written.entry((subject, writer.to_owned())).or_default().extend(fields);
+    }
+}
+
+/// Answers admission calls as they were recorded.
+type Calls = Arc<Mutex<Vec<Value>>>;
+
+async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Value>) -> Json<Value> {
+    use base64::Engine;
+    let request = &asked["request"];
+    let name = match request["namespace"].as_str() {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{}", request["name"].as_str().unwrap_or_default()),
+        _ => request["name"].as_str().unwrap_or_default().to_owned(),
+    };
+    let mut calls = calls.lock().unwrap();
+    let same = |call: &Value| call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str();
+    let index = calls.iter().position(same);
+    let mut response = json!({"uid": request["uid"], "allowed": true});
+    if let Some(index) = index {
+        let last = calls.iter().filter(|call| same(call)).count() == 1;
+        let call = if last { calls[index].clone() } else { calls.remove(index) };
+        if call["patch"].as_array().is_some_and(|patch| !patch.is_empty()) {
+            response["patchType"] = json!("JSONPatch");
+            response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(call["patch"].to_string()));
+        }
+    }
+    Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+}
+
+pub struct Stage {
+    servers: BTreeMap<&'static str, ApiServer>,
+    pub log: SharedLog,
+    pub shutdown: CancellationToken,
+    clients: BTreeMap<(String, String), Arc<Server>>,
+}
+
+impl Stage {
+    pub async fn build(recording: &Recording) -> Self {
+        let shutdown = CancellationToken::new();
+        let log = SharedLog::default();
+        let calls: Calls = Arc::new(Mutex::new(recording.admission_calls().to_vec()));
+        let recorder = Router::new().fallback(post(admit)).with_state(calls);
+        let mut servers = BTreeMap::new();
+        for name in ["host", "m1", "m2"] {
+            let mut options = Options { name: name.to_owned(), ..Options::default() };
+            options.webhooks.insert("recorder:443".to_owned(), recorder.clone());
+            servers.insert(name, ApiServer::new(options));
+        }
+        let mut stage = Self { servers, log, shutdown, clients: BTreeMap::new() };
+        stage.install().await;
+        stage.start(recording).await;
+        stage.gate(recording).await;
+        stage
+    }
+
+    /// A server, written to by somebody.
+    pub fn server(&mut self, at: &str, who: &str) -> Arc<Server> {
+        let (servers, log, shutdown) = (&self.servers, &self.log, &self.shutdown);
+        let (name, server) = servers.get_key_value(at).unwrap();
+        self.clients
+            .entry((at.to_owned(), who.to_owned()))
+            .or_insert_with(|| Server::new(at, tapped(server, name, Some(who.to_owned()), log.clone()), shutdown.clone()))
+            .clone()
+    }
+
+    async fn install(&mut self) {
+        let volcano = caldera_crds::manifests::volcano_crds();
+        let mut host = caldera_crds::manifests::karmada_crds();
+        host.push(caldera_crds::manifests::cluster_crd());
+        host.extend(volcano.clone());
+        for (at, crds) in [("host", host), ("m1", volcano.clone()), ("m2", volcano)] {
+            let writer = self.server(at, "setup").writer("setup");
+            for crd in &crds {
+                writer.create(crd).await.unwrap();
+            }
+            let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+            let server = writer.server();
+            server.watch(&definitions);
+            server.synced(&definitions).await;
+            let established = || {
+                let all = server.list(&definitions);
+                all.len() >= crds.len() && all.iter().all(|crd| karmada::object::condition_status(crd, "Established") == "True")
+            };
+            eventually("definitions are served", established).await;
+            if at != "host" {
+                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("{at}-node")}, "status": {
+                    "allocatable": {"cpu": "32", "memory": "128Gi", "nvidia.com/gpu": "8", "pods": "110"},
+                    "capacity": {"cpu": "32", "memory": "128Gi", "nvidia.com/gpu": "8", "pods": "110"},
+                    "conditions": [{"type": "Ready", "status": "True"}]}});
+                let made = writer.create(&node).await.unwrap();
+                writer.modify(&made, "status", |one| one.put(&["status"], node["status"].clone())).await.unwrap();
+            }
+        }
+    }
+
+    async fn start(&mut self, recording: &Recording) {
+        let given = ["m1", "m2"].map(|name| (name.to_owned(), tapped(&self.servers[name], name, None, self.log.clone())));
+        let config = Config {
+            access: Access::Given(BTreeMap::from(given)),
+            pace: Pace { every: Duration::from_secs(10), threshold: Duration::from_secs(1), coalesce: Duration::from_millis(10) },
+            gates: Gates {
+                federated_quota: recording.gate("FederatedQuotaEnforcement"),
+                multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
+            },
+            ..Config::default()
+        };
+        let host = tapped(&self.servers["host"], "host", None, self.log.clone());
+        let shutdown = self.shutdown.clone();
+        tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
+        let server = self.server("host", "setup");
+        let validating = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+        server.watch(&validating);
+        eventually("webhooks are registered", || !server.list(&validating).is_empty()).await;
+        for name in ["m1", "m2"] {
+            let member = karmada::Member {
+                name: name.to_owned(),
+                endpoint: format!("https://{name}:6443"),
+                token: "token".to_owned(),
+                ..karmada::Member::default()
+            };
+            karmada::join(server.client(), &member).await.unwrap();
+        }
+        let clusters = karmada::control::cluster_kind();
+        server.watch(&clusters);
+        let ready = || {
+            let all = server.list(&clusters);
+            let spaces = ["m1", "m2"].iter().all(|name| all.iter().any(|one| one.name() == *name && karmada::control::is_ready(one)));
+            spaces && all.iter().all(|one| one.items("/spec/taints").is_empty())
+        };
+        eventually("members are ready", ready).await;
+        quiet(&self.log).await;
+        let mut log = self.log.lock().unwrap();
+        log.written.clear();
+        log.lines.clear();
+    }
+
+    /// Registers the recorder's own admission webhooks, by the paths that were called.
+    async fn gate(&mut self, recording: &Recording) {
+        let paths: BTreeSet<&str> = recording.admission_calls().iter().filter_map(|call| call["path"].as_str()).collect();
+        for path in paths {
+            let calls = recording.admission_calls().iter().filter(|call| call["path"] == path);
+            let operations: BTreeSet<&str> = calls.clone().filter_map(|call| call["operation"].as_str()).collect();
+            let resources: BTreeSet<&str> = calls.filter_map(|call| call["resource"].as_str()).collect();
+            let name = format!("recorder-{}", path.trim_matches('/'));
+            let configuration = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "MutatingWebhookConfiguration",
+                "metadata": {"name": name},
+                "webhooks": [{
+                    "name": format!("{}.recorder.example.com", path.trim_matches('/')),
+                    "clientConfig": {"url": format!("https://recorder:443{path}"), "caBundle": ""},
+                    "rules": [{"operations": operations, "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources, "scope": "*"}],
+                    "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 3,
+                }],
+            });
+            self.server("host", "recorder").writer("recorder").create(&configuration).await.unwrap();
+        }
+        let mut log = self.log.lock().unwrap();
+        log.written.clear();
+        log.lines.clear();
+    }
+}
+
+/// Waits for a condition, five seconds at most.
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until nobody has written for a while.
+pub async fn quiet(log: &SharedLog) {
+    const LONG: Duration = Duration::from_millis(150);
+    let start = Instant::now();
+    loop {
+        let last = log.lock().unwrap().last;
+        match last {
+            Some(last) if last.elapsed() < LONG && start.elapsed() < Duration::from_secs(3) => {
+                tokio::time::sleep(LONG.saturating_sub(last.elapsed())).await;
+            }
+            _ => return,
+        }
+    }
+}
