@@ -492,7 +492,7 @@ fn applied_object(call: &Call) -> Result<Value, Status> {
     let mut value = yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
     // An empty document is an object without anything.
     if value.is_null() {
-        value = json!({});
+        value = Value::Object(serde_json::Map::new());
     }
     if !value.is_object() {
         let found = meta::json_type(&value);
