@@ -503,15 +503,10 @@ impl Index {
         let current = entry.assumed.as_mut().filter(|assumed| assumed.resource_version == *version);
         let Some(assumed) = current else { return };
         match result {
-            Ok(object) => {
-                let waited = now.as_second().saturating_sub(entry.binding.created).max(0);
-                let admission = assumed.admission.clone();
-                match serde_json::from_value::<ResourceBinding>(object) {
-                    Ok(object) => self.binding(Binding::read(&object)),
-                    Err(error) => tracing::warn!(binding = %key, %error, "a released binding does not parse"),
-                }
-                self.tell_admitted(key, &admission, waited);
-            }
+            Ok(object) => match serde_json::from_value::<ResourceBinding>(object) {
+                Ok(object) => self.binding(Binding::read(&object)),
+                Err(error) => tracing::warn!(binding = %key, %error, "a released binding does not parse"),
+            },
             Err(Failure::Gone(_)) => self.binding_gone(key),
             Err(error @ Failure::Transient(_)) => {
                 assumed.attempts += 1;
@@ -626,12 +621,15 @@ impl Index {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let seen = entry.binding.admission.is_some()
             || entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
-        if seen {
-            entry.assumed = None;
-        }
-        if entry.assumed.is_some() {
+        if entry.assumed.is_some() && !seen {
             return;
         }
+        // By the answer or by the watch, whichever is first.
+        let admitted = entry.assumed.take().and(entry.binding.admission.clone());
+        if let Some(admission) = admitted {
+            self.tell_admitted(key, &admission);
+        }
+        let Some(entry) = self.entries.get(key) else { return };
         let waits_out = entry.refused.as_ref().is_some_and(|(_, until)| *until > now);
         self.dirty.insert(key.clone());
         let Some(entry) = self.entries.get(key) else { return };
@@ -694,8 +692,10 @@ impl Index {
         }
     }
 
-    fn tell_admitted(&mut self, key: &Key, admission: &Admission, waited: i64) {
-        let Some(workload) = self.entries.get(key).and_then(|entry| self.workload_of(&entry.binding)) else { return };
+    fn tell_admitted(&mut self, key: &Key, admission: &Admission) {
+        let Some(entry) = self.entries.get(key) else { return };
+        let Some(workload) = self.workload_of(&entry.binding) else { return };
+        let waited = self.now.as_second().saturating_sub(entry.binding.created).max(0);
         let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
         let tell = crate::plan::tell(workload, caldera_runtime::event::EventType::Normal, "Admitted", message);
         self.tells.push(tell);

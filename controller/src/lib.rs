@@ -15,5 +15,7 @@ pub mod progress;
 pub mod room;
 mod run;
 pub mod standing;
+#[cfg(test)]
+mod tests;
 
 pub use run::{Config, Error, run};

@@ -1,0 +1,600 @@
+//! The controller's rules by name, on a host of a few lines ([`world`]). The numbers are the peer's defects.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use caldera_runtime::write::Failure;
+use serde_json::{Value, json};
+
+use self::world::{World, is_release, job};
+use crate::plan::plan;
+
+#[test]
+fn a_job_that_fits_is_released_with_a_record_and_its_podgroup_says_so() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    let binding = world.get("ResourceBinding", "a-job");
+    assert_eq!(binding["spec"]["suspension"], json!({"scheduling": false}));
+    assert_eq!(binding["metadata"]["annotations"]["caldera.dev/gate"], "open");
+    let record: Value =
+        serde_json::from_str(binding["metadata"]["annotations"]["caldera.dev/admission"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        record,
+        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"worker": 4}, "charged": {"cpu": "4", "pods": "4"}})
+    );
+    let group = world.group("a");
+    assert_eq!(group["status"]["phase"], "Inqueue");
+    assert_eq!(group["spec"]["minMember"], 4);
+    assert_eq!(group["spec"]["minTaskMember"], json!({"worker": 4}));
+    assert_eq!(group["spec"]["minResources"], json!({"cpu": "4", "pods": "4"}));
+    assert_eq!(group["spec"]["queue"], "q");
+    let workload = world.get("Job", "a");
+    assert_eq!(group["metadata"]["name"], format!("a-{}", workload["metadata"]["uid"].as_str().unwrap()));
+    assert_eq!(group["metadata"]["ownerReferences"][0]["uid"], workload["metadata"]["uid"]);
+    assert_eq!(world.events(), [("Normal".into(), "Admitted".into())]);
+}
+
+#[test]
+fn a_whole_life_takes_five_writes_of_ours() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    world.settle();
+    world.place("a-job", 4);
+    world.settle();
+    world.phase("a", "Running");
+    world.pass(3);
+    assert_eq!(world.group("a")["status"]["phase"], "Running");
+    world.phase("a", "Completed");
+    world.pass(3);
+    assert_eq!(world.group("a")["status"]["phase"], "Completed");
+    assert_eq!(world.says("a"), ("Finished".into(), "ended as Completed; queue q is charged nothing".into()));
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for write in &world.writes {
+        *counts.entry(&write.resource.plural).or_default() += 1;
+    }
+    // Create, Running, Completed; the release; one event.
+    counts.remove("queues");
+    assert_eq!(counts, [("podgroups", 3), ("resourcebindings", 1), ("events", 1)].into());
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    world.pass(5);
+    let before = world.writes.len();
+    assert!(world.pass(120).is_empty());
+    let binding = world.get("ResourceBinding", "b-job").clone();
+    world.put(binding);
+    world.pass(120);
+    assert_eq!(world.writes.len(), before);
+}
+
+#[test]
+fn finished_jobs_give_quota_back_without_deletion_defect_1() {
+    for end in ["Completed", "Failed", "Terminated", "Aborted"] {
+        let mut world = World::new(4);
+        world.job("a", "q", 4);
+        world.job("b", "q", 4);
+        assert_eq!(world.settle(), ["a-job"]);
+        world.place("a-job", 4);
+        assert!(world.settle().is_empty());
+        world.phase("a", end);
+        assert_eq!(world.settle(), ["b-job"], "{end}");
+        assert!(!world.get("Job", "a").is_null());
+    }
+}
+
+#[test]
+fn pods_that_finished_shrink_the_charge_defect_1() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 3);
+    world.settle();
+    world.place("a-job", 4);
+    world.patch(
+        "Job",
+        "a",
+        &json!({"status": {"taskStatusCount": {"worker": {"phase": {"Succeeded": 3, "Running": 1}}}}}),
+    );
+    assert_eq!(world.settle(), ["b-job"]);
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn a_binding_without_requirements_is_not_free_defect_3() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"capability": {"pods": "3"}}));
+    let mut free = job("a", "q", 5);
+    free["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    let free = world.put(free);
+    world.bind(&free, 0, true);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.says("a").0, "ExceedsCapability");
+}
+
+#[test]
+fn an_unknown_priority_class_counts_as_zero_and_is_told_defect_4() {
+    let mut world = World::new(4);
+    let mut a = job("a", "q", 4);
+    a["spec"]["priorityClassName"] = "nowhere".into();
+    let a = world.put(a);
+    world.bind(&a, 4, true);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert!(world.says("a").1.ends_with("; PriorityClass nowhere does not exist: priority 0 is assumed"));
+    assert!(world.events().contains(&("Warning".into(), "PriorityClassNotFound".into())));
+    world.pass(100);
+    assert_eq!(world.events().len(), 2, "told once");
+}
+
+#[test]
+fn a_priority_class_that_goes_changes_the_order_but_not_the_books_defect_4() {
+    let mut world = World::new(4);
+    let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+    world.put(class("high", 100));
+    world.job("holder", "q", 4);
+    assert_eq!(world.settle(), ["holder-job"]);
+    world.job("low", "q", 4);
+    let mut high = job("high", "q", 4);
+    high["spec"]["priorityClassName"] = "high".into();
+    let high = world.put(high);
+    world.bind(&high, 4, true);
+    world.settle();
+    assert!(world.says("low").1.contains("position 1 of 2") || world.pass(60).is_empty());
+    assert!(world.says("low").1.contains("position 2 of 2"), "{:?}", world.says("low"));
+    world.delete("PriorityClass", "high");
+    world.pass(60);
+    assert!(world.says("low").1.contains("position 1 of 2"), "{:?}", world.says("low"));
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn only_ready_clusters_count_and_one_without_a_summary_is_nothing_defects_6_and_7() {
+    let mut world = World::new(1000);
+    world.put(json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "new"}, "spec": {},
+    }));
+    world.patch("Cluster", "m1", &json!({"status": {"conditions": [
+        {"type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]}}));
+    world.job("a", "q", 4);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.says("a").0, "NoReadyCluster");
+    world.cluster("m1", "100");
+    assert_eq!(world.settle(), ["a-job"]);
+}
+
+#[test]
+fn a_job_without_a_queue_is_in_the_default_queue_which_we_create_defect_8() {
+    let mut world = World::new(10);
+    assert_eq!(world.get("Queue", "default")["status"]["state"], "Open");
+    let mut a = job("a", "", 4);
+    a["spec"]["queue"].take();
+    let a = world.put(a);
+    world.bind(&a, 4, true);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("default"), "4");
+}
+
+#[test]
+fn an_existing_default_queue_is_left_alone() {
+    let mut world = World::empty();
+    world.queue("default", &json!({"priority": 7}));
+    world.settle();
+    assert_eq!(world.get("Queue", "default")["spec"], json!({"priority": 7}));
+    assert!(world.writes.iter().all(|write| write.subresource == Some("status")), "{:?}", world.writes);
+}
+
+#[test]
+fn more_than_was_admitted_is_accounted_and_told_defect_9() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    world.settle();
+    world.place("a-job", 4);
+    world.settle();
+    world.patch("Job", "a", &json!({"spec": {"minAvailable": 8, "tasks": [{
+        "name": "worker", "replicas": 8,
+        "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}},
+    }]}}));
+    world.pass(3);
+    assert_eq!(world.says("a").0, "ScaledBeyondAdmission");
+    assert_eq!(world.used("q"), "4");
+    // If something else places them nevertheless, the books say so.
+    world.place("a-job", 8);
+    world.pass(3);
+    assert_eq!(world.says("a").0, "HoldsMoreThanAdmitted");
+    assert_eq!(world.used("q"), "8");
+    assert!(world.events().contains(&("Warning".into(), "HoldsMoreThanAdmitted".into())));
+}
+
+#[test]
+fn every_copy_of_a_duplicated_job_is_charged_defect_10() {
+    let mut world = World::new(10);
+    world.cluster("m2", "100");
+    world.cluster("m3", "100");
+    let a = world.put(job("a", "q", 3));
+    world.bind(&a, 3, true);
+    world.patch(
+        "ResourceBinding",
+        "a-job",
+        &json!({"spec": {"placement": {"replicaScheduling": {
+            "replicaSchedulingType": "Duplicated", "replicaDivisionPreference": null,
+        }}}}),
+    );
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "9");
+    assert!(world.get("ResourceBinding", "a-job").to_string().contains(r#"\"copies\":3"#));
+}
+
+#[test]
+fn a_queue_that_is_closed_or_gone_starts_nothing_and_says_so_defect_11() {
+    let mut world = World::new(10);
+    world.job("runs", "q", 2);
+    world.settle();
+    world.patch("Queue", "q", &json!({"status": {"state": "Closed"}}));
+    world.job("a", "q", 2);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.says("a"), ("QueueNotOpen".into(), "queue q is Closed: it starts no jobs".into()));
+    assert_eq!(world.get("Queue", "q")["status"]["state"], "Closed", "closing is not ours to undo");
+    world.delete("Queue", "q");
+    world.pass(2);
+    assert_eq!(world.says("a"), ("QueueNotFound".into(), "queue q does not exist".into()));
+    assert_eq!(world.used("q"), "2");
+    world.queue("q", &json!({"capability": {"cpu": "10"}}));
+    assert_eq!(world.settle(), ["a-job"]);
+    assert!(world.events().contains(&("Warning".into(), "QueueNotFound".into())));
+}
+
+#[test]
+fn quota_without_room_is_no_release_and_names_what_is_short() {
+    let mut world = World::new(1000);
+    world.job("a", "q", 90);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.job("b", "q", 20);
+    assert!(world.settle().is_empty(), "what was promised to the first is not given away again");
+    let (reason, message) = world.says("b");
+    assert!(reason == "WaitingForRoom" || reason == "WaitingForQuota", "{reason}: {message}");
+    world.place("a-job", 90);
+    world.phase("a", "Completed");
+    assert_eq!(world.settle(), ["b-job"]);
+}
+
+#[test]
+fn a_users_suspension_is_never_lifted_defect_16() {
+    let mut world = World::new(10);
+    let a = world.put(job("a", "q", 2));
+    world.bind(&a, 2, false);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"suspension": {"scheduling": true}}}));
+    assert!(world.pass(100).is_empty());
+    assert_eq!(world.says("a").0, "Suspended");
+    // A gate that is open is not ours to open again either.
+    world.patch("ResourceBinding", "a-job", &json!({"metadata": {"annotations": {"caldera.dev/gate": "open"}}}));
+    assert!(world.pass(100).is_empty());
+    // A user may suspend after the release: it stays charged.
+    world.job("b", "q", 3);
+    assert_eq!(world.settle(), ["b-job"]);
+    world.patch("ResourceBinding", "b-job", &json!({"spec": {"suspension": {"scheduling": true}}}));
+    assert!(world.pass(100).is_empty());
+    assert_eq!((world.says("b").0.as_str(), world.used("q").as_str()), ("Suspended", "3"));
+}
+
+#[test]
+fn a_binding_that_vanishes_blocks_nobody_and_may_come_back_defect_17() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    // Gone while its release is under way.
+    world.refuse = vec![Failure::Gone("a-job".into())];
+    assert_eq!(world.settle(), ["a-job", "b-job"]);
+    world.delete("ResourceBinding", "a-job");
+    world.delete("Job", "a");
+    world.delete("ResourceBinding", "b-job");
+    assert_eq!(world.used("q"), "0");
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn a_workload_that_comes_after_its_binding_is_enough_defect_18() {
+    let mut world = World::new(4);
+    let mut a = job("a", "q", 4);
+    a["metadata"]["uid"] = "early".into();
+    world.bind(&a, 4, true);
+    assert!(world.settle().is_empty());
+    world.put(a);
+    assert_eq!(world.settle(), ["a-job"]);
+}
+
+#[test]
+fn a_release_under_way_is_neither_repeated_nor_forgotten_defect_19() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    let planned = plan(&mut world.index, world.now);
+    assert_eq!(planned.effects.iter().filter(|(tag, _)| is_release(tag)).count(), 1);
+    // An echo of the binding as it was: nothing is known of the release yet.
+    let before = world.get("ResourceBinding", "a-job").clone();
+    world.tell(&before, false);
+    let again = plan(&mut world.index, world.now);
+    assert!(!again.effects.iter().any(|(tag, _)| is_release(tag)));
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn an_older_event_after_a_release_changes_nothing_defect_19() {
+    let mut world = World::new(4);
+    world.echo = false;
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    let before = world.get("ResourceBinding", "a-job").clone();
+    assert_eq!(world.settle(), ["a-job"]);
+    world.tell(&before, false);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn a_conflict_is_decided_again_from_fresh_state() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    world.refuse = vec![Failure::Conflict("changed".into())];
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "4", "it may have been stored: the quota is not given away");
+    let binding = world.get("ResourceBinding", "a-job").clone();
+    world.put(binding);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn a_conflict_that_nothing_explains_is_looked_at_again() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.refuse = vec![Failure::Conflict("for no reason".into())];
+    world.settle();
+    assert_eq!(world.pass(6), ["a-job"]);
+}
+
+#[test]
+fn a_release_without_an_answer_is_sent_again_and_can_only_succeed_once() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    world.refuse = vec![Failure::Transient("no answer".into())];
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "4");
+    assert_eq!(world.pass(2), ["a-job"]);
+    assert_eq!(world.get("ResourceBinding", "a-job")["spec"]["suspension"]["scheduling"], false);
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn a_release_that_is_refused_says_so_and_lets_others_pass() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    let refusal = Failure::Refused { code: 403, reason: "Forbidden".into(), message: "no".into() };
+    world.refuse = vec![refusal];
+    assert_eq!(world.settle(), ["a-job", "b-job"]);
+    world.pass(3);
+    assert_eq!(world.says("a").0, "NotReleased");
+}
+
+#[test]
+fn a_job_on_hold_waits_and_keeps_its_age() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/hold": "true"}}}));
+    world.job("b", "q", 1);
+    assert_eq!(world.settle(), ["b-job"]);
+    assert_eq!(world.says("a").0, "OnHold");
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/hold": null}}}));
+    world.delete("ResourceBinding", "b-job");
+    assert_eq!(world.settle(), ["a-job"]);
+}
+
+#[test]
+fn what_can_never_start_is_told_from_what_waits() {
+    let mut world = World::new(4);
+    world.job("big", "q", 5);
+    world.job("fits", "q", 4);
+    world.job("later", "q", 4);
+    assert_eq!(world.settle(), ["fits-job"]);
+    world.pass(3);
+    let (reason, message) = world.says("big");
+    assert_eq!(reason, "ExceedsCapability");
+    assert_eq!(message, "can never start in queue q: needs cpu 5, more than 4, which is the capability of queue q");
+    assert_eq!(world.says("later").0, "WaitingForQuota");
+    assert_eq!(world.events().iter().filter(|(kind, _)| kind == "Warning").count(), 1);
+    // Raising the limit is enough.
+    world.delete("ResourceBinding", "fits-job");
+    world.queue("q", &json!({"capability": {"cpu": "9"}}));
+    assert_eq!(world.settle(), ["big-job", "later-job"]);
+}
+
+#[test]
+fn garbage_is_told_and_delays_nobody() {
+    let mut world = World::new(10);
+    let mut garbage = job("garbage", "q", 2);
+    garbage["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots".into();
+    let garbage = world.put(garbage);
+    world.bind(&garbage, 2, true);
+    let mut negative = job("negative", "q", 2);
+    negative["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "-1".into();
+    let negative = world.put(negative);
+    world.bind(&negative, 2, true);
+    let mut empty = job("empty", "q", 2);
+    empty["spec"]["tasks"] = json!([]);
+    let empty = world.put(empty);
+    world.bind(&empty, 0, true);
+    let mut above = job("above", "q", 2);
+    above["spec"]["minAvailable"] = 3.into();
+    let above = world.put(above);
+    world.bind(&above, 2, true);
+    world.job("fine", "q", 2);
+    assert_eq!(world.settle(), ["fine-job"]);
+    for job in ["garbage", "negative", "empty", "above"] {
+        let (reason, message) = world.says(job);
+        assert_eq!(reason, "InvalidDemand", "{job}: {message}");
+        assert!(message.starts_with("spec."), "{job}: {message}");
+    }
+}
+
+#[test]
+fn a_queue_with_garbage_says_so_to_its_jobs() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"capability": {"cpu": "ten", "memory": "1Gi"}, "guarantee": {"resource": {"cpu": "x"}}}));
+    world.job("a", "q", 1);
+    world.settle();
+    assert!(world.says("a").1.contains("queue q: spec.capability.cpu: "), "{:?}", world.says("a"));
+}
+
+#[test]
+fn foreign_bindings_are_charged_and_told() {
+    let mut world = World::new(4);
+    let a = world.put(job("a", "q", 3));
+    world.bind(&a, 3, false);
+    world.place("a-job", 3);
+    world.job("b", "q", 2);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.used("q"), "3");
+    assert_eq!(world.says("a").0, "PlacedWithoutAdmission");
+}
+
+#[test]
+fn what_is_not_in_scope_gets_no_podgroup() {
+    let mut world = World::new(4);
+    let deployment = |name: &str, annotations: Value| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
+            ]}}},
+        })
+    };
+    let plain = world.put(deployment("plain", json!({})));
+    world.bind(&plain, 2, false);
+    world.place("plain-deployment", 2);
+    world.settle();
+    assert!(world.group("plain").is_null());
+    assert_eq!(world.used("default"), "0");
+    let queued = world.put(deployment("queued", json!({"scheduling.volcano.sh/queue-name": "q"})));
+    world.bind(&queued, 2, true);
+    assert_eq!(world.settle(), ["queued-deployment"]);
+    let name = format!("podgroup-{}", world.get("Deployment", "queued")["metadata"]["uid"].as_str().unwrap());
+    assert_eq!(world.group("queued")["metadata"]["name"], name);
+    assert_eq!(world.used("q"), "2");
+    // A namespace may ask for all.
+    let input = crate::index::Input::Namespaces(caldera_runtime::watch::Event::Applied(("ns".into(), true)));
+    world.index.apply(input, world.now);
+    world.pass(2);
+    assert_eq!(world.says("plain").0, "PlacedWithoutAdmission");
+}
+
+#[test]
+fn eviction_puts_a_job_back_in_line_with_its_age() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.settle();
+    world.place("a-job", 4);
+    world.job("b", "q", 4);
+    assert!(world.settle().is_empty());
+    world.patch(
+        "ResourceBinding",
+        "a-job",
+        &json!({
+            "metadata": {"annotations": {"caldera.dev/gate": "closed", "caldera.dev/admission": null}},
+            "spec": {"clusters": [], "suspension": {"scheduling": true}},
+        }),
+    );
+    assert_eq!(world.settle(), ["a-job"]);
+}
+
+#[test]
+fn a_restart_comes_to_the_same_books_and_releases_nothing_twice() {
+    let mut world = World::new(10);
+    for i in 0..6 {
+        world.job(&format!("j{i}"), "q", 3);
+    }
+    assert_eq!(world.settle(), ["j0-job", "j1-job", "j2-job"]);
+    world.place("j0-job", 3);
+    world.pass(2);
+    let mut again = World::new(10);
+    again.now = world.now;
+    for object in world.objects.values() {
+        again.tell(object, false);
+    }
+    again.objects = world.objects.clone();
+    assert!(again.settle().is_empty());
+    assert_eq!(again.used("q"), world.used("q"));
+    assert!(again.writes.is_empty(), "{:?}", again.writes);
+}
+
+#[test]
+fn nothing_is_decided_on_half_a_view() {
+    let mut world = World::new(10);
+    world.index.missing = Some([crate::index::Source::Bindings].into());
+    world.job("a", "q", 1);
+    assert!(world.settle().is_empty());
+}
+
+#[test]
+fn a_queue_s_status_is_open_and_counts() {
+    let mut world = World::new(4);
+    assert_eq!(world.get("Queue", "q")["status"]["state"], "Open");
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    world.pass(2);
+    let status = &world.get("Queue", "q")["status"];
+    assert_eq!(status["allocated"], json!({"cpu": "4", "pods": "4"}));
+    assert_eq!((&status["pending"], &status["inqueue"]), (&json!(1), &json!(1)));
+    world.delete("ResourceBinding", "a-job");
+    world.delete("ResourceBinding", "b-job");
+    world.pass(2);
+    let status = &world.get("Queue", "q")["status"];
+    assert_eq!((&status["allocated"], &status["pending"]), (&json!({}), &json!(0)));
+}
+
+#[test]
+fn a_binding_that_goes_while_its_workload_stays_takes_the_podgroup_along() {
+    let mut world = World::new(0);
+    world.job("a", "q", 1);
+    world.settle();
+    assert!(!world.group("a").is_null());
+    world.delete("ResourceBinding", "a-job");
+    world.settle();
+    assert!(world.group("a").is_null());
+}
+
+#[test]
+fn a_deleted_podgroup_is_made_again() {
+    let mut world = World::new(2);
+    world.job("a", "q", 2);
+    world.job("b", "q", 2);
+    world.pass(2);
+    let name = world.group("b")["metadata"]["name"].as_str().unwrap().to_owned();
+    world.delete("PodGroup", &name);
+    world.pass(2);
+    assert_eq!(world.says("b").0, "WaitingForQuota");
+}
+
+#[test]
+fn numbers_alone_are_refreshed_seldom() {
+    let mut world = World::new(2);
+    for i in 0..4 {
+        world.job(&format!("j{i}"), "q", 2);
+    }
+    world.pass(2);
+    assert!(world.says("j3").1.contains("position 3 of 3"));
+    world.delete("ResourceBinding", "j1-job");
+    world.pass(5);
+    assert!(world.says("j3").1.contains("position 3 of 3"), "too early: {:?}", world.says("j3"));
+    world.pass(30);
+    assert!(world.says("j3").1.contains("position 2 of 2"), "{:?}", world.says("j3"));
+}

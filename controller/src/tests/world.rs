@@ -1,0 +1,326 @@
+//! A host in a few lines: objects with versions, the controller's writes carried out on them, and their echoes.
+
+use std::collections::BTreeMap;
+
+use caldera_core::fleet::Update;
+use caldera_crds::{
+    karmada::{cluster::Cluster, work::ResourceBinding},
+    volcano::scheduling::{PodGroup, Queue},
+    workload::WorkloadKind,
+};
+use caldera_runtime::{
+    watch::Event,
+    write::{Body, Done, Failure, Write},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use serde_json::{Value, json};
+
+use crate::{
+    effect::Effect,
+    facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
+    index::{Index, Input, Tag},
+    plan::plan,
+};
+
+type Name = (String, String, String);
+
+pub struct World {
+    pub index: Index,
+    pub now: Timestamp,
+    pub objects: BTreeMap<Name, Value>,
+    /// Every write that was carried out.
+    pub writes: Vec<Write>,
+    version: u64,
+    /// Answers to releases, in order, instead of carrying them out.
+    pub refuse: Vec<Failure>,
+    /// Whether the writes' echoes come by the watch too.
+    pub echo: bool,
+}
+
+impl World {
+    /// With one cluster of 100 cpus, and queue `q` of `quota` cpus.
+    pub fn new(quota: i64) -> Self {
+        let mut world = Self::empty();
+        world.cluster("m1", "100");
+        world.queue("q", &json!({"capability": {"cpu": quota.to_string()}}));
+        world.settle();
+        world.writes.clear();
+        world
+    }
+
+    /// With everything listed, and empty.
+    pub fn empty() -> Self {
+        let mut world = Self {
+            index: Index::default(),
+            now: Timestamp::from_second(1_000_000).unwrap(),
+            objects: BTreeMap::new(),
+            writes: Vec::new(),
+            version: 0,
+            refuse: Vec::new(),
+            echo: true,
+        };
+        for input in [
+            Input::Queues(Event::Reset(vec![])),
+            Input::Bindings(Event::Reset(vec![])),
+            Input::Groups(Event::Reset(vec![])),
+            Input::Classes(Event::Reset(vec![])),
+            Input::Clusters(Event::Reset(vec![])),
+            Input::Namespaces(Event::Reset(vec![])),
+        ] {
+            world.index.apply(input, world.now);
+        }
+        for kind in WorkloadKind::ALL {
+            world.index.apply(Input::Workloads(kind, Event::Reset(vec![])), world.now);
+        }
+        world
+    }
+
+    /// Stores an object (creating or replacing it) and tells the index.
+    pub fn put(&mut self, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let name = name_of(&object);
+        if object["metadata"]["uid"].is_null() {
+            let old = self.objects.get(&name).map(|old| old["metadata"]["uid"].clone());
+            object["metadata"]["uid"] = old.unwrap_or_else(|| format!("uid-{}", self.version).into());
+        }
+        if object["metadata"]["creationTimestamp"].is_null() {
+            object["metadata"]["creationTimestamp"] = caldera_runtime::clock::rfc3339(self.now).into();
+        }
+        self.objects.insert(name, object.clone());
+        self.tell(&object, false);
+        object
+    }
+
+    pub fn delete(&mut self, kind: &str, name: &str) {
+        let key = self.objects.keys().find(|key| key.0 == kind && key.2 == name).cloned().unwrap();
+        let object = self.objects.remove(&key).unwrap();
+        self.tell(&object, true);
+    }
+
+    pub fn get(&self, kind: &str, name: &str) -> &Value {
+        let found = self.objects.iter().find(|(key, _)| key.0 == kind && key.2 == name);
+        found.map_or(&Value::Null, |(_, object)| object)
+    }
+
+    pub fn tell(&mut self, object: &Value, gone: bool) {
+        fn event<T>(value: T, gone: bool) -> Event<T> {
+            if gone { Event::Deleted(value) } else { Event::Applied(value) }
+        }
+        let object = object.clone();
+        let input = match object["kind"].as_str().unwrap() {
+            "Queue" => Input::Queues(event(QueueFacts::read(&serde_json::from_value::<Queue>(object).unwrap()), gone)),
+            "ResourceBinding" => {
+                Input::Bindings(event(Binding::read(&serde_json::from_value::<ResourceBinding>(object).unwrap()), gone))
+            }
+            "PodGroup" => {
+                Input::Groups(event(GroupFacts::read(&serde_json::from_value::<PodGroup>(object).unwrap()), gone))
+            }
+            "PriorityClass" => {
+                Input::Classes(event(ClassFacts::read(&serde_json::from_value::<PriorityClass>(object).unwrap()), gone))
+            }
+            "Cluster" => {
+                Input::Clusters(event(ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap()), gone))
+            }
+            "Event" => return,
+            _ => {
+                let workload = Workload::read(&object).unwrap();
+                Input::Workloads(workload.kind, event(workload, gone))
+            }
+        };
+        self.index.apply(input, self.now);
+    }
+
+    pub fn cluster(&mut self, name: &str, cpu: &str) {
+        let serves = json!([
+            {"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]},
+            {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+        ]);
+        self.put(json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Push"},
+            "status": {
+                "apiEnablements": serves,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "resourceSummary": {"allocatable": {"cpu": cpu, "memory": "1Ti", "pods": "1000"}},
+            },
+        }));
+        // Its summary is all there is.
+        let down = Update::Down("not reached in this test".into());
+        self.index.apply(Input::Member(name.to_owned(), down), self.now);
+    }
+
+    pub fn queue(&mut self, name: &str, spec: &Value) {
+        let status = self.get("Queue", name)["status"].clone();
+        self.put(json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name},
+            "spec": spec, "status": status,
+        }));
+    }
+
+    /// A Volcano Job of `pods` pods of one cpu, and its gated binding.
+    pub fn job(&mut self, name: &str, queue: &str, pods: u32) {
+        self.now = self.now.saturating_add(SignedDuration::from_secs(1)).unwrap();
+        let job = self.put(job(name, queue, pods));
+        self.bind(&job, pods, true);
+    }
+
+    pub fn bind(&mut self, workload: &Value, replicas: u32, gated: bool) {
+        let metadata = &workload["metadata"];
+        let kind = workload["kind"].as_str().unwrap();
+        let mut binding = json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {"name": format!("{}-{}", metadata["name"].as_str().unwrap(), kind.to_lowercase()), "namespace": "ns"},
+            "spec": {
+                "resource": {
+                    "apiVersion": workload["apiVersion"], "kind": kind, "namespace": "ns",
+                    "name": metadata["name"], "uid": metadata["uid"],
+                },
+                "replicas": replicas,
+                "placement": {"replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+                }},
+            },
+        });
+        if gated {
+            binding["metadata"]["annotations"] = json!({"caldera.dev/gate": "closed"});
+            binding["spec"]["suspension"] = json!({"scheduling": true});
+        }
+        self.put(binding);
+    }
+
+    /// Changes an object by a merge patch, as somebody else would.
+    pub fn patch(&mut self, kind: &str, name: &str, patch: &Value) {
+        let mut object = self.get(kind, name).clone();
+        json_patch::merge(&mut object, patch);
+        self.put(object);
+    }
+
+    /// What the scheduler does.
+    pub fn place(&mut self, binding: &str, replicas: u32) {
+        self.patch("ResourceBinding", binding, &json!({"spec": {"clusters": [{"name": "m1", "replicas": replicas}]}}));
+    }
+
+    pub fn phase(&mut self, job: &str, phase: &str) {
+        let running = u32::from(phase == "Running") * 1000;
+        self.patch("Job", job, &json!({"status": {"state": {"phase": phase}, "running": running}}));
+    }
+
+    /// Plans and carries out until nothing more is to be done now; returns what was released, in order.
+    pub fn settle(&mut self) -> Vec<String> {
+        let mut released = Vec::new();
+        for _ in 0..50 {
+            let planned = plan(&mut self.index, self.now);
+            let more = planned.next.is_some_and(|at| at <= self.now);
+            if planned.effects.is_empty() && !more {
+                return released;
+            }
+            for (tag, effect) in planned.effects {
+                if let Effect::Release { key, .. } = &effect {
+                    released.push(key.name.to_string());
+                }
+                let result = match (&effect, self.refuse.is_empty()) {
+                    (Effect::Release { .. }, false) => Err(self.refuse.remove(0)),
+                    _ => self.carry_out(&effect.write(self.now)),
+                };
+                self.index.apply(Input::Written(Done { tag, result }), self.now);
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, seconds: i64) -> Vec<String> {
+        let mut released = Vec::new();
+        for _ in 0..seconds {
+            self.now = self.now.saturating_add(SignedDuration::from_secs(1)).unwrap();
+            released.extend(self.settle());
+        }
+        released
+    }
+
+    fn carry_out(&mut self, write: &Write) -> Result<Value, Failure> {
+        self.writes.push(write.clone());
+        let name = (write.resource.kind.clone(), write.namespace.clone(), write.name.clone());
+        let mut object = match (&write.body, self.objects.get(&name)) {
+            (Body::Create(_), Some(_)) => return Err(Failure::Exists(write.name.clone())),
+            (Body::Create(object), None) => object.clone(),
+            (_, None) => return Err(Failure::Gone(write.name.clone())),
+            (_, Some(object)) => object.clone(),
+        };
+        match &write.body {
+            Body::JsonPatch(patch) => {
+                let patch: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
+                json_patch::patch(&mut object, &patch).map_err(|error| Failure::Conflict(error.to_string()))?;
+            }
+            Body::MergePatch(patch) => {
+                let version = &patch["metadata"]["resourceVersion"];
+                if version.is_string() && *version != object["metadata"]["resourceVersion"] {
+                    return Err(Failure::Conflict("changed".into()));
+                }
+                json_patch::merge(&mut object, patch);
+            }
+            Body::Delete { .. } => {
+                self.objects.remove(&name);
+                self.tell(&object, true);
+                return Ok(object);
+            }
+            _ => {}
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = format!("uid-{}", self.version).into();
+        }
+        self.objects.insert(name, object.clone());
+        if self.echo {
+            self.tell(&object, false);
+        }
+        Ok(object)
+    }
+
+    /// The PodGroup of a job.
+    pub fn group(&self, job: &str) -> &Value {
+        let found = self.objects.iter().find(|(key, object)| {
+            key.0 == "PodGroup" && object["metadata"]["labels"]["caldera.dev/workload-name"] == job
+        });
+        found.map_or(&Value::Null, |(_, object)| object)
+    }
+
+    pub fn says(&self, job: &str) -> (String, String) {
+        let condition = &self.group(job)["status"]["conditions"][0];
+        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        (text("reason"), text("message"))
+    }
+
+    pub fn events(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = self.objects.iter().filter(|(key, _)| key.0 == "Event");
+        events.map(|(_, event)| (text(&event["type"]), text(&event["reason"]))).collect()
+    }
+
+    pub fn used(&self, queue: &str) -> String {
+        self.index.engine.usage(&queue.into()).used.get("cpu").to_string()
+    }
+}
+
+fn name_of(object: &Value) -> Name {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+}
+
+pub fn job(name: &str, queue: &str, pods: u32) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"queue": queue, "minAvailable": pods, "tasks": [{
+            "name": "worker", "replicas": pods,
+            "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}},
+        }]},
+    })
+}
+
+/// For matching on what a write was.
+pub fn is_release(tag: &Tag) -> bool {
+    matches!(tag, Tag::Release(..))
+}
