@@ -52,6 +52,13 @@ pub struct Identity {
     pub key_pem: String,
 }
 
+/// Never shows the key.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("cert_pem", &self.cert_pem).finish_non_exhaustive()
+    }
+}
+
 /// A private certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,

@@ -1,0 +1,85 @@
+//! A cluster's copy: ReviseReplica before it leaves, Retain when it is sent again.
+//!
+//! ReviseReplica is not told the cluster, so it can not know the share: it stamps the copy with the replicas it was given
+//! and makes a copy that is valid by itself; the Work webhook puts the share's numbers in. Retain keeps whatever the
+//! member's Volcano would not let anybody change (`admit_job.go`, UPDATE) or wrote itself.
+
+use caldera_crds::names::caldera;
+use serde_json::{Value, json};
+
+/// ReviseReplica: the job with `replicas` pods in all.
+pub fn revise(job: &Value, replicas: u32) -> Value {
+    let mut revised = job.clone();
+    if !revised.pointer("/metadata/annotations").is_some_and(Value::is_object) {
+        revised["metadata"]["annotations"] = json!({});
+    }
+    revised["metadata"]["annotations"][caldera::REVISED] = replicas.to_string().into();
+    let wanted: Vec<u64> = tasks(job).map(|task| count(task, "replicas")).collect();
+    let total: u64 = wanted.iter().sum();
+    if total == u64::from(replicas) || total == 0 {
+        return revised;
+    }
+    let given = shares(&wanted, total, u64::from(replicas));
+    let mut minimum = 0;
+    for (task, given) in
+        revised.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten().zip(&given)
+    {
+        task["replicas"] = (*given).into();
+        if task.get("minAvailable").is_some_and(Value::is_u64) {
+            task["minAvailable"] = count(task, "minAvailable").min(*given).into();
+        }
+        minimum += given;
+    }
+    if revised.pointer("/spec/minAvailable").is_some_and(Value::is_u64) {
+        revised["spec"]["minAvailable"] = count(&revised["spec"], "minAvailable").min(minimum).into();
+    }
+    revised
+}
+
+/// `replicas` divided like `wanted`, largest remainder first, then in the order of the tasks.
+fn shares(wanted: &[u64], total: u64, replicas: u64) -> Vec<u64> {
+    let mut given: Vec<u64> = wanted.iter().map(|wanted| wanted * replicas / total).collect();
+    let mut left = replicas - given.iter().sum::<u64>();
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|&task| (std::cmp::Reverse(wanted[task] * replicas % total), task));
+    for task in order {
+        if left == 0 {
+            break;
+        }
+        given[task] += 1;
+        left -= 1;
+    }
+    given
+}
+
+fn tasks(job: &Value) -> impl Iterator<Item = &Value> {
+    job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn count(object: &Value, field: &str) -> u64 {
+    object.get(field).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// Retain: what is desired, in the only fields that a member's Volcano lets change; the rest as observed.
+pub fn retain(desired: &Value, observed: &Value) -> Value {
+    let Some(kept) = observed.get("spec").filter(|spec| spec.is_object()) else { return desired.clone() };
+    let mut spec = kept.clone();
+    for field in ["minAvailable", "priorityClassName"] {
+        match desired.pointer(&format!("/spec/{field}")) {
+            Some(value) => spec[field] = value.clone(),
+            None if field == "priorityClassName" => drop(spec.as_object_mut().map(|spec| spec.remove(field))),
+            None => {}
+        }
+    }
+    // Tasks can not be added, removed or renamed: they are told apart by their place.
+    for (kept, task) in spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten().zip(tasks(desired)) {
+        for field in ["replicas", "minAvailable"] {
+            if let Some(value) = task.get(field) {
+                kept[field] = value.clone();
+            }
+        }
+    }
+    let mut result = desired.clone();
+    result["spec"] = spec;
+    result
+}

@@ -1,0 +1,71 @@
+//! What a job needs: pods, and the requirements of one of them.
+//!
+//! Karmada knows one template for each workload and counts `replicas` times its request (quota, estimates). For several
+//! templates the request given is the average over all pods, rounded up per resource, so that the product covers the
+//! job's whole demand by less than one milli-unit a pod. Placement does not use it: the scheduler reads the tasks.
+
+use caldera_core::{gang::Gang, quantity::Quantity, resources::ResourceName, resources::Resources};
+use serde_json::{Map, Value, json};
+
+use super::fields;
+
+/// InterpretReplica.
+pub fn needed(job: &Value, namespace: &str) -> Result<Map<String, Value>, String> {
+    let gang = caldera_crds::workload::gang(job).map_err(|error| error.to_string())?;
+    let mut requirements = json!({"resourceRequest": without_pods(&average(&gang)), "namespace": namespace});
+    if let [task] = gang.tasks.as_slice() {
+        claim(&mut requirements, job, 0, &task.priority_class);
+    }
+    Ok(fields([("replicas", gang.replicas().into()), ("replicaRequirements", requirements)]))
+}
+
+/// InterpretComponent.
+pub fn components(job: &Value, namespace: &str) -> Result<Map<String, Value>, String> {
+    let gang = caldera_crds::workload::gang(job).map_err(|error| error.to_string())?;
+    let component = |(index, task): (usize, &caldera_core::gang::Task)| {
+        let mut requirements = json!({"resourceRequest": without_pods(&task.request)});
+        claim(&mut requirements, job, index, &task.priority_class);
+        json!({"name": task.name, "replicas": task.replicas, "replicaRequirements": requirements})
+    };
+    let _ = namespace;
+    Ok(fields([("components", gang.tasks.iter().enumerate().map(component).collect())]))
+}
+
+/// The pods of a job are counted by Karmada itself.
+fn without_pods(request: &Resources) -> Resources {
+    request.iter().filter(|(name, _)| name.as_str() != ResourceName::PODS).map(|(n, a)| (n.clone(), a)).collect()
+}
+
+fn average(gang: &Gang) -> Resources {
+    if let [task] = gang.tasks.as_slice() {
+        return task.request.clone();
+    }
+    let pods = i128::from(gang.replicas().max(1));
+    let share = |amount: Quantity| {
+        // Whole milli-units: what Karmada multiplies and compares.
+        let milli = amount.milli_ceil();
+        let up = milli / pods + i128::from(milli % pods != 0);
+        Quantity::from_nano(up.saturating_mul(1_000_000))
+    };
+    gang.full_demand().iter().map(|(name, amount)| (name.clone(), share(amount))).collect()
+}
+
+fn claim(requirements: &mut Value, job: &Value, task: usize, priority_class: &str) {
+    if !priority_class.is_empty() {
+        requirements["priorityClassName"] = priority_class.into();
+    }
+    let pod = |field: &str| job.pointer(&format!("/spec/tasks/{task}/template/spec/{field}"));
+    let mut claim = Map::new();
+    if let Some(selector) = pod("nodeSelector") {
+        claim.insert("nodeSelector".into(), selector.clone());
+    }
+    if let Some(affinity) = pod("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution") {
+        claim.insert("hardNodeAffinity".into(), affinity.clone());
+    }
+    if let Some(tolerations) = pod("tolerations") {
+        claim.insert("tolerations".into(), tolerations.clone());
+    }
+    if !claim.is_empty() {
+        requirements["nodeClaim"] = Value::Object(claim);
+    }
+}

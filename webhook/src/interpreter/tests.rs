@@ -1,0 +1,182 @@
+use base64::{Engine, engine::general_purpose::STANDARD};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{index::Binding, patch::tests::any_json};
+
+fn job(replicas: &[u64]) -> Value {
+    let task = |(index, replicas): (usize, &u64)| {
+        json!({
+            "name": format!("t{index}"), "replicas": replicas, "minAvailable": replicas,
+            "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": format!("{}00m", index + 1)}}}]}},
+        })
+    };
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+        "spec": {"minAvailable": replicas.iter().sum::<u64>(), "queue": "q", "tasks": replicas.iter().enumerate().map(task).collect::<Vec<_>>()},
+    })
+}
+
+fn ask_with(operation: &str, object: &Value, more: Value, index: &Index) -> Value {
+    let mut request = json!({
+        "uid": "u", "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}, "name": "j",
+        "namespace": "ns", "operation": operation, "object": object, "replicas": 0,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        request[key] = value.clone();
+    }
+    let reply = interpret(json!({"request": request}).to_string().as_bytes(), index);
+    assert_eq!(reply.status, 200);
+    let answer: Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!(answer["response"]["uid"], "u");
+    answer["response"].clone()
+}
+
+fn ask(operation: &str, object: &Value, more: Value) -> Value {
+    ask_with(operation, object, more, &Index::default())
+}
+
+fn applied(object: &Value, response: &Value) -> Value {
+    let Some(patch) = response.get("patch") else { return object.clone() };
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch: json_patch::Patch = serde_json::from_slice(&STANDARD.decode(patch.as_str().unwrap()).unwrap()).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}
+
+#[test]
+fn a2_02_replicas_and_requirements_cover_all_tasks() {
+    let response = ask("InterpretReplica", &job(&[1, 3]), json!({}));
+    assert_eq!(response["replicas"], 4);
+    // 100m + 3 x 200m = 700m over four pods: 175m.
+    assert_eq!(response["replicaRequirements"]["resourceRequest"], json!({"cpu": "175m"}));
+    let response = ask("InterpretComponent", &job(&[1, 3]), json!({}));
+    assert_eq!(response["components"][1]["replicas"], 3);
+    assert_eq!(response["components"][1]["replicaRequirements"]["resourceRequest"], json!({"cpu": "200m"}));
+}
+
+#[test]
+fn a2_30_revised_copies_are_valid_by_themselves() {
+    let whole = job(&[1, 9]);
+    let same = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 10})));
+    assert_eq!(same["spec"], whole["spec"]);
+    assert_eq!(same["metadata"]["annotations"]["caldera.dev/revised-replicas"], "10");
+    let part = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 4})));
+    assert_eq!(caldera_crds::job_admission::validate_create(&part), Vec::<String>::new());
+    assert_eq!(part["spec"]["minAvailable"], 4);
+}
+
+#[test]
+fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
+    let mut observed = job(&[2, 3]);
+    caldera_crds::job_admission::default_job(&mut observed);
+    observed["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "made-by-the-member"}]);
+    let mut desired = job(&[4, 3]);
+    desired["spec"]["volumes"] = json!([{"mountPath": "/a"}]);
+    desired["spec"].as_object_mut().unwrap().remove("queue");
+    let kept = applied(&desired, &ask("Retain", &desired, json!({"observedObject": observed})));
+    assert_eq!(caldera_crds::job_admission::validate_update(&observed, &kept), Vec::<String>::new());
+    assert_eq!(kept["spec"]["tasks"][0]["replicas"], 4);
+    assert_eq!(kept["spec"]["minAvailable"], 7);
+    assert_eq!(kept["spec"]["volumes"][0]["volumeClaimName"], "made-by-the-member");
+    // Different task lists do not fail.
+    let fewer = job(&[1]);
+    assert_eq!(ask("Retain", &fewer, json!({"observedObject": observed}))["successful"], true);
+}
+
+#[test]
+fn a2_27_failed_copies_are_unhealthy() {
+    for (phase, healthy) in
+        [("Running", true), ("Pending", true), ("Completed", true), ("Failed", false), ("Aborted", false)]
+    {
+        let mut object = job(&[1]);
+        object["status"] = json!({"state": {"phase": phase}});
+        assert_eq!(ask("InterpretHealth", &object, json!({}))["healthy"], healthy, "{phase}");
+    }
+    assert_eq!(ask("InterpretHealth", &job(&[1]), json!({}))["healthy"], true);
+}
+
+#[test]
+fn a2_28_the_whole_status_is_reflected() {
+    let mut object = job(&[1]);
+    object["status"] =
+        json!({"state": {"phase": "Running"}, "retryCount": 2, "conditions": [], "anything": {"else": 1}});
+    assert_eq!(ask("InterpretStatus", &object, json!({}))["rawStatus"], object["status"]);
+}
+
+#[test]
+fn a2_29_a_silent_cluster_keeps_a_job_from_being_completed() {
+    let mut index = Index::default();
+    let binding = json!({
+        "metadata": {"annotations": {"caldera.dev/gate": "open"}},
+        "spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]},
+    });
+    index.put_binding(("ns".into(), "j-job".into()), Binding::of(&binding));
+    let object = job(&[4]);
+    let completed = |cluster: &str| {
+        json!({"clusterName": cluster, "applied": true, "status": {
+            "state": {"phase": "Completed", "lastTransitionTime": "2026-01-01T00:00:00Z"}, "succeeded": 2, "minAvailable": 2,
+        }})
+    };
+    let one =
+        applied(&object, &ask_with("AggregateStatus", &object, json!({"aggregatedStatus": [completed("m1")]}), &index));
+    assert_ne!(one["status"]["state"]["phase"], "Completed");
+    let both = json!({"aggregatedStatus": [completed("m1"), completed("m2")]});
+    let all = applied(&one, &ask_with("AggregateStatus", &one, both.clone(), &index));
+    assert_eq!(all["status"]["state"]["phase"], "Completed");
+    assert_eq!(all["status"]["succeeded"], 4);
+    // Nothing new: no patch, so no write.
+    assert!(ask_with("AggregateStatus", &all, both, &index).get("patch").is_none());
+}
+
+#[test]
+fn dependencies_are_told_once_and_sorted() {
+    let mut object = job(&[1, 1]);
+    for task in 0..2 {
+        object["spec"]["tasks"][task]["template"]["spec"]["volumes"] =
+            json!([{"configMap": {"name": "b"}}, {"secret": {"secretName": "s"}}, {"configMap": {"name": "a"}}]);
+        object["spec"]["tasks"][task]["template"]["spec"]["serviceAccountName"] = "default".into();
+    }
+    let response = ask("InterpretDependency", &object, json!({}));
+    let names: Vec<_> =
+        response["dependencies"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "s"]);
+}
+
+#[test]
+fn what_is_not_ours_or_not_known_is_unsuccessful_with_a_status() {
+    let response = ask("Dance", &job(&[1]), json!({}));
+    assert_eq!(response["successful"], false);
+    assert!(response["status"]["message"].as_str().unwrap().contains("Dance"));
+    let response = ask("InterpretReplica", &job(&[1]), json!({"kind": {"group": "apps", "kind": "Deployment"}}));
+    assert_eq!(response["successful"], false);
+    assert_eq!(interpret(b"{}", &Index::default()).status, 400);
+}
+
+proptest! {
+    #[test]
+    fn no_json_makes_it_panic(object in any_json(), observed in any_json(), operation in 0usize..8) {
+        let operation = ["InterpretReplica", "InterpretComponent", "ReviseReplica", "Retain", "AggregateStatus",
+            "InterpretStatus", "InterpretHealth", "InterpretDependency"][operation];
+        let body = json!({"request": {
+            "uid": "u", "kind": {"group": "batch.volcano.sh", "kind": "Job"}, "operation": operation, "object": object,
+            "observedObject": observed, "replicas": 3,
+        }});
+        let _ = interpret(body.to_string().as_bytes(), &Index::default());
+    }
+
+    #[test]
+    fn a_revised_copy_has_the_replicas_asked_for(replicas in prop::collection::vec(0u64..20, 1..5), part in 0u64..100) {
+        let whole: u64 = replicas.iter().sum();
+        let part = part.min(whole);
+        let object = job(&replicas);
+        let revised = super::copies::revise(&object, u32::try_from(part).unwrap());
+        let tasks = revised["spec"]["tasks"].as_array().unwrap();
+        prop_assert_eq!(tasks.iter().map(|task| task["replicas"].as_u64().unwrap()).sum::<u64>(), part);
+        for task in tasks {
+            prop_assert!(task["minAvailable"].as_u64() <= task["replicas"].as_u64());
+        }
+        prop_assert!(revised["spec"]["minAvailable"].as_u64().unwrap() <= part);
+    }
+}

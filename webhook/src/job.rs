@@ -1,0 +1,131 @@
+//! Volcano Jobs on the host: Volcano's defaults on creation, and its refusals with sentences that name field, value and
+//! limit.
+//!
+//! A member would refuse the same later, where nobody looks. A queue that does not exist or is not open is no refusal
+//! here but a warning: queue and job may come in one `kubectl apply`, in any order.
+
+use caldera_crds::job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals};
+use serde_json::Value;
+
+use crate::{
+    index::Index,
+    patch::between,
+    review::{Request, Verdict},
+    scope::{Kind, queue_of},
+};
+
+/// Fills in Volcano's defaults.
+#[must_use]
+pub fn mutate(request: &Request<'_, Value>) -> Verdict {
+    let (Some(job), true) = (&request.object, request.is_create()) else { return Verdict::UNCHANGED };
+    let mut defaulted = job.clone();
+    default_job(&mut defaulted);
+    Verdict::patch(between(job, &defaulted))
+}
+
+/// Refuses what can not be a job.
+#[must_use]
+pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
+    let Some(job) = &request.object else { return Verdict::UNCHANGED };
+    // The last update of a job that goes away only takes its finalizers.
+    if job.pointer("/metadata/deletionTimestamp").is_some() {
+        return Verdict::UNCHANGED;
+    }
+    let refusals = match (request.is_create(), &request.old_object) {
+        (true, _) | (false, None) => create_refusals(job),
+        (false, Some(old)) => update_refusals(old, job),
+    };
+    let mut sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
+    if sentences.is_empty()
+        && let Err(error) = caldera_crds::workload::gang(job)
+    {
+        sentences.push(error.to_string());
+    }
+    if !sentences.is_empty() {
+        return Verdict::invalid(sentences.join("; "));
+    }
+    Verdict::Allow { patch: Vec::new(), warnings: if request.is_create() { warnings(job, index) } else { Vec::new() } }
+}
+
+fn warnings(job: &Value, index: &Index) -> Vec<String> {
+    let name = queue_of(Kind::VolcanoJob, job).unwrap_or_default();
+    let queue = index.queues.get(name);
+    // The controller opens what has no state yet.
+    let state = queue.map(|queue| if queue.state.is_empty() { "Open" } else { queue.state.as_str() });
+    let view = state.map(|state| QueueView { state, children: index.children(name) });
+    queue_refusals(name, view.as_ref()).iter().map(|refusal| format!("{}; the job will wait", refusal.why)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{index::Queue, patch::tests::applied};
+
+    fn job() -> Value {
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+            "spec": {"queue": "q", "minAvailable": 1, "tasks": [{
+                "name": "t", "replicas": 2,
+                "template": {"spec": {"restartPolicy": "Never", "containers": [{
+                    "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}},
+                }]}},
+            }]},
+        })
+    }
+
+    fn create(object: Value) -> Request<'static, Value> {
+        Request {
+            uid: "u".into(),
+            operation: "CREATE".into(),
+            namespace: Some("ns".into()),
+            name: None,
+            dry_run: None,
+            object: Some(object),
+            old_object: None,
+        }
+    }
+
+    #[test]
+    fn defaults_are_volcanos() {
+        let mut bare = job();
+        bare["spec"].as_object_mut().unwrap().remove("queue");
+        let Verdict::Allow { patch, .. } = mutate(&create(bare.clone())) else { panic!() };
+        let defaulted = applied(&bare, &patch);
+        assert_eq!(defaulted["spec"]["queue"], "default");
+        assert_eq!(defaulted["spec"]["tasks"][0]["minAvailable"], 2);
+        assert_eq!(mutate(&create(defaulted)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a2_24_a_job_may_come_before_its_queue_with_a_warning() {
+        let mut index = Index::default();
+        let Verdict::Allow { warnings, .. } = validate(&create(job()), &index) else { panic!() };
+        assert!(warnings[0].contains("\"q\" does not exist"), "{warnings:?}");
+        index.queues.insert("q".into(), Queue::default());
+        assert_eq!(validate(&create(job()), &index), Verdict::UNCHANGED);
+        index.queues.insert("q".into(), Queue { parent: String::new(), state: "Closed".into() });
+        let Verdict::Allow { warnings, .. } = validate(&create(job()), &index) else { panic!() };
+        assert!(warnings[0].contains("Closed"), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_can_not_be_a_job_is_refused_with_field_value_and_limit() {
+        let refused = |change: &dyn Fn(&mut Value), words: &[&str]| {
+            let mut object = job();
+            change(&mut object);
+            let Verdict::Deny(denial) = validate(&create(object), &Index::default()) else { panic!("{words:?}") };
+            assert_eq!(denial.code, 422);
+            for word in words {
+                assert!(denial.message.contains(word), "{word} not in {}", denial.message);
+            }
+        };
+        refused(&|job| job["spec"]["tasks"] = json!([]), &["spec.tasks"]);
+        refused(&|job| job["spec"]["minAvailable"] = 3.into(), &["minAvailable", "3", "2"]);
+        refused(&|job| job["spec"]["tasks"][0]["minAvailable"] = 3.into(), &["spec.tasks[0].minAvailable", "3", "2"]);
+        let request = "/spec/tasks/0/template/spec/containers/0/resources/requests/cpu";
+        refused(&|job| *job.pointer_mut(request).unwrap() = "-1".into(), &["cpu", "-1"]);
+        refused(&|job| *job.pointer_mut(request).unwrap() = "lots".into(), &["cpu", "lots"]);
+    }
+}

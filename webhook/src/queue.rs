@@ -1,0 +1,97 @@
+//! Volcano Queues on the host: Volcano's defaults and refusals, with the parent always spelled out.
+//!
+//! A member's queue controller writes `parent: root` into a queue without one, Karmada takes it out again, for ever:
+//! so it is there before the queue leaves the host.
+
+use caldera_crds::{
+    names::volcano::ROOT_QUEUE,
+    queue_admission::{create_refusals, default_queue, delete_refusals, update_refusals},
+};
+use serde_json::Value;
+
+use crate::{
+    index::Index,
+    patch::between,
+    review::{Request, Verdict},
+};
+
+/// Fills in defaults.
+#[must_use]
+pub fn mutate(request: &Request<'_, Value>) -> Verdict {
+    let Some(queue) = &request.object else { return Verdict::UNCHANGED };
+    let mut defaulted = queue.clone();
+    if request.is_create() {
+        default_queue(&mut defaulted);
+    }
+    let text = |pointer: &str| queue.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    if text("/spec/parent").is_empty()
+        && text("/metadata/name") != ROOT_QUEUE
+        && queue.get("spec").is_some_and(Value::is_object)
+    {
+        defaulted["spec"]["parent"] = ROOT_QUEUE.into();
+    }
+    Verdict::patch(between(queue, &defaulted))
+}
+
+/// Refuses what can not be a queue.
+#[must_use]
+pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
+    let there: Vec<&Value> = index.queue_objects.values().collect();
+    let refusals = match (request.operation.as_ref(), &request.object, &request.old_object) {
+        ("DELETE", _, old) => {
+            let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());
+            delete_refusals(name.unwrap_or_default(), &there)
+        }
+        (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
+        ("CREATE", Some(queue), _) => create_refusals(queue, &there),
+        (_, Some(queue), Some(old)) => update_refusals(old, queue, &there),
+        _ => Vec::new(),
+    };
+    if refusals.is_empty() {
+        return Verdict::UNCHANGED;
+    }
+    let sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
+    Verdict::invalid(sentences.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::patch::tests::applied;
+
+    fn request(operation: &'static str, object: Value) -> Request<'static, Value> {
+        Request {
+            uid: "u".into(),
+            operation: operation.into(),
+            namespace: None,
+            name: None,
+            dry_run: None,
+            object: Some(object),
+            old_object: None,
+        }
+    }
+
+    #[test]
+    fn a2_35_a_queues_parent_is_spelled_out_before_it_leaves_the_host() {
+        let queue = json!({"metadata": {"name": "q"}, "spec": {}});
+        let Verdict::Allow { patch, .. } = mutate(&request("CREATE", queue.clone())) else { panic!() };
+        let defaulted = applied(&queue, &patch);
+        assert_eq!(defaulted["spec"]["parent"], "root");
+        assert_eq!(defaulted["spec"]["weight"], 1);
+        assert_eq!(mutate(&request("UPDATE", defaulted)), Verdict::UNCHANGED);
+        let root = json!({"metadata": {"name": "root"}, "spec": {"weight": 1, "reclaimable": false}});
+        assert_eq!(mutate(&request("UPDATE", root)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_queue_that_contradicts_itself_is_refused_with_the_resource() {
+        let queue = json!({
+            "metadata": {"name": "q"},
+            "spec": {"capability": {"cpu": "1"}, "deserved": {"cpu": "2"}, "parent": "root", "weight": 1},
+        });
+        let Verdict::Deny(denial) = validate(&request("CREATE", queue), &Index::default()) else { panic!() };
+        assert!(denial.message.contains("cpu"), "{}", denial.message);
+    }
+}

@@ -1,0 +1,215 @@
+//! Works: each cluster's copy gets its share's numbers.
+//!
+//! Rule (docs/design.md 2.6, 3.1): the cluster is the Work's namespace, the plan is on its ResourceBinding. Memory may be
+//! behind the binding; what ReviseReplica stamped on the manifest tells. Rather than let a wrong copy through, the Work
+//! is refused for now: Karmada tries again.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use caldera_crds::names::karmada;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+use crate::{
+    index::{Binding, Known, Lookup, Snapshot},
+    patch::{Op, between},
+    review::{Request, Verdict},
+    rewrite::{copy_for, is_volcano_job},
+};
+
+/// As much of a Work as is read.
+#[derive(Debug, Deserialize)]
+pub struct Work<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    workload: Workload,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Workload {
+    #[serde(default)]
+    manifests: Option<Vec<Value>>,
+}
+
+impl Work<'_> {
+    fn manifests(&self) -> &[Value] {
+        self.spec.workload.manifests.as_deref().unwrap_or_default()
+    }
+}
+
+/// What to do with a Work that is created or updated.
+#[must_use]
+pub fn rewrite(request: &Request<'_, Work<'_>>, snapshot: Snapshot<'_>) -> Verdict {
+    let Some(work) = &request.object else { return Verdict::UNCHANGED };
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    let Some(cluster) = namespace.strip_prefix(karmada::EXECUTION_NAMESPACE_PREFIX) else {
+        return Verdict::UNCHANGED;
+    };
+    let unchanged = request.old_object.as_ref().is_some_and(|old| old.manifests() == work.manifests());
+    // What is going away, and what somebody only labelled, needs no new numbers.
+    if work.metadata.deletion_timestamp.is_some() || unchanged || !work.manifests().iter().any(is_volcano_job) {
+        return Verdict::UNCHANGED;
+    }
+    let annotation = |name: &str| work.metadata.annotations.as_ref()?.get(name).map(|value| value.as_ref().to_owned());
+    let (Some(namespace), Some(name)) = (annotation(karmada::BINDING_NAMESPACE), annotation(karmada::BINDING_NAME))
+    else {
+        return Verdict::UNCHANGED;
+    };
+    let key = (namespace, name);
+    let lookup = || Verdict::Read(Lookup::Binding(key.clone()));
+    let is_live = snapshot.live.is_some();
+    let problem = match snapshot.binding(&key) {
+        Known::Unread => return lookup(),
+        Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
+        Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
+        Known::Yes(binding) if !binding.ours => return Verdict::UNCHANGED,
+        Known::Yes(binding) => match patch(work, binding, cluster) {
+            Ok(patch) => return Verdict::patch(patch),
+            Err(problem) => problem,
+        },
+    };
+    if is_live { Verdict::retry(problem) } else { lookup() }
+}
+
+fn patch(work: &Work<'_>, binding: &Binding, cluster: &str) -> Result<Vec<Op>, String> {
+    let plan = match &binding.plan {
+        Some(Ok(plan)) => plan,
+        Some(Err(error)) => return Err(format!("the binding's plan is not readable: {error}")),
+        None => return Err("the binding has no plan yet".to_owned()),
+    };
+    // A Work of a cluster that the plan left is about to be removed.
+    let Some(share) = plan.clusters.get(cluster) else {
+        return if binding.clusters.contains_key(cluster) {
+            Err(format!("the binding's plan has no share for cluster {cluster}"))
+        } else {
+            Ok(Vec::new())
+        };
+    };
+    let mut ops = Vec::new();
+    for (index, manifest) in work.manifests().iter().enumerate().filter(|(_, manifest)| is_volcano_job(manifest)) {
+        let copy = copy_for(manifest, share).map_err(|mismatch| mismatch.to_string())?;
+        ops.extend(
+            between(manifest, &copy).into_iter().map(|op| op.below(&format!("/spec/workload/manifests/{index}"))),
+        );
+    }
+    Ok(ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        index::{Index, Live},
+        patch::tests::applied,
+        review::parse,
+    };
+
+    fn work(revised: u32) -> Value {
+        json!({
+            "metadata": {"name": "w", "annotations": {
+                "resourcebinding.karmada.io/namespace": "ns", "resourcebinding.karmada.io/name": "j-job",
+            }},
+            "spec": {"workload": {"manifests": [{
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+                "metadata": {"name": "j", "annotations": {"caldera.dev/revised-replicas": revised.to_string()}},
+                "spec": {"minAvailable": 10, "tasks": [{"name": "t", "replicas": 10, "minAvailable": 10}]},
+            }]}},
+        })
+    }
+
+    fn binding(plan: Option<u32>) -> Binding {
+        let mut object = json!({
+            "metadata": {"annotations": {"caldera.dev/gate": "open"}},
+            "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": [{"name": "m1", "replicas": 4}]},
+        });
+        if let Some(replicas) = plan {
+            let plan = json!({"clusters": {"m1": {
+                "tasks": {"t": {"replicas": replicas, "minAvailable": replicas}}, "minAvailable": replicas,
+            }}});
+            object["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
+        }
+        Binding::of(&object)
+    }
+
+    fn key() -> (String, String) {
+        ("ns".into(), "j-job".into())
+    }
+
+    fn review(object: &Value, old: Option<&Value>, snapshot: Snapshot<'_>) -> Verdict {
+        let body = json!({"request": {
+            "uid": "u", "operation": if old.is_some() { "UPDATE" } else { "CREATE" }, "namespace": "karmada-es-m1",
+            "object": object, "oldObject": old,
+        }})
+        .to_string();
+        rewrite(&parse::<Work<'_>>(body.as_bytes()).unwrap(), snapshot)
+    }
+
+    #[test]
+    fn a_work_gets_the_numbers_of_its_clusters_share() {
+        let mut index = Index::default();
+        index.put_binding(key(), binding(Some(4)));
+        let object = work(4);
+        let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of(&index)) else { panic!() };
+        let rewritten = applied(&object, &patch);
+        let spec = &rewritten["spec"]["workload"]["manifests"][0]["spec"];
+        assert_eq!(spec["tasks"][0]["replicas"], 4);
+        assert_eq!(spec["minAvailable"], 4);
+        // Again: nothing to do.
+        assert_eq!(review(&rewritten, None, Snapshot::of(&index)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_plan_that_memory_does_not_have_yet_is_read_live_and_a_wrong_one_is_refused_for_now() {
+        let mut index = Index::default();
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::Read(Lookup::Binding(key())));
+        index.put_binding(key(), binding(None));
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::Read(Lookup::Binding(key())));
+        index.put_binding(key(), binding(Some(3)));
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::Read(Lookup::Binding(key())));
+        let live = Live::Binding(Some(Box::new(binding(Some(3)))));
+        let snapshot = Snapshot { index: &index, live: Some(&live) };
+        let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
+        assert_eq!(denial.code, 503);
+        assert!(denial.message.contains("3 replicas") && denial.message.contains('4'), "{}", denial.message);
+        let live = Live::Binding(Some(Box::new(binding(Some(4)))));
+        let snapshot = Snapshot { index: &index, live: Some(&live) };
+        assert!(matches!(review(&work(4), None, snapshot), Verdict::Allow { .. }));
+    }
+
+    #[test]
+    fn a_work_that_goes_away_or_keeps_its_manifests_is_let_through() {
+        let index = Index::default();
+        let mut going = work(4);
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(review(&going, Some(&work(4)), Snapshot::of(&index)), Verdict::UNCHANGED);
+        let mut labelled = work(4);
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(review(&labelled, Some(&work(4)), Snapshot::of(&index)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_announced_plan_makes_memory_stale_until_the_watch_shows_it() {
+        let mut index = Index::default();
+        index.put_binding(key(), binding(Some(4)));
+        index.announce(key(), 12345);
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::Read(Lookup::Binding(key())));
+    }
+}
