@@ -115,6 +115,15 @@ async fn answer(
 fn find(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
     let registry = server.registry();
     if let Some(resource) = registry.get(&info.group, &info.version, &info.resource) {
+        // Only lists and watches reach across namespaces.
+        let everywhere = matches!(info.verb.as_str(), "list" | "watch" | "get");
+        if resource.namespaced && info.namespace.is_empty() && !everywhere && info.name.is_empty() {
+            let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
+            // Reviews about no namespace in particular are refused by their own handler.
+            if resource.verbs != ["create"] {
+                return Err(missing);
+            }
+        }
         let scope_fits = resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces";
         // An object of a namespaced kind has no path outside a namespace, but its collection has.
         let named = resource.namespaced && info.namespace.is_empty() && !info.name.is_empty();

@@ -481,9 +481,9 @@ pub fn go_text(metadata: &Value, sorted: bool) -> String {
     let members = ordered(metadata, &names).into_iter().map(|(key, value)| {
         let text = match (key.as_str(), &value) {
             ("managedFields", Value::Array(entries)) => {
-                let entries = entries.iter().map(|entry| {
-                    print(ordered(entry, &ENTRY).into_iter().map(|(k, v)| (k, v.to_string())).collect())
-                });
+                let entries = entries
+                    .iter()
+                    .map(|entry| print(ordered(entry, &ENTRY).into_iter().map(|(k, v)| (k, v.to_string())).collect()));
                 format!("[{}]", entries.collect::<Vec<_>>().join(","))
             }
             _ => value.to_string(),

@@ -1,5 +1,7 @@
 //! The server inside a process: a kube client on its router, on a paused clock, without a socket.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
