@@ -1,5 +1,7 @@
 //! The queue engine against a model that looks at everything anew after every event.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},

@@ -8,7 +8,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
 };
 
@@ -100,10 +100,13 @@ pub struct Engine {
     heads: BTreeSet<OrderKey>,
     head_of: BTreeMap<Node, OrderKey>,
     /// Sleeping shapes by the ceiling they would break and how much they need.
-    short: BTreeMap<(Node, Dim), BTreeSet<(i128, Node, ShapeId)>>,
+    short: BTreeMap<(Node, Dim), Sleepers>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
     no_room: BTreeMap<FitClass, NoRoom>,
 }
+
+/// How much each needs, and which it is.
+type Sleepers = BTreeSet<(i128, Node, ShapeId)>;
 
 #[derive(Debug, Clone)]
 struct NoRoom {
@@ -241,17 +244,14 @@ impl Engine {
                 continue;
             }
             let class = shape.ask.fit;
-            if !self.no_room.contains_key(&class) {
-                match fit(&key.id, &shape.ask) {
+            let no_room = match self.no_room.entry(class) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => match fit(&key.id, &self.shapes[id.0 as usize].ask) {
                     Fit::Yes => return Some(self.release(node, &key, id)),
-                    Fit::No { never, detail } => {
-                        self.no_room.insert(class, NoRoom { never, detail, sleepers: BTreeSet::new() });
-                    }
-                }
-            }
-            if let Some(no_room) = self.no_room.get_mut(&class) {
-                no_room.sleepers.insert((node, id));
-            }
+                    Fit::No { never, detail } => unknown.insert(NoRoom { never, detail, sleepers: BTreeSet::new() }),
+                },
+            };
+            no_room.sleepers.insert((node, id));
             self.sleep(node, id, Bed::Room);
         }
     }

@@ -76,7 +76,7 @@ impl Slot {
         }
     }
 
-    fn parent<'a>(&'a self) -> Option<&'a QueueName> {
+    fn parent(&self) -> Option<&QueueName> {
         let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
         parent.filter(|parent| !matches!(parent.as_str(), "" | ROOT))
     }
