@@ -5,6 +5,8 @@
 //! assigned stays while replicas grow). Deliberate differences: sums do not wrap at 2^31, and weights above 2^53 are
 //! compared exactly.
 
+use std::collections::BTreeMap;
+
 use super::{Binding, Division, Target, WeightRule, filter::selects, select::Candidate};
 use crate::webster::{Tie, divide};
 
@@ -156,14 +158,15 @@ fn dynamic(binding: &Binding, candidates: &[Candidate<'_>], aggregated: bool) ->
     let more =
         share(binding, candidates.iter().map(free).collect(), binding.replicas - assigned, &scheduled, aggregated)
             .map_err(|error| within("failed to scale up", error))?;
-    let mut targets: Vec<Target> = scheduled.into_iter().cloned().collect();
-    for new in more {
-        match targets.iter_mut().find(|target| target.cluster == new.cluster) {
-            Some(target) => target.replicas += new.replicas,
-            None => targets.push(new),
-        }
+    if scheduled.is_empty() {
+        return Ok(more);
     }
-    Ok(targets)
+    let mut targets: BTreeMap<String, i64> =
+        scheduled.into_iter().map(|target| (target.cluster.clone(), target.replicas)).collect();
+    for new in more {
+        *targets.entry(new.cluster).or_default() += new.replicas;
+    }
+    Ok(targets.into_iter().map(|(cluster, replicas)| Target { cluster, replicas }).collect())
 }
 
 fn within(what: &str, error: DivideError) -> DivideError {

@@ -137,12 +137,16 @@ impl Search<'_> {
             if openings == 0 {
                 sites.retain(|site| self.holds(*site));
             }
-            if !ranked || sites.len() <= FEW {
-                sites = self.ranked(&sites, &left, rooms, order);
-                ranked = true;
-            }
-            let roomiest = *sites.first()?;
-            let site = self.holder_of(&left, &sites, rooms, order).unwrap_or(roomiest);
+            let site = match self.holder_of(&left, &sites, ranked, rooms, order) {
+                Some(site) => site,
+                None => {
+                    if !ranked || sites.len() <= FEW {
+                        sites = self.ranked(&sites, &left, rooms, order);
+                        ranked = true;
+                    }
+                    *sites.first()?
+                }
+            };
             let got = rooms[site].fill(&self.kit, &left, order);
             for (task, got) in got.iter().enumerate() {
                 left[task] -= got;
@@ -168,10 +172,14 @@ impl Search<'_> {
     }
 
     /// The tightest site that takes all that is left; held ones first.
-    fn holder_of(&self, left: &[u32], sites: &[usize], rooms: &[Room], order: &[usize]) -> Option<usize> {
-        let takes_all = |site: usize| rooms[site].clone().fill(&self.kit, left, order) == left;
-        // Sites are ranked: beyond the first that takes nothing like all of it, nobody does.
-        if sites.len() > FEW && !takes_all(*sites.first()?) {
+    fn holder_of(&self, left: &[u32], sites: &[usize], ranked: bool, rooms: &[Room], order: &[usize]) -> Option<usize> {
+        let takes_all = |site: usize| {
+            let enough = |task: &usize| rooms[site].most(&self.kit, *task) >= u64::from(left[*task]);
+            order.iter().all(enough) && rooms[site].clone().fill(&self.kit, left, order) == left
+        };
+        // Of many ranked sites nobody takes it if neither a held one nor the roomiest of the others does.
+        let first_open = sites.iter().position(|site| !self.holds(*site)).map_or(sites.len(), |first| first + 1);
+        if ranked && sites.len() > FEW && !sites[..first_open].iter().any(|site| takes_all(*site)) {
             return None;
         }
         let scarcest = *order.iter().find(|task| left[**task] > 0)?;

@@ -451,7 +451,8 @@ proptest! {
         }
         let mut again = problem(&gang, &world, strategy);
         again.previous = Some(&plan);
-        if plan.replicas() == gang.replicas() || strategy == Strategy::Duplicated {
+        let copies = if strategy == Strategy::Duplicated { u32::try_from(plan.clusters.len()).unwrap() } else { 1 };
+        if plan.replicas() == gang.replicas() * copies {
             prop_assert_eq!(solve(&again), Ok(plan));
         } else {
             // An elastic gang may only grow.

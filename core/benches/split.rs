@@ -1,0 +1,186 @@
+//! What one placement costs: Karmada's division, the gang-aware split, and a whole decision.
+//!
+//! The same sizes as measured for karmada-scheduler (clusters x replicas, microseconds for one binding).
+
+use std::sync::Arc;
+
+use caldera_core::{
+    gang::{ClusterName, Gang, NodeClaim, Task},
+    inventory::{Amounts, Capacity, Shape, Source},
+    place::{Binding, Cluster, Division, Placement, Request, WeightRule, divide, place, select::Candidate},
+    quantity::Quantity,
+    resources::Resources,
+    split::{self, Problem, Strategy, solve},
+    webster::Tie,
+};
+use divan::{Bencher, black_box};
+
+fn main() {
+    divan::main();
+}
+
+const SIZES: [(usize, i64); 4] = [(3, 8), (100, 256), (100, 4096), (1000, 4096)];
+
+fn clusters(count: usize) -> Vec<Cluster> {
+    let cluster = |i: usize| Cluster {
+        name: format!("member-{i:04}"),
+        ready: true,
+        serves: [("batch.volcano.sh/v1alpha1".to_owned(), "Job".to_owned())].into(),
+        ..Cluster::default()
+    };
+    (0..count).map(cluster).collect()
+}
+
+/// Room that differs by cluster, in all a little more than what is asked for.
+fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
+    let share = replicas / i64::try_from(clusters.len()).unwrap() + 2;
+    let free = |i: usize| share + i64::try_from(i * 7919 % 13).unwrap();
+    let candidate =
+        |(i, cluster): (usize, _)| Candidate { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
+    clusters.iter().enumerate().map(candidate).collect()
+}
+
+fn division(bencher: Bencher<'_, '_>, (count, replicas): (usize, i64), division: Division) {
+    let clusters = clusters(count);
+    let candidates = candidates(&clusters, replicas);
+    let binding = Binding {
+        uid: "8a4d".into(),
+        replicas,
+        divisible: true,
+        is_workload: true,
+        placement: Placement { division: Some(division), ..Placement::default() },
+        ..Binding::default()
+    };
+    bencher.bench_local(|| divide::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+}
+
+#[divan::bench(args = SIZES)]
+fn divide_aggregated(bencher: Bencher<'_, '_>, size: (usize, i64)) {
+    division(bencher, size, Division::Aggregated);
+}
+
+#[divan::bench(args = SIZES)]
+fn divide_dynamic_weight(bencher: Bencher<'_, '_>, size: (usize, i64)) {
+    division(bencher, size, Division::DynamicWeight);
+}
+
+#[divan::bench(args = [(1000, 8)])]
+fn divide_static_weight(bencher: Bencher<'_, '_>, size: (usize, i64)) {
+    let rule = |i: i64| WeightRule {
+        clusters: caldera_core::place::Affinity { exclude: vec![format!("member-{i:04}")], ..Default::default() },
+        weight: i + 1,
+    };
+    division(bencher, size, Division::StaticWeight { rules: (0..3).map(rule).collect(), preference: true });
+}
+
+fn request(cpu: i64, gpu: i64) -> Resources {
+    let memory = Quantity::from_units(cpu * 4 << 30);
+    [
+        ("cpu", Quantity::from_units(cpu)),
+        ("memory", memory),
+        ("nvidia.com/gpu", Quantity::from_units(gpu)),
+        ("pods", Quantity::from_units(1)),
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn task(name: &str, replicas: u32, cpu: i64, gpu: i64) -> Task {
+    Task {
+        name: name.into(),
+        replicas,
+        min_available: replicas,
+        request: request(cpu, gpu),
+        node: NodeClaim::default(),
+        priority_class: String::new(),
+        partition: None,
+    }
+}
+
+fn gang(tasks: Vec<Task>) -> Gang {
+    let min_available = tasks.iter().map(|task| task.replicas).sum();
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+}
+
+/// Clusters of eight node shapes each, with a few nodes of every shape.
+fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
+    let shape = |cluster: usize, i: i64| {
+        let cpu = 8 + 8 * ((i + i64::try_from(cluster).unwrap()) % 4);
+        let gpu = if i % 2 == 0 { 8 - i } else { 0 };
+        let free: Amounts = [("cpu", cpu), ("memory", cpu * 4 << 30), ("nvidia.com/gpu", gpu), ("pods", 110)]
+            .map(|(name, amount)| (name.into(), Quantity::from_units(amount)))
+            .into();
+        Shape {
+            labels: Some(Arc::default()),
+            taints: Arc::from([]),
+            allocatable: Arc::new(free.clone()),
+            free,
+            nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
+        }
+    };
+    let capacity =
+        |cluster| Capacity { shapes: (0..shapes).map(|i| shape(cluster, i)).collect(), source: Source::Nodes };
+    ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
+}
+
+fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), strategy: Strategy) -> Problem<'a> {
+    let candidates = rooms.0.iter().zip(&rooms.1);
+    Problem {
+        gang,
+        candidates: candidates.map(|(name, capacity)| split::Candidate { name, weight: 1, capacity }).collect(),
+        strategy,
+        previous: None,
+        most_clusters: None,
+        tie: Tie::Ascending,
+    }
+}
+
+/// Three tasks that fill a few clusters.
+fn training(scale: u32) -> Gang {
+    gang(vec![task("ps", 4 * scale, 4, 0), task("worker", 16 * scale, 8, 2), task("eval", 2 * scale, 2, 0)])
+}
+
+#[divan::bench(args = [3, 100, 1000])]
+fn split_gang_of_three_tasks(bencher: Bencher<'_, '_>, count: usize) {
+    let (gang, rooms) = (training(10), rooms(count, 8));
+    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+}
+
+#[divan::bench(args = [3, 100, 1000])]
+fn split_gang_that_fits_one_cluster(bencher: Bencher<'_, '_>, count: usize) {
+    let (gang, rooms) = (training(1), rooms(count, 8));
+    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    bencher.bench_local(|| solve(black_box(&problem)).unwrap());
+}
+
+#[divan::bench(args = [3, 100, 1000])]
+fn split_gang_by_dynamic_weight(bencher: Bencher<'_, '_>, count: usize) {
+    let (gang, rooms) = (training(10), rooms(count, 8));
+    let problem = problem(&gang, &rooms, Strategy::DynamicWeight);
+    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+}
+
+/// Filters, selection and split together.
+#[divan::bench(args = [3, 100, 1000])]
+fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
+    let (gang, rooms, clusters) = (training(1), rooms(count, 8), clusters(count));
+    let binding = Binding {
+        uid: "8a4d".into(),
+        api_version: "batch.volcano.sh/v1alpha1".into(),
+        kind: "Job".into(),
+        replicas: 22,
+        divisible: true,
+        is_workload: true,
+        placement: Placement { division: Some(Division::Aggregated), ..Placement::default() },
+        ..Binding::default()
+    };
+    let request = Request {
+        binding: &binding,
+        gang: &gang,
+        whole: true,
+        previous: None,
+        clusters: clusters.iter().zip(&rooms.1).collect(),
+    };
+    bencher.bench_local(|| place(black_box(&request)).unwrap());
+}
