@@ -104,16 +104,15 @@ pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let client = client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
     let (ready, registry) = admin(&args.component, &stop).await?;
     let (identity, ca_pem) = identity(&args)?;
-    let listener = std::net::TcpListener::bind(args.listen)
-        .with_context(|| format!("failed to listen on {}", args.listen))?;
+    let listener =
+        std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     if let Some(url) = &args.register_url {
         let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
         for object in manifests::webhooks(&endpoint, &ca_pem) {
             stack::apply(&client, object).await?;
         }
     }
-    let config =
-        caldera_webhook::Config { ready, registry, ..caldera_webhook::Config::new(listener, identity) };
+    let config = caldera_webhook::Config { ready, registry, ..caldera_webhook::Config::new(listener, identity) };
     caldera_webhook::run(config, client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -85,9 +85,7 @@ pub fn policies() -> Vec<Value> {
 /// What each component may do on the Karmada API, and no more.
 pub fn rbac() -> Vec<Value> {
     let read = ["get", "list", "watch"];
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| {
-        json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
-    };
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let workloads = rule(
         &["batch.volcano.sh", "apps", "batch", ""],
         &["jobs", "deployments", "statefulsets", "pods", "namespaces"],
@@ -101,13 +99,18 @@ pub fn rbac() -> Vec<Value> {
     let classes = rule(&["scheduling.k8s.io"], &["priorityclasses"], &read);
     let queues = rule(&["scheduling.volcano.sh"], &["queues"], &["get", "list", "watch", "create"]);
     let queue_status = rule(&["scheduling.volcano.sh"], &["queues/status"], &["patch"]);
-    let groups = rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
+    let groups =
+        rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
     let leases = rule(&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
     let works = rule(&["work.karmada.io"], &["works"], &read);
     let status = rule(&["work.karmada.io"], &["resourcebindings/status"], &["patch"]);
     let configurations = rule(
         &["admissionregistration.k8s.io", "config.karmada.io"],
-        &["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "resourceinterpreterwebhookconfigurations"],
+        &[
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+            "resourceinterpreterwebhookconfigurations",
+        ],
         &["get", "list", "watch", "create", "patch"],
     );
     let read_queues = rule(&["scheduling.volcano.sh"], &["queues"], &read);
@@ -189,8 +192,11 @@ mod tests {
 
     #[test]
     fn plurals_follow_from_kinds() {
-        for (kind, plural) in [("Queue", "queues"), ("PropagationPolicy", "propagationpolicies"), ("PriorityClass", "priorityclasses")] {
-            let write = apply_write(json!({"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "x"}}), "m").unwrap();
+        for (kind, plural) in
+            [("Queue", "queues"), ("PropagationPolicy", "propagationpolicies"), ("PriorityClass", "priorityclasses")]
+        {
+            let write =
+                apply_write(json!({"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "x"}}), "m").unwrap();
             assert_eq!(write.resource.plural, plural);
         }
     }

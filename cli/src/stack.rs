@@ -44,7 +44,8 @@ impl Stack {
 
         let authority = Authority::new("caldera-webhook")?;
         let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
+        let listener =
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let address = listener.local_addr()?;
         let config = caldera_webhook::Config::new(listener, identity);
         let (webhook, stopped) = (client("webhook")?, stop.clone());
@@ -81,7 +82,7 @@ impl Stack {
     }
 }
 
-fn tell<E: std::error::Error>(component: &str, result: Result<(), E>) {
+fn tell<E: std::error::Error + 'static>(component: &str, result: Result<(), E>) {
     if let Err(error) = result {
         tracing::error!(component, error = &error as &dyn std::error::Error, "a component stopped");
     }

@@ -143,7 +143,10 @@ impl Board {
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Deployment".to_owned();
         job.seen.get_or_insert(at);
-        job.queue = annotation(object, volcano::QUEUE_OLD).or(annotation(object, volcano::QUEUE)).unwrap_or_default().to_owned();
+        job.queue = annotation(object, volcano::QUEUE_OLD)
+            .or(annotation(object, volcano::QUEUE))
+            .unwrap_or_default()
+            .to_owned();
         let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
         let ready = (number("/status/readyReplicas"), number("/spec/replicas"));
         if ready == job.ready {
@@ -161,7 +164,9 @@ impl Board {
         let queue = self.queues.entry(text(object, "/metadata/name").to_owned()).or_default();
         queue.state = text(object, "/status/state").to_owned();
         let quantity = |value: Option<&Value>| {
-            value.and_then(|v| serde_json::from_value::<caldera_core::quantity::Quantity>(v.clone()).ok()).unwrap_or_default()
+            value
+                .and_then(|v| serde_json::from_value::<caldera_core::quantity::Quantity>(v.clone()).ok())
+                .unwrap_or_default()
         };
         for (resource, limit) in object.pointer("/spec/capability").and_then(Value::as_object).into_iter().flatten() {
             let used = quantity(object.pointer("/status/allocated").and_then(|all| all.get(resource)));
@@ -173,15 +178,17 @@ impl Board {
     }
 
     fn group_changed(&mut self, object: &Value, _at: Duration) -> Vec<String> {
-        let Some(name) = object.pointer("/metadata/labels").and_then(|labels| labels.get(caldera::WORKLOAD_NAME)) else {
+        let Some(name) = object.pointer("/metadata/labels").and_then(|labels| labels.get(caldera::WORKLOAD_NAME))
+        else {
             return Vec::new();
         };
         let name = name.as_str().unwrap_or_default();
         let job = self.jobs.entry(name.to_owned()).or_default();
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let waiting = conditions.into_iter().flatten().find(|condition| {
-            text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True"
-        });
+        let waiting = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True");
         let Some(condition) = waiting else { return Vec::new() };
         let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
         if (reason, message) == (&job.reason, &job.message) {

@@ -68,7 +68,10 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     }
     if args.keep {
         if let Some(dir) = &args.dir {
-            eprintln!("kept: kubectl --kubeconfig {} get jobs.batch.volcano.sh; Ctrl-C ends it", dir.join("host.kubeconfig").display());
+            eprintln!(
+                "kept: kubectl --kubeconfig {} get jobs.batch.volcano.sh; Ctrl-C ends it",
+                dir.join("host.kubeconfig").display()
+            );
         } else {
             eprintln!("kept until Ctrl-C at {} (give --dir to have kubeconfigs)", fleet.host.server);
         }

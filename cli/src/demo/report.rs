@@ -26,10 +26,19 @@ pub fn expectations(board: &Board) -> Vec<Expectation> {
     let pods = |job: &Job| job.clusters.values().flat_map(BTreeMap::values).sum::<u32>();
 
     let split = job("mindspore-cpu");
-    expect("mindspore-cpu was split over two clusters, 10 pods in all", split.clusters.len() == 2 && pods(&split) == 10);
-    expect("mindspore-cpu completed, and was not called Completed before it ran", completed("mindspore-cpu") && split.started.is_some());
+    expect(
+        "mindspore-cpu was split over two clusters, 10 pods in all",
+        split.clusters.len() == 2 && pods(&split) == 10,
+    );
+    expect(
+        "mindspore-cpu completed, and was not called Completed before it ran",
+        completed("mindspore-cpu") && split.started.is_some(),
+    );
     let gpu = job("pytorch-gpu");
-    expect("pytorch-gpu ran whole in one cluster", gpu.clusters.len() == 1 && pods(&gpu) == 4 && completed("pytorch-gpu"));
+    expect(
+        "pytorch-gpu ran whole in one cluster",
+        gpu.clusters.len() == 1 && pods(&gpu) == 4 && completed("pytorch-gpu"),
+    );
     let big = job("too-big");
     expect(
         "too-big was never released, and its PodGroup says why with numbers",
@@ -43,12 +52,15 @@ pub fn expectations(board: &Board) -> Vec<Expectation> {
     expect("low-priority and urgent-report completed", completed("low-priority") && completed("urgent-report"));
     let web = job("web");
     expect("web has its three replicas, released by its queue", web.ready == (3, 3) && web.released.is_some());
-    expect("no queue ever used more than its limit", board.queues.values().all(|queue| {
-        queue.resources.values().all(|(most, _, limit)| {
-            let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
-            read(most) <= read(limit)
-        })
-    }));
+    expect(
+        "no queue ever used more than its limit",
+        board.queues.values().all(|queue| {
+            queue.resources.values().all(|(most, _, limit)| {
+                let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
+                read(most) <= read(limit)
+            })
+        }),
+    );
     all
 }
 
@@ -123,7 +135,8 @@ impl Summary {
         let mut writes_in_all = 0;
         for (key, count) in counts.snapshot() {
             writes_in_all += count;
-            *writes.entry(key.component).or_default().entry(format!("{} {}", key.verb, key.resource)).or_default() += count;
+            *writes.entry(key.component).or_default().entry(format!("{} {}", key.verb, key.resource)).or_default() +=
+                count;
         }
         #[allow(clippy::cast_precision_loss)]
         let writes_per_job = writes_in_all as f64 / jobs.len().max(1) as f64;
@@ -147,7 +160,7 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut jobs = Table::new();
-        jobs.load_preset(UTF8_BORDERS_ONLY).set_header(["JOB", "QUEUE", "PRIORITY", "WAITED", "CLUSTERS", "PHASE"]);
+        jobs.load_style(UTF8_BORDERS_ONLY).set_header(["JOB", "QUEUE", "PRIORITY", "WAITED", "CLUSTERS", "PHASE"]);
         for job in &self.jobs {
             let waited = job.waited.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}s"));
             let phase = if job.phase.is_empty() { "Pending" } else { &job.phase };
@@ -166,7 +179,7 @@ impl fmt::Display for Summary {
             writeln!(f, "{}: {}", job.name, job.reason)?;
         }
         let mut queues = Table::new();
-        queues.load_preset(UTF8_BORDERS_ONLY).set_header(["QUEUE", "STATE", "RESOURCE", "USED", "MOST USED", "LIMIT"]);
+        queues.load_style(UTF8_BORDERS_ONLY).set_header(["QUEUE", "STATE", "RESOURCE", "USED", "MOST USED", "LIMIT"]);
         for queue in &self.queues {
             for (resource, limit) in &queue.limit {
                 let of = |column: &BTreeMap<String, String>| column.get(resource).cloned().unwrap_or_default();
