@@ -79,9 +79,25 @@ impl Rule {
         self.uses_old
     }
 
-    /// The compiler's complaint about the rule.
-    pub fn compile_error(&self) -> Option<&str> {
-        self.program.as_ref().err().map(String::as_str)
+    /// The compiler's complaint about the rule on a value of this schema.
+    pub fn compile_error(&self, node: &Node, resource: bool) -> Option<String> {
+        match &self.program {
+            Err(error) => Some(format!("compilation failed: {error}")),
+            Ok(program) => super::cel_check::check(&program.expression, &self.source, node, resource, false).err(),
+        }
+    }
+
+    /// The compiler's complaint about the message expression.
+    pub fn message_error(&self, source: &str, node: &Node, resource: bool) -> Option<String> {
+        match &self.message_program {
+            None => Some("messageExpression compilation failed".to_owned()),
+            Some(program) => super::cel_check::check(&program.expression, source, node, resource, true).err(),
+        }
+    }
+
+    /// A rough number of steps the rule takes at most.
+    pub fn steps(&self, node: &Node) -> u64 {
+        self.program.as_ref().map_or(0, |program| super::cel_check::steps(&program.expression, node))
     }
 
     fn shown(&self) -> &str {
@@ -367,7 +383,7 @@ fn string_to_cel(text: &str, node: &Node) -> CelValue {
 }
 
 /// How a rule names a field that is no CEL identifier (`apiserver/pkg/cel/escaping.go`).
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     const RESERVED: [&str; 21] = [
         "true",
         "false",

@@ -238,10 +238,11 @@ impl Checker<'_> {
         let float = number.as_f64().unwrap_or(0.0);
         let (kind, fits) = match node.types.as_slice() {
             [Kind::Integer] => {
-                let whole = number.as_i64().or_else(|| is_whole(float).then_some(float as i64));
+                let small = is_whole(float) && float.abs() < 9.2e18;
+                let whole = number.as_i64().or_else(|| small.then_some(float as i64));
                 let fits = match node.format {
                     Some(Format::Int32) => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
-                    _ => number.as_u64().is_none_or(|unsigned| i64::try_from(unsigned).is_ok()),
+                    _ => whole.is_some(),
                 };
                 ("integer", fits)
             }

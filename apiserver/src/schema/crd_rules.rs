@@ -7,31 +7,41 @@ use super::cel::Rule;
 use super::crd::Errors;
 use super::crd_schema::each;
 use super::error::FieldError;
+use super::node::Node;
 
-/// Errors in how a rule is written go to `errors`, those of its expression to `rules`. `uncorrelated` is the schema above
-/// whose parts have no counterparts in an older revision; rules below a junctor are not compiled.
-pub fn rules_of(
-    schema: &Value,
-    field: &str,
-    uncorrelated: Option<&str>,
-    junctor: bool,
-    errors: &mut Errors,
-    rules: &mut Vec<FieldError>,
-) {
+/// What one rule may cost (`StaticEstimatedCostLimit`). Our estimate is rough, so only what is far beyond it is refused.
+const COSTLIEST_RULE: u64 = 10_000_000;
+const RULE_COST: &str = "estimated rule cost";
+const TOO_COSTLY: &str = " exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, \
+                          maxProperties, and maxLength where arrays, maps, and strings are declared)";
+
+/// Where a rule stands.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub root: bool,
+    /// The schema above whose parts have no counterparts in an older revision.
+    pub uncorrelated: Option<&'a str>,
+    /// Rules below a junctor are not compiled.
+    pub junctor: bool,
+}
+
+/// Errors in how a rule is written go to `errors`, those of its expression to `rules`.
+pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Errors, rules: &mut Vec<FieldError>) {
+    let mut node = None;
     for (index, rule) in each(schema, "x-kubernetes-validations") {
         let at = format!("{field}.x-kubernetes-validations[{index}]");
         rule_shape(rule, &at, errors);
-        if junctor {
+        if place.junctor {
             continue;
         }
+        let node = node.get_or_insert_with(|| Node::parse(schema));
         let compiled = Rule::parse(rule);
         let mut found = Errors::new();
-        if let Some(error) = compiled.compile_error() {
-            let shown = rule_shown(rule);
-            let detail = format!("compilation failed: {error}");
-            found.invalid(format!("{at}.rule"), &shown, &detail);
+        let resource = place.root || node.embedded;
+        if let Some(error) = compiled.compile_error(node, resource) {
+            found.invalid(format!("{at}.rule"), &rule_shown(rule), &error);
         } else if compiled.uses_old() {
-            if let Some(path) = uncorrelated {
+            if let Some(path) = place.uncorrelated {
                 let detail =
                     format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
                 found.invalid(format!("{at}.rule"), &rule.get("rule").cloned().unwrap_or_default(), &detail);
@@ -39,8 +49,33 @@ pub fn rules_of(
         } else if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null()) {
             found.invalid(format!("{at}.optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule");
         }
+        if let Some(source) = rule.get("messageExpression").and_then(Value::as_str).filter(|s| !s.trim().is_empty())
+            && let Some(error) = compiled.message_error(source.trim(), node, resource)
+        {
+            found.invalid(format!("{at}.messageExpression"), &rule_shown(rule), &error);
+        }
+        if compiled.steps(node) > 100 * COSTLIEST_RULE {
+            found.forbidden(format!("{at}.rule"), &format!("{RULE_COST}{TOO_COSTLY}"));
+        }
         rules.append(&mut found.list);
     }
+}
+
+/// When a rule alone may cost more than all rules together, the schema as a whole is reported too.
+pub fn total_cost(field: &str, rules: &mut Vec<FieldError>) {
+    let costly: Vec<String> =
+        rules.iter().filter(|error| error.message.contains(RULE_COST)).map(|error| error.field.clone()).collect();
+    if costly.is_empty() {
+        return;
+    }
+    let mut errors = Errors::new();
+    for rule in costly {
+        let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        errors.forbidden(rule, detail);
+    }
+    let total = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+    errors.forbidden(field, &format!("{total}{TOO_COSTLY}"));
+    rules.append(&mut errors.list);
 }
 
 /// A rule as the internal type prints it.

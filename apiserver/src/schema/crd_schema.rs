@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::crd::Errors;
 use super::crd_lists::list_and_map_types;
-use super::crd_rules::rules_of;
+use super::crd_rules as rules;
 use super::crd_structural::{Level, complete_values, spine};
 use super::error::FieldError;
 use super::node::Node;
@@ -35,11 +35,12 @@ pub fn validate(schema: &Value, field: &str, status: bool, errors: &mut Errors) 
         }
         errors.list.append(&mut structural.list);
     }
-    let mut rules = Vec::new();
-    open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut rules);
+    let mut found = Vec::new();
+    open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut found);
     // Rules are looked at only when the schema is sound.
     if sound && errors.list.len() == before {
-        errors.list.append(&mut rules);
+        rules::total_cost(field, &mut found);
+        errors.list.append(&mut found);
     }
 }
 
@@ -197,18 +198,18 @@ struct Open {
     junctor: bool,
 }
 
-fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, rules: &mut Vec<FieldError>) {
+fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut Vec<FieldError>) {
     open_words(schema, field, open, errors);
     if flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(format!("{field}.uniqueItems"), detail);
     }
     let below = Open { root: false, ..open.clone() };
-    open_members(schema, field, open, &below, errors, rules);
+    open_members(schema, field, open, &below, errors, found);
     for (path, child) in children(schema) {
         if !path.starts_with("properties[") && !matches!(path.as_str(), "items" | "additionalProperties") {
             let below = Open { junctor: true, ..below.clone() };
-            open_api(child, &format!("{field}.{path}"), &below, errors, rules);
+            open_api(child, &format!("{field}.{path}"), &below, errors, found);
         }
     }
     if let Some(items) = object(schema, "items") {
@@ -216,10 +217,11 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, rules
         if text(schema, "x-kubernetes-list-type") != "map" {
             below.uncorrelated.get_or_insert_with(|| field.to_owned());
         }
-        open_api(items, &format!("{field}.items"), &below, errors, rules);
+        open_api(items, &format!("{field}.items"), &below, errors, found);
     }
     list_and_map_types(schema, field, errors);
-    rules_of(schema, field, open.uncorrelated.as_deref(), open.junctor, errors, rules);
+    let place = rules::Place { root: open.root, uncorrelated: open.uncorrelated.as_deref(), junctor: open.junctor };
+    rules::rules_of(schema, field, place, errors, found);
 }
 
 fn open_members(
@@ -228,7 +230,7 @@ fn open_members(
     open: &Open,
     below: &Open,
     errors: &mut Errors,
-    rules: &mut Vec<FieldError>,
+    found: &mut Vec<FieldError>,
 ) {
     let has_properties = members(schema, "properties").next().is_some();
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
@@ -241,7 +243,7 @@ fn open_members(
             if open.inside_meta {
                 below.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            open_api(additional, &at, &below, errors, rules);
+            open_api(additional, &at, &below, errors, found);
         }
     }
     for (name, property) in members(schema, "properties") {
@@ -253,7 +255,7 @@ fn open_members(
                 below.no_defaults = Some(format!("in top-level {name}"));
             }
         }
-        open_api(property, &format!("{field}.properties[{name}]"), &below, errors, rules);
+        open_api(property, &format!("{field}.properties[{name}]"), &below, errors, found);
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod builtin;
 mod cel;
+mod cel_check;
 mod checks;
 mod crd;
 mod crd_lists;
@@ -34,7 +35,7 @@ use serde_json::Value;
 
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate};
-pub(crate) use node::{Additional, ListKind, Node, Shape};
+pub(crate) use node::{Additional, Link, ListKind, Node, Shape};
 
 /// The schema of one version of one kind.
 #[derive(Debug)]

@@ -253,6 +253,51 @@ fn schemas_must_be_structural() {
 }
 
 #[test]
+fn rules_must_be_written_for_their_schema() {
+    let of = |rule: &str| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "n": {"type": "integer"}, "s": {"type": "string"}, "my-name": {"type": "string"},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
+            "m": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}},
+            "x-kubernetes-validations": [{"rule": rule}]}}});
+        definition_errors(schema)
+    };
+    for sound in [
+        "self.n > 0",
+        "self.?n.orValue(0) > 0",
+        "has(self.s) && self.s.startsWith('a')",
+        "self.l.all(x, x.k != '')",
+        "self.l.exists_one(x, x.k == 'a') || size(self.l) == 0",
+        "self.m.all(k, self.m[k].size() < 3)",
+        "self.l.map(x, x.k).size() > 0",
+        "self.my__dash__name == 'a'",
+        "self.free.any.thing == 1",
+        "has(self.n) ? self.n > 1 : true",
+        "(has(self.n) ? 1 : 0) + (has(self.s) ? 1 : 0) <= 1",
+        "[1, 2].exists(x, self.n == x)",
+        "self == oldSelf",
+    ] {
+        assert_eq!(of(sound), Vec::<String>::new(), "{sound}");
+    }
+    for (rule, complaint) in [
+        ("self.nope > 1", "undefined field 'nope'\n | self.nope > 1\n | ....^"),
+        ("self.l.all(x, x.nope == '')", "undefined field 'nope'"),
+        ("foo > 1", "undeclared reference to 'foo'"),
+        ("self.n", "must evaluate to a bool"),
+        ("self.s > 1", "found no matching overload for '_>_' applied to '(string, int)'"),
+        ("self.n.startsWith('a')", "found no matching overload for 'startsWith'"),
+        ("self.n >", "compilation failed"),
+    ] {
+        let errors = of(rule);
+        assert_eq!(errors.len(), 1, "{rule}: {errors:?}");
+        assert!(errors[0].contains(".rule: Invalid value: {") && errors[0].contains(complaint), "{rule}: {errors:?}");
+    }
+    let costly = of("self.l.all(x, self.l.all(y, self.l.all(z, x.k != y.k)))");
+    assert_eq!(costly.len(), 3, "{costly:?}");
+}
+
+#[test]
 fn recorded_definitions_are_accepted() {
     let Some(dir) = recordings() else { return };
     for fixture in lines(&dir.join("fixtures/crds.jsonl")) {

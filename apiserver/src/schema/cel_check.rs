@@ -1,0 +1,335 @@
+//! A light type check of CEL rules against the schema they stand in: names that do not exist, operators over values that
+//! have none, results that are no booleans, and quantifiers nested without bounds. What it cannot know it lets pass; the
+//! real compiler (cel-go `checker`, apiserver `cel/compilation.go`) knows more.
+
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
+use kube_cel::cel::parser::Expression;
+
+use super::cel::escaped;
+use super::formats::Format;
+use super::node::{Additional, Kind, Node};
+
+/// The static type of an expression, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+enum Type<'a> {
+    Dyn,
+    Bool,
+    Int,
+    Double,
+    Text,
+    Other,
+    List(Option<&'a Node>),
+    Map(Option<&'a Node>),
+    /// An object with declared fields; whether it is a resource, whose metadata has only names.
+    Object(&'a Node, bool),
+    /// The metadata of a resource.
+    Metadata,
+}
+
+impl<'a> Type<'a> {
+    fn of(node: &'a Node, resource: bool) -> Self {
+        if node.int_or_string {
+            return Self::Dyn;
+        }
+        match node.types.as_slice() {
+            [Kind::Boolean] => Self::Bool,
+            [Kind::Integer] => Self::Int,
+            [Kind::Number] => Self::Double,
+            [Kind::String] => match node.format {
+                Some(Format::Text("date" | "date-time" | "datetime" | "duration" | "byte")) => Self::Other,
+                _ => Self::Text,
+            },
+            [Kind::Array] => Self::List(node.items.as_ref().map(|link| link.node())),
+            [Kind::Object] => match &node.additional {
+                Additional::Schema(link) => Self::Map(Some(link.node())),
+                Additional::Allowed(true) => Self::Dyn,
+                _ if node.properties.is_empty() && !resource => Self::Dyn,
+                _ => Self::Object(node, resource || node.embedded),
+            },
+            _ => Self::Dyn,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dyn | Self::Other => "dyn",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Double => "double",
+            Self::Text => "string",
+            Self::List(_) => "list(dyn)",
+            Self::Map(_) => "map(string, dyn)",
+            Self::Object(..) | Self::Metadata => "object",
+        }
+    }
+
+    fn known_scalar(self) -> bool {
+        matches!(self, Self::Bool | Self::Int | Self::Double | Self::Text)
+    }
+}
+
+struct Checker<'a> {
+    source: &'a str,
+    scopes: Vec<(String, Type<'a>)>,
+}
+
+/// What the compiler would say about a rule on a value of this schema.
+pub fn check(expression: &Expression, source: &str, node: &Node, resource: bool, message: bool) -> Result<(), String> {
+    let self_type = Type::of(node, resource);
+    let scopes = vec![("self".to_owned(), self_type), ("oldSelf".to_owned(), Type::Dyn)];
+    let mut checker = Checker { source, scopes };
+    let result = checker.infer(expression)?;
+    let fits = match result {
+        Type::Dyn => true,
+        Type::Text => message,
+        Type::Bool => !message,
+        _ => false,
+    };
+    match (fits, message) {
+        (true, _) => Ok(()),
+        (false, true) => Err("messageExpression must evaluate to a string".to_owned()),
+        (false, false) => Err("cel expression must evaluate to a bool".to_owned()),
+    }
+}
+
+impl<'a> Checker<'a> {
+    fn error(&self, needle: &str, text: &str) -> String {
+        let at = self.source.find(needle).unwrap_or(0);
+        let before = self.source.get(..at).unwrap_or_default();
+        let line = before.matches('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        let shown = self.source.lines().nth(line).unwrap_or_default();
+        format!(
+            "compilation failed: ERROR: <input>:{}:{}: {text}\n | {shown}\n | {}^",
+            line + 1,
+            column + 1,
+            ".".repeat(column)
+        )
+    }
+
+    fn infer(&mut self, expression: &Expression) -> Result<Type<'a>, String> {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Struct(_) => Ok(Type::Dyn),
+            Expr::Literal(literal) => Ok(match literal {
+                LiteralValue::Boolean(_) => Type::Bool,
+                LiteralValue::Int(_) => Type::Int,
+                LiteralValue::Double(_) => Type::Double,
+                LiteralValue::String(_) => Type::Text,
+                LiteralValue::Null => Type::Dyn,
+                LiteralValue::Bytes(_) | LiteralValue::UInt(_) => Type::Other,
+            }),
+            Expr::Ident(name) => self.variable(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => {
+                for element in &list.elements {
+                    self.infer(element)?;
+                }
+                Ok(Type::List(None))
+            }
+            Expr::Map(_) => Ok(Type::Map(None)),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<Type<'a>, String> {
+        const TYPES: [&str; 12] = [
+            "bool",
+            "bytes",
+            "double",
+            "duration",
+            "dyn",
+            "int",
+            "list",
+            "map",
+            "null_type",
+            "string",
+            "timestamp",
+            "uint",
+        ];
+        match self.scopes.iter().rev().find(|(known, _)| known == name) {
+            Some((_, found)) => Ok(*found),
+            // Names of types and of namespaced functions (`math.greatest`) are no variables.
+            None if TYPES.contains(&name) || self.source.contains(&format!("{name}.")) => Ok(Type::Dyn),
+            None => Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')"))),
+        }
+    }
+
+    fn field(&self, operand: Type<'a>, field: &str) -> Result<Type<'a>, String> {
+        let undefined = || Err(self.error(&format!(".{field}"), &format!("undefined field '{field}'")));
+        match operand {
+            Type::Object(node, resource) => {
+                match (resource, field) {
+                    (true, "apiVersion" | "kind") => return Ok(Type::Text),
+                    (true, "metadata") => return Ok(Type::Metadata),
+                    _ => {}
+                }
+                match node.properties.iter().find(|(name, _)| escaped(name) == field) {
+                    Some((_, link)) => Ok(Type::of(link.node(), link.node().embedded)),
+                    None if node.preserve => Ok(Type::Dyn),
+                    None => undefined(),
+                }
+            }
+            Type::Metadata if matches!(field, "name" | "generateName") => Ok(Type::Text),
+            Type::Metadata => undefined(),
+            Type::Map(inner) => Ok(inner.map_or(Type::Dyn, |node| Type::of(node, node.embedded))),
+            Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) => {
+                let text = format!("type '{}' does not support field selection", operand.name());
+                Err(self.error(&format!(".{field}"), &text))
+            }
+            Type::Dyn | Type::Other => Ok(Type::Dyn),
+        }
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Result<Type<'a>, String> {
+        let operand = self.infer(&select.operand)?;
+        let found = self.field(operand, &select.field)?;
+        Ok(if select.test { Type::Bool } else { found })
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Result<Type<'a>, String> {
+        let target = call.target.as_ref().map(|target| self.infer(target)).transpose()?;
+        let arguments = call.args.iter().map(|argument| self.infer(argument)).collect::<Result<Vec<_>, _>>()?;
+        let first = arguments.first().copied().unwrap_or(Type::Dyn);
+        let second = arguments.get(1).copied().unwrap_or(Type::Dyn);
+        Ok(match call.func_name.as_str() {
+            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT | operators::IN => Type::Bool,
+            operators::EQUALS
+            | operators::NOT_EQUALS
+            | operators::GREATER
+            | operators::GREATER_EQUALS
+            | operators::LESS
+            | operators::LESS_EQUALS => {
+                self.comparable(&call.func_name, first, second)?;
+                Type::Bool
+            }
+            operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
+                let (a, b) = (first.known_scalar(), second.known_scalar());
+                if a && b && first.name() != second.name() {
+                    return Err(self.overload(&call.func_name, first, second));
+                }
+                if a { first } else { Type::Dyn }
+            }
+            operators::NEGATE => first,
+            operators::CONDITIONAL => {
+                let third = arguments.get(2).copied().unwrap_or(Type::Dyn);
+                if second.known_scalar() && second.name() == third.name() { second } else { Type::Dyn }
+            }
+            operators::INDEX => match first {
+                Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
+                _ => Type::Dyn,
+            },
+            operators::OPT_SELECT => {
+                if let Some(Expr::Literal(LiteralValue::String(field))) =
+                    call.args.get(1).map(|argument| &argument.expr)
+                {
+                    self.field(first, field.inner())?;
+                }
+                Type::Dyn
+            }
+            "size" => Type::Int,
+            "startsWith" | "endsWith" | "contains" | "matches" => {
+                if let Some(target) = target.filter(|target| matches!(target, Type::Int | Type::Double | Type::Bool)) {
+                    let name = &call.func_name;
+                    let text =
+                        format!("found no matching overload for '{name}' applied to '{}.(string)'", target.name());
+                    return Err(self.error(&format!(".{name}"), &text));
+                }
+                Type::Bool
+            }
+            _ => Type::Dyn,
+        })
+    }
+
+    fn comparable(&self, operator: &str, a: Type<'a>, b: Type<'a>) -> Result<(), String> {
+        let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double);
+        let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
+        let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
+        if a.known_scalar() && b.known_scalar() && !fits {
+            return Err(self.overload(operator, a, b));
+        }
+        Ok(())
+    }
+
+    fn overload(&self, operator: &str, a: Type<'_>, b: Type<'_>) -> String {
+        let sign = operator.trim_matches('_');
+        let text = format!("found no matching overload for '{operator}' applied to '({}, {})'", a.name(), b.name());
+        self.error(sign, &text)
+    }
+
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<Type<'a>, String> {
+        let range = self.infer(&comprehension.iter_range)?;
+        let element = match range {
+            Type::List(Some(node)) => Type::of(node, node.embedded),
+            Type::Map(_) => Type::Text,
+            Type::Bool | Type::Int | Type::Double | Type::Text | Type::Object(..) | Type::Metadata => {
+                let text = format!(
+                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                    range.name()
+                );
+                return Err(self.error("", &text));
+            }
+            _ => Type::Dyn,
+        };
+        let accumulator = self.infer(&comprehension.accu_init)?;
+        let depth = self.scopes.len();
+        self.scopes.push((comprehension.iter_var.clone(), element));
+        self.scopes.extend(comprehension.iter_var2.clone().map(|name| (name, Type::Dyn)));
+        self.scopes.push((comprehension.accu_var.clone(), accumulator));
+        self.infer(&comprehension.loop_cond)?;
+        self.infer(&comprehension.loop_step)?;
+        let result = self.infer(&comprehension.result);
+        self.scopes.truncate(depth);
+        result
+    }
+}
+
+/// What a request may hold at most.
+const LARGEST: u64 = 3 * 1024 * 1024;
+
+/// How many elements the lists and maps of this schema may have.
+fn most_elements(node: Option<&Node>) -> u64 {
+    let Some(node) = node else { return LARGEST / 2 };
+    let checks = node.checks.as_deref();
+    checks.and_then(|checks| checks.max_items.or(checks.max_properties)).unwrap_or(LARGEST / 3)
+}
+
+/// A rough number of steps a rule takes at most. Only orders of magnitude count.
+pub fn steps(expression: &Expression, node: &Node) -> u64 {
+    let mut scopes = vec![("self".to_owned(), Some(node))];
+    count(expression, &mut scopes).0
+}
+
+/// The steps of an expression and the schema of its value, where it is a path into the object.
+fn count<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a Node>)>) -> (u64, Option<&'a Node>) {
+    match &expression.expr {
+        Expr::Ident(name) => (1, scopes.iter().rev().find(|(known, _)| known == name).and_then(|(_, node)| *node)),
+        Expr::Select(select) => {
+            let (steps, operand) = count(&select.operand, scopes);
+            let found = operand.and_then(|node| node.properties.iter().find(|(name, _)| escaped(name) == select.field));
+            (steps.saturating_add(1), found.map(|(_, link)| link.node()))
+        }
+        Expr::Call(call) => {
+            let parts = call.target.as_deref().into_iter().chain(&call.args);
+            let steps = parts.map(|part| count(part, scopes).0).fold(1u64, u64::saturating_add);
+            (steps, None)
+        }
+        Expr::List(list) => (list.elements.iter().map(|part| count(part, scopes).0).fold(1, u64::saturating_add), None),
+        Expr::Comprehension(comprehension) => {
+            let (range_steps, range) = count(&comprehension.iter_range, scopes);
+            let literal = match &comprehension.iter_range.expr {
+                Expr::List(list) => Some(list.elements.len() as u64),
+                _ => None,
+            };
+            let times = literal.unwrap_or_else(|| most_elements(range));
+            let element = range.and_then(|node| node.items.as_ref()).map(|link| link.node());
+            let depth = scopes.len();
+            scopes.push((comprehension.iter_var.clone(), element));
+            let body =
+                count(&comprehension.loop_cond, scopes).0.saturating_add(count(&comprehension.loop_step, scopes).0);
+            scopes.truncate(depth);
+            (range_steps.saturating_add(times.saturating_mul(body)), None)
+        }
+        _ => (0, None),
+    }
+}
