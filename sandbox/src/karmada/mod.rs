@@ -11,6 +11,7 @@ pub mod binding;
 pub mod cluster;
 pub mod control;
 pub mod detector;
+pub mod distributor;
 pub mod events;
 pub mod execution;
 pub mod gc;
@@ -19,6 +20,8 @@ pub mod names;
 pub mod namespaces;
 pub mod object;
 pub mod queue;
+pub mod quotas;
+pub mod rebalancer;
 pub mod scheduler;
 pub mod select;
 pub mod status;
@@ -121,6 +124,11 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     status::binding::start(&control);
     binding::run::start(&control);
     namespaces::start(&control);
+    distributor::start(&control);
+    rebalancer::start(&control);
+    if config.gates.federated_quota {
+        quotas::start(&control);
+    }
     if config.schedule {
         scheduler::run::start(&control);
     }

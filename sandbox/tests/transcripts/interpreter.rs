@@ -57,42 +57,68 @@ impl Interpreter {
     }
 }
 
-/// What an answer depends on, without times and names that differ from run to run.
-fn essence(request: &Value) -> Value {
-    let untimed = |value: &Value| -> Value {
-        fn walk(value: &Value) -> Value {
-            match value {
-                Value::Object(map) => {
-                    let kept = map.iter().filter(|(key, _)| *key != "lastTransitionTime");
-                    kept.map(|(key, value)| (key.clone(), walk(value))).collect::<serde_json::Map<_, _>>().into()
-                }
-                Value::Array(list) => list.iter().map(walk).collect::<Vec<_>>().into(),
-                other => other.clone(),
-            }
+/// What the recorder works out, rather than to look it up: statuses and health.
+fn computed(operation: &str, request: &Value) -> Option<Value> {
+    use base64::Engine;
+    let status = &request["object"]["status"];
+    match operation {
+        "InterpretHealth" => {
+            let phase = status["state"]["phase"].as_str().unwrap_or_default();
+            Some(json!({"successful": true, "healthy": matches!(phase, "Running" | "Completed")}))
         }
-        walk(value)
-    };
-    json!({
-        "operation": request["operation"],
-        "replicas": request["replicas"],
-        "spec": request["object"]["spec"],
-        "status": untimed(&request["object"]["status"]),
-        "items": untimed(&request["aggregatedStatus"]),
-    })
+        "InterpretStatus" => {
+            let mut told = json!({"state": {}});
+            for field in ["minAvailable", "pending", "running", "succeeded", "failed", "state"] {
+                if let Some(value) = status.get(field) {
+                    told[field] = value.clone();
+                }
+            }
+            Some(json!({"successful": true, "rawStatus": told}))
+        }
+        "AggregateStatus" => {
+            let items: Vec<&Value> = request["aggregatedStatus"].as_array().into_iter().flatten().collect();
+            let phases: Vec<&str> = items.iter().map(|item| item["status"]["state"]["phase"].as_str().unwrap_or_default()).collect();
+            let phase = if !phases.is_empty() && phases.iter().all(|phase| *phase == "Completed") {
+                "Completed"
+            } else if phases.contains(&"Running") {
+                "Running"
+            } else {
+                "Pending"
+            };
+            let mut wanted = json!({"minAvailable": request["object"]["spec"]["minAvailable"], "state": {"phase": phase}});
+            for field in ["pending", "running", "succeeded", "failed"] {
+                let sum: i64 = items.iter().filter_map(|item| item["status"][field].as_i64()).sum();
+                if sum != 0 {
+                    wanted[field] = json!(sum);
+                }
+            }
+            if *status == wanted {
+                return Some(json!({"successful": true}));
+            }
+            let patch = json!([{"op": "add", "path": "/status", "value": wanted}]).to_string();
+            let patch = base64::engine::general_purpose::STANDARD.encode(patch);
+            Some(json!({"successful": true, "patchType": "JSONPatch", "patch": patch}))
+        }
+        _ => None,
+    }
 }
 
 async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> impl IntoResponse {
     let request = &asked["request"];
     let operation = request["operation"].as_str().unwrap_or_default().to_owned();
     *own.0.counts.lock().unwrap().entry(operation.clone()).or_default() += 1;
-    let wanted = essence(request);
-    let score = |call: &&Value| {
-        let known = essence(&call["request"]["request"]);
-        let same = |field: &str| usize::from(known[field] == wanted[field]);
-        (same("replicas") * 8 + same("items") * 4 + same("status") * 2 + same("spec"), ())
+    let mut response = match computed(&operation, request) {
+        Some(response) => json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response}),
+        None => {
+            let same = |call: &&Value| {
+                let known = &call["request"]["request"];
+                call["operation"] == operation.as_str() && known["replicas"] == request["replicas"]
+            };
+            let close = |call: &&Value| usize::from(call["request"]["request"]["object"]["spec"] == request["object"]["spec"]);
+            let known = own.0.answers.iter().filter(same).max_by_key(close);
+            known.map_or_else(|| json!({"response": {"successful": true}}), |call| call["response"].clone())
+        }
     };
-    let known = own.0.answers.iter().filter(|call| call["operation"] == operation.as_str());
-    let mut response = known.max_by_key(|call| score(call).0).map_or_else(|| default_answer(&operation, request), |call| call["response"].clone());
     response["response"]["uid"] = request["uid"].clone();
     let fault = own.0.fault.lock().unwrap().clone().filter(|(failing, _)| *failing == operation);
     match fault.as_ref().map(|(_, fault)| fault.as_str()) {
@@ -110,14 +136,4 @@ async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> imp
         _ => {}
     }
     Json(response).into_response()
-}
-
-/// For a question of which no answer was recorded.
-fn default_answer(operation: &str, request: &Value) -> Value {
-    let response = match operation {
-        "InterpretHealth" => json!({"successful": true, "healthy": true}),
-        "InterpretStatus" => json!({"successful": true, "rawStatus": request["object"]["status"]}),
-        _ => json!({"successful": true}),
-    };
-    json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response})
 }

@@ -20,9 +20,12 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use recording::Recording;
 
 /// Scenarios that must pass; raised as more do.
-const FLOOR: usize = 0;
+const FLOOR: usize = 36;
+/// Equal quotients are divided by whether a hash of the template's uid is even: a scenario with another division is
+/// tried again with other uids.
+const ATTEMPTS: usize = 4;
 /// Scenarios at a time.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 8;
 
 fn folder() -> PathBuf {
     std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
@@ -57,10 +60,17 @@ async fn the_stand_ins_do_what_karmada_did() {
                 Some(why) => Outcome::NotRun(why),
                 None => {
                     let limit = std::time::Duration::from_secs(120);
-                    match tokio::time::timeout(limit, replay::replay(&recording)).await {
-                        Ok(differences) => Outcome::Run(differences),
-                        Err(_) => Outcome::Run(vec!["it did not end within two minutes".to_owned()]),
+                    let mut differences = Vec::new();
+                    for _ in 0..ATTEMPTS {
+                        differences = match tokio::time::timeout(limit, replay::replay(&recording)).await {
+                            Ok(differences) => differences,
+                            Err(_) => vec!["it did not end within two minutes".to_owned()],
+                        };
+                        if !differences.iter().any(|one| one.contains("/spec/clusters")) {
+                            break;
+                        }
                     }
+                    Outcome::Run(differences)
                 }
             };
             (id, outcome)

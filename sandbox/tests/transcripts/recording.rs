@@ -146,10 +146,11 @@ impl Recording {
         states
     }
 
-    /// Seconds since the last thing that anybody but users did before a time.
+    /// Seconds since anything happened before a time, Events apart.
     pub fn quiet_before(&self, t: f64) -> f64 {
-        let times = self.list("timeline").iter().map(|event| event["t"].as_f64().unwrap()).filter(|at| *at < t);
-        t - times.fold(f64::NEG_INFINITY, f64::max)
+        let events = self.events().into_iter().map(|event| event["t"].as_f64().unwrap());
+        let actions = self.list("actions").iter().filter(|action| action["who"] != "recorder").map(|action| action["t"].as_f64().unwrap());
+        t - events.chain(actions).filter(|at| *at < t).fold(f64::NEG_INFINITY, f64::max)
     }
 
     /// What was written, by object and writer: the fields of every change.

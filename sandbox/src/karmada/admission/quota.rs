@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use caldera_core::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::karmada::{interpreter::workload::binary_text, object::ObjectExt};
+use crate::karmada::{
+    interpreter::workload::binary_text,
+    object::{ObjectExt, Shared},
+};
 
 type Amounts = BTreeMap<String, i128>;
 
@@ -77,6 +80,21 @@ pub fn charge(quota: &Value, new: &Value, old: Option<&Value>) -> Result<Option<
         .map(|(name, amount)| (name.clone(), json!(written(&name, amount))))
         .collect();
     Ok(Some(Value::Object(used)))
+}
+
+/// What all bindings of a quota's namespace use of what it limits; `None` when nothing.
+#[must_use]
+pub fn used(quota: &Value, bindings: &[Shared]) -> Option<Value> {
+    let limits = amounts(quota.pointer("/spec/overall"));
+    let mut total = Amounts::new();
+    for (name, amount) in bindings.iter().flat_map(|binding| usage(binding)) {
+        if limits.contains_key(&name) {
+            *total.entry(name).or_default() += amount;
+        }
+    }
+    let used: Map<String, Value> =
+        total.into_iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), json!(written(&name, amount)))).collect();
+    (!used.is_empty()).then_some(Value::Object(used))
 }
 
 fn written(name: &str, nano: i128) -> String {

@@ -84,12 +84,11 @@ pub fn drifted(old: &Value, new: &Value) -> bool {
     essence(old) != essence(new)
 }
 
-/// A manifest without Karmada's marks, for an object that stays behind.
+/// A manifest without Karmada's marks, for an object that stays behind; Karmada forgets the conflict resolution.
 pub fn release(manifest: &mut Value) {
     manifest.remove_labels(&[
         names::MANAGED,
         names::BINDING_ID,
-        names::CLUSTER_BINDING_ID,
         names::WORK_ID,
         names::POLICY_ID,
         names::CLUSTER_POLICY_ID,
@@ -101,10 +100,8 @@ pub fn release(manifest: &mut Value) {
         names::TEMPLATE_GENERATION,
         names::BINDING_NAMESPACE,
         names::BINDING_NAME,
-        names::CLUSTER_BINDING_NAME,
         names::WORK_NAMESPACE,
         names::WORK_NAME,
-        names::CONFLICT_RESOLUTION,
         names::POLICY_NAME,
         names::POLICY_NAMESPACE,
         names::CLUSTER_POLICY_NAME,

@@ -259,7 +259,7 @@ pub fn patch(binding: &Value, clusters: Option<&[Value]>) -> Option<Value> {
         patch.put(&["metadata", "annotations", names::APPLIED_PLACEMENT], json!(placement));
     }
     let current = binding.items("/spec/clusters");
-    match clusters {
+    match clusters.filter(|clusters| !clusters.is_empty()) {
         Some(clusters) if clusters != current => patch.put(&["spec", "clusters"], json!(clusters)),
         None if !current.is_empty() => patch.put(&["spec", "clusters"], Value::Null),
         _ => {}

@@ -1,0 +1,125 @@
+//! WorkloadRebalancer: somebody agrees that workloads be placed afresh.
+//!
+//! Rule: Karmada `pkg/controllers/workloadrebalancer`: each named workload's binding gets `rescheduleTriggeredAt`, the
+//! rebalancer's creation time; then the result is written down, failures first, and the rebalancer goes after its TTL.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    api::{Change, Delete},
+    control::{Control, binding_kind, cluster_binding_kind},
+    names,
+    object::{Gvk, ObjectExt, ObjectKey},
+    queue::{Failure, Next, Queue},
+};
+
+fn gvk() -> Gvk {
+    Gvk::new("apps.karmada.io/v1alpha1", "WorkloadRebalancer")
+}
+
+/// Starts to look after rebalancers.
+pub fn start(control: &Arc<Control>) {
+    let queue: Arc<Queue<String>> = Queue::new("rebalancer", control.shutdown.clone());
+    let rebalancers = queue.clone();
+    control.host.on(
+        &gvk(),
+        Arc::new(move |change: &Change| {
+            let Some(new) = &change.new else { return };
+            if change.old.as_ref().is_none_or(|old| old.generation() != new.generation()) {
+                rebalancers.add(new.name().to_owned());
+            }
+        }),
+    );
+    let own = control.clone();
+    queue.run(1, move |name| {
+        let own = own.clone();
+        async move { sync(&own, &name).await }
+    });
+}
+
+async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
+    let Some(rebalancer) = control.host.live(&gvk(), "", name).await? else { return Ok(Next::Done) };
+    if rebalancer.is_deleting() {
+        return Ok(Next::Done);
+    }
+    let mut observed = Vec::new();
+    let mut again = false;
+    for workload in rebalancer.items("/spec/workloads") {
+        let before = rebalancer.items("/status/observedWorkloads").iter().find(|one| one["workload"] == *workload);
+        if let Some(done) = before.filter(|one| one.text("/result") == "Successful") {
+            observed.push(done.clone());
+            continue;
+        }
+        observed.push(match trigger(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
+            Ok(true) => json!({"workload": workload, "result": "Successful"}),
+            Ok(false) => json!({"workload": workload, "result": "Failed", "reason": "ReferencedBindingNotFound"}),
+            Err(_) => {
+                again = true;
+                json!({"workload": workload})
+            }
+        });
+    }
+    sort(&mut observed);
+    let finish = match rebalancer.text("/status/finishTime") {
+        "" => control.now(),
+        time => time.to_owned(),
+    };
+    let mut status = json!({"observedGeneration": rebalancer.generation(), "observedWorkloads": observed});
+    if !again {
+        status.put(&["finishTime"], json!(finish));
+    }
+    if rebalancer.get("status") != Some(&status) {
+        control.writer.merge(&ObjectKey::of(&rebalancer), "status", &json!({"status": status})).await?;
+    }
+    if again {
+        return Err(Failure("some bindings could not be written".to_owned()));
+    }
+    let Some(ttl) = rebalancer.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) else { return Ok(Next::Done) };
+    let finished: jiff::Timestamp = finish.parse().map_err(|error| Failure(format!("finishTime {finish:?}: {error}")))?;
+    let left = finished.as_second() + ttl - control.clock.now().as_second();
+    match u64::try_from(left) {
+        Ok(left) if left > 0 => Ok(Next::After(Duration::from_secs(left))),
+        _ => {
+            control.writer.delete(&ObjectKey::of(&rebalancer), &Delete::default()).await?;
+            Ok(Next::Done)
+        }
+    }
+}
+
+/// Whether the workload has a binding, which then is to be scheduled afresh.
+async fn trigger(control: &Control, workload: &Value, at: &str) -> Result<bool, Failure> {
+    let namespace = workload.text("/namespace");
+    let kind = if namespace.is_empty() { cluster_binding_kind() } else { binding_kind() };
+    let name = names::binding_name(workload.text("/kind"), workload.text("/name"));
+    let Some(binding) = control.host.find(&kind, namespace, &name).await? else { return Ok(false) };
+    let set = |binding: &mut Value| {
+        if binding.text("/spec/rescheduleTriggeredAt") < at {
+            binding.put(&["spec", "rescheduleTriggeredAt"], json!(at));
+        }
+    };
+    Ok(control.writer.modify(&binding, "", set).await?.is_some())
+}
+
+fn sort(observed: &mut [Value]) {
+    let key = |one: &Value| -> [String; 5] {
+        let of = |at: &str| one.text(at).to_owned();
+        [of("/workload/apiVersion"), of("/workload/kind"), of("/workload/namespace"), of("/workload/name"), of("/result")]
+    };
+    observed.sort_by_key(key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_listed_by_kind_and_name() {
+        let one = |version: &str, name: &str| json!({"workload": {"apiVersion": version, "kind": "K", "name": name}});
+        let mut all = [one("batch.volcano.sh/v1alpha1", "a"), one("apps/v1", "z"), one("apps/v1", "b")];
+        sort(&mut all);
+        let names: Vec<&str> = all.iter().map(|one| one.text("/workload/name")).collect();
+        assert_eq!(names, ["b", "z", "a"]);
+    }
+}
