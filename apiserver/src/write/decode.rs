@@ -1,0 +1,186 @@
+//! From a request body to an object of the kind: what is recognized, what is unknown, and which texts say so
+//! (`endpoints/handlers/rest.go`, the codecs' strict decoding).
+
+use super::*;
+
+/// What a decoded body is, and what strict decoding says about it.
+pub struct Decoded {
+    pub value: Value,
+    /// In the order in which the client is told.
+    pub strict: Vec<String>,
+}
+
+/// `Kind in version "v" cannot be handled as a Kind: why`.
+pub(super) fn unhandled(resource: &Resource, kind: &str, version: &str, why: &str) -> Status {
+    Status::bad_request(format!("{kind} in version {} cannot be handled as a {}: {why}", quote(version), resource.kind))
+}
+
+/// Reads the body as an object of the call's kind.
+pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
+    let resource = &call.resource;
+    let format = Format::of(&call.content_type)?;
+    let unrecognized = |why: &str| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({})",
+            resource.kind,
+            summary(&call.body)
+        ))
+    };
+    let document = Document::parse(&call.body, format)
+        .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?;
+    let mut value = document.value.clone();
+    if !value.is_object() {
+        let found = meta::json_type(&value);
+        return Err(unrecognized(&format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct"
+        )));
+    }
+    let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, api_version) = (text(&value, "kind"), text(&value, "apiVersion"));
+    if resource.is_custom() {
+        if kind.is_empty() {
+            return Err(unrecognized(&format!(
+                "Object 'Kind' is missing in '{}'",
+                String::from_utf8_lossy(&call.body)
+            )));
+        }
+        if api_version.is_empty() {
+            return Err(unrecognized(&format!(
+                "Object 'apiVersion' is missing in '{}'",
+                String::from_utf8_lossy(&call.body)
+            )));
+        }
+    }
+    let expected = resource.api_version();
+    let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
+    if kind.is_empty() {
+        value["kind"] = resource.kind.clone().into();
+    } else if !resource.is_custom() && kind != resource.kind {
+        let known =
+            call.server.registry().iter().any(|r| !r.is_custom() && r.kind == kind && r.api_version() == api_version);
+        let why = if known {
+            format!("converting ({version}.{kind}) to (core.{}): unknown conversion", resource.kind)
+        } else {
+            not_registered(&kind, &api_version)
+        };
+        return Err(unhandled(resource, &kind, &version, &why));
+    }
+    if api_version.is_empty() {
+        value["apiVersion"] = expected.into();
+    } else if api_version != expected {
+        let known = resource.is_custom()
+            || call
+                .server
+                .registry()
+                .iter()
+                .any(|r| !r.is_custom() && r.api_version() == api_version && r.kind == kind);
+        return Err(if known {
+            Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            ))
+        } else {
+            unhandled(resource, &kind, &version, &not_registered(&kind, &api_version))
+        });
+    }
+    let unknown = tidy_decoded(resource, &mut value)
+        .map_err(|why| unhandled(resource, &text(&value, "kind"), &resource.version, &why))?;
+    let strict = document.strict_errors(&unknown);
+    Ok(Decoded { value, strict })
+}
+
+pub(super) fn not_registered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"",
+        quote(kind),
+        quote(api_version)
+    )
+}
+
+/// What Go's decoder would make of the object: metadata in shape, unknown members gone, defaults filled in.
+pub(super) fn tidy_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+    let unknown = shape_decoded(resource, value)?;
+    resource.schema.default(value);
+    Ok(unknown)
+}
+
+/// All of that but the defaults.
+pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+    if let Some(why) = resource.schema.decode_error(value) {
+        return Err(why);
+    }
+    let mut unknown = meta::decode(value)?;
+    unknown.extend(resource.schema.prune(value));
+    unknown.sort();
+    unknown.dedup();
+    Ok(unknown)
+}
+
+/// The body in an error text: the beginning, in hex if it is no JSON.
+pub(super) fn summary(body: &[u8]) -> String {
+    const MAX: usize = 30;
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') if body.len() > MAX => {
+            format!("{} ...", String::from_utf8_lossy(body.get(..MAX).unwrap_or_default()))
+        }
+        Some(b'{') => String::from_utf8_lossy(body).into_owned(),
+        Some(_) => {
+            let hex: String = body.iter().take(MAX).map(|b| format!("{b:02x}")).collect();
+            if body.len() > MAX { format!("{hex} ...") } else { hex }
+        }
+    }
+}
+
+/// Refuses, warns about or ignores what strict decoding found.
+pub(super) fn enforce_strict(call: &mut Call, options: &WriteOptions, decoded: &Decoded) -> Result<(), Status> {
+    if decoded.strict.is_empty() {
+        return Ok(());
+    }
+    match options.validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => decoded.strict.iter().for_each(|text| call.warn(text.clone())),
+        FieldValidation::Strict => {
+            let why = format!("strict decoding error: {}", decoded.strict.join(", "));
+            return Err(unhandled(&call.resource, &call.resource.kind, &call.resource.version, &why));
+        }
+    }
+    Ok(())
+}
+
+/// The body's namespace must be the path's; the path's is filled in.
+pub(super) fn settle_namespace(call: &Call, value: &mut Value) -> Result<(), Status> {
+    let given = meta::text(value, "namespace");
+    if !call.resource.namespaced {
+        if !given.is_empty() {
+            meta::metadata_mut(value).remove("namespace");
+        }
+        return Ok(());
+    }
+    if !given.is_empty() && given != call.info.namespace {
+        return Err(mismatched_namespace());
+    }
+    let namespace = call.info.namespace.clone();
+    meta::metadata_mut(value).insert("namespace".into(), namespace.into());
+    Ok(())
+}
+
+pub(super) fn mismatched_namespace() -> Status {
+    Status::bad_request("the namespace of the provided object does not match the namespace sent on the request")
+}
+
+/// The body's name must be the path's.
+pub(super) fn check_name(call: &Call, value: &Value) -> Result<(), Status> {
+    let name = meta::name(value);
+    let wanted = &call.info.name;
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != wanted {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! The second half of a creation: ownership, admission, the members the server fills in, validation, commit.
+
+use super::*;
+
+/// The second half of a creation. `applied`: field ownership was settled by an apply.
+pub(super) async fn insert(
+    call: &mut Call,
+    options: &WriteOptions,
+    mut object: Value,
+    applied: bool,
+) -> Result<Reply, Status> {
+    let resource = call.resource.clone();
+    crate::namespace::check_open(call)?;
+    let warnings = meta::warnings(&mut object, None, resource.is_custom());
+    warnings.into_iter().for_each(|w| call.warn(w));
+    for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        meta::metadata_mut(&mut object).remove(member);
+    }
+    let trackable = applied || crate::fields::trackable(&object, &resource.schema);
+    strategy::before_create(&resource, &mut object);
+    let manager = call.manager(options.field_manager.as_deref());
+    let now = seconds(call.server.now());
+    let api_version = resource.api_version();
+    let writer = Writer { manager: &manager, subresource: "", api_version: &api_version, now: &now };
+    // Ownership is settled here: what webhooks change belongs to nobody.
+    if !trackable {
+        crate::fields::untrack(&mut object);
+    } else if !applied {
+        crate::fields::track_update(None, &mut object, &writer, &resource.schema);
+    }
+    let body_name = meta::name(&object).to_owned();
+    let namespace = call.namespace().to_owned();
+    let user = call.user.clone();
+    let admitted = admitted_options(&options.value, "CreateOptions");
+    let attributes = Attributes {
+        operation: Operation::Create,
+        resource: &resource,
+        subresource: "",
+        subresource_kind: None,
+        namespace: &namespace,
+        name: &body_name,
+        old_object: None,
+        options: &admitted,
+        dry_run: options.dry_run,
+        user: &user,
+    };
+    let webhooks = admission::any(&call.server, &attributes);
+    if webhooks {
+        let before = object.clone();
+        let tidy = |value: &mut Value| {
+            let _ = tidy_decoded(&resource, value);
+        };
+        admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        if object != before {
+            tidy(&mut object);
+        }
+    }
+    let sent_version = meta::text(&object, "resourceVersion").to_owned();
+    complete_new(call, &mut object, &now);
+    strategy::prepare_create(&call.server, &resource, &mut object, &mut call.warnings)?;
+    let generated = body_name.is_empty() && !meta::text(&object, "generateName").is_empty();
+    let name = meta::name(&object).to_owned();
+    let errors = kind_errors(&resource, Part::Whole, meta::validate(&object, &resource), &object, None);
+    if !errors.is_empty() {
+        return Err(invalid(&resource, &object, &name, &errors));
+    }
+    if webhooks {
+        let attributes = Attributes { name: &name, ..attributes };
+        admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+    }
+    if sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
+        return Err(Status::unknown("resourceVersion should not be set on objects to be created"));
+    }
+    if options.dry_run {
+        if let Some(existing) = call.get(&name) {
+            return Err(already_exists(&resource, &name, &existing));
+        }
+        return Ok(Reply::Object { code: 201, payload: Payload::Value(object) });
+    }
+    commit_new(call, object, generated)
+}
+
+/// The members the server fills in on creation.
+pub(super) fn complete_new(call: &Call, object: &mut Value, now: &str) {
+    let resource = &call.resource;
+    let metadata = meta::metadata_mut(object);
+    for member in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(member);
+    }
+    metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    if resource.rules.generation != Generation::Never {
+        metadata.insert("generation".into(), 1.into());
+    }
+    let named = metadata.get("name").and_then(Value::as_str).is_some_and(|n| !n.is_empty());
+    if !named && let Some(prefix) = metadata.get("generateName").and_then(Value::as_str) {
+        let name = generate_name(prefix);
+        metadata.insert("name".into(), name.into());
+    }
+}
+
+/// `names.SimpleNameGenerator`: at most 58 characters of the prefix and five random ones.
+pub(super) fn generate_name(prefix: &str) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = uuid::Uuid::new_v4();
+    let base: String = prefix.chars().take(58).collect();
+    let suffix = random.as_bytes().iter().take(5).map(|b| {
+        let index = usize::from(*b) % ALPHABET.len();
+        char::from(ALPHABET.get(index).copied().unwrap_or(b'x'))
+    });
+    base.chars().chain(suffix).collect()
+}
+
+pub(super) fn already_exists(resource: &Resource, name: &str, existing: &Object) -> Status {
+    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
+    if meta::is_deleting(&existing.value) {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
+
+pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Result<Reply, Status> {
+    let resource = &call.resource;
+    for attempt in 0.. {
+        let name = meta::name(&object).to_owned();
+        let (value, form) = to_storage(resource, object.clone());
+        let key = call.key(&name);
+        let committed = call.server.store().commit(&resource.storage, &key, Expect::Absent, Change::Put(value, form));
+        match committed {
+            Ok(stored) => {
+                crate::crd::after_commit(&call.server, resource, &stored);
+                return Ok(call.stored(201, &stored));
+            }
+            Err(Raced(Some(_))) if generated && attempt < 8 => {
+                let prefix = meta::text(&object, "generateName").to_owned();
+                meta::metadata_mut(&mut object).insert("name".into(), generate_name(&prefix).into());
+            }
+            Err(Raced(Some(existing))) => return Err(already_exists(resource, &name, &existing)),
+            Err(Raced(None)) => break,
+        }
+    }
+    Err(Status::internal("a creation lost its race against nobody"))
+}
+
+/// 422 about the object, under the kind that it says it has.
+pub(super) fn invalid(resource: &Resource, object: &Value, name: &str, errors: &[FieldError]) -> Status {
+    let member = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
+    // Events of both groups are checked as the internal one, which has none.
+    let group = if resource.storage == "events" {
+        ""
+    } else {
+        member("apiVersion").split_once('/').map(|(group, _)| group).unwrap_or_default()
+    };
+    Status::invalid(group, member("kind"), name, errors)
+}
+
+/// All violations: those of metadata found before, the kind's schema's, then what only the strategy knows.
+pub(super) fn kind_errors(
+    resource: &Resource,
+    part: Part,
+    before: Vec<FieldError>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let Some(custom) = &resource.custom else {
+        let mut errors = resource.schema.validate_after(before, object, old);
+        errors.extend(strategy::validate(resource, object, old));
+        return errors;
+    };
+    let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let api_version = resource.api_version();
+    let mut errors = Vec::new();
+    for (name, wanted) in [("kind", resource.kind.as_str()), ("apiVersion", api_version.as_str())] {
+        if member(name) != wanted {
+            errors.push(FieldError::invalid_text(name, member(name), &format!("must be {wanted}")));
+        }
+    }
+    if !errors.is_empty() {
+        return errors;
+    }
+    let mut before = before;
+    if let Some(scale) = custom.definition.pointer("/subresources/scale") {
+        before.extend(crate::schema::scale_errors(object, scale, part != Part::Status));
+    }
+    if part == Part::Status {
+        return resource.schema.validate_status(before, object, old);
+    }
+    resource.schema.validate_after(before, object, old)
+}
