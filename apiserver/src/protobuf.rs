@@ -65,6 +65,8 @@ IngressBackend: 4 service IngressService
 IngressService: 1 name s, 2 port IngressPort
 IngressPort: 1 name s, 2 number i
 HorizontalPodAutoscaler: 1 metadata ObjectMeta, 2 spec AutoscalerSpec
+HorizontalPodAutoscaler autoscaling/v1: 1 metadata ObjectMeta, 2 spec OldAutoscalerSpec
+OldAutoscalerSpec: 1 scaleTargetRef TargetRef, 2 minReplicas i?, 3 maxReplicas i!, 4 targetCPUUtilizationPercentage i?
 AutoscalerSpec: 1 scaleTargetRef TargetRef, 2 minReplicas i?, 3 maxReplicas i!, 4 metrics []Metric
 TargetRef: 1 kind s, 2 name s, 3 apiVersion s
 Metric: 1 type s, 4 resource ResourceMetric
@@ -211,10 +213,13 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
             _ => {}
         }
     }
-    if !TABLE.contains_key(kind.as_str()) {
+    // Most kinds have one form only; the others say which.
+    let exact = format!("{kind} {api_version}");
+    let name = if TABLE.contains_key(exact.as_str()) { &exact } else { &kind };
+    if !TABLE.contains_key(name.as_str()) {
         return Err(format!("kind {kind} of {api_version} is not known in protobuf"));
     }
-    let mut object = message(&kind, raw)?;
+    let mut object = message(name, raw)?;
     object.insert("kind".into(), kind.into());
     object.insert("apiVersion".into(), api_version.into());
     Ok(Value::Object(object))

@@ -52,6 +52,7 @@ pub(crate) struct State {
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) registry: ArcSwap<Registry>,
     pub(crate) admission: crate::admission::Index,
+    pub(crate) openapi: crate::discovery::Cache,
     store: Mutex<Store>,
 }
 
@@ -73,6 +74,7 @@ impl ApiServer {
             users,
             registry: ArcSwap::from_pointee(crate::builtin::registry()),
             admission: crate::admission::Index::default(),
+            openapi: crate::discovery::Cache::default(),
             store: Mutex::new(store),
             options,
         };

@@ -364,9 +364,12 @@ async fn mutate_once(
         }
         Some(Patch::Json(bytes)) => bytes,
     };
-    let patch: Value = serde_json::from_slice(&bytes).map_err(|e| internal(format!("json: {e}")))?;
+    let undecodable = |why: String| {
+        Failure::Call(format!("received undecodable patch in webhook response: json: {why}"))
+    };
+    let patch: Value = serde_json::from_slice(&bytes).map_err(|e| undecodable(e.to_string()))?;
     match patch.as_array() {
-        None => return Err(internal("json: cannot unmarshal object into Go value of type jsonpatch.Patch".into())),
+        None => return Err(undecodable("cannot unmarshal object into Go value of type jsonpatch.Patch".into())),
         Some(list) if list.is_empty() => return Ok(false),
         Some(_) => {}
     }

@@ -4,6 +4,8 @@ mod aggregated;
 mod groups;
 mod openapi;
 
+pub use openapi::Cache;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY};
@@ -38,9 +40,12 @@ pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMa
         ["api", version] => json_answer(&groups::resource_list(&registry, "", version)?),
         ["apis", group] => json_answer(&groups::group(&registry, group)?),
         ["apis", group, version] => json_answer(&groups::resource_list(&registry, group, version)?),
-        ["openapi", "v3"] => tagged(headers, TEXT, openapi::index(&registry).to_string().into_bytes()),
-        ["openapi", "v3", "api", version] => document(headers, &registry, "", version)?,
-        ["openapi", "v3", "apis", group, version] => document(headers, &registry, group, version)?,
+        ["openapi", "v3"] => {
+            let documents = server.state().openapi.documents(&registry);
+            tagged(headers, TEXT, documents.index.clone().into_bytes())
+        }
+        ["openapi", "v3", "api", version] => document(server, headers, "", version)?,
+        ["openapi", "v3", "apis", group, version] => document(server, headers, group, version)?,
         ["openapi", "v2"] => openapi_v2(headers),
         ["version"] => json_answer(&version()),
         [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
@@ -117,7 +122,7 @@ fn wanted(accept: &str) -> Option<Form> {
 
 /// With an entity tag, so that a client's cache can be told that nothing changed.
 fn tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Response {
-    let tag = format!("\"{}\"", openapi::hash(&String::from_utf8_lossy(&body)));
+    let tag = format!("\"{}\"", openapi::hash(&body));
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|h| h.to_str().ok());
     if known.into_iter().flat_map(|h| h.split(',')).any(|t| t.trim() == tag) {
         return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
@@ -125,9 +130,9 @@ fn tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Res
     ([(CONTENT_TYPE, content_type.to_owned()), (ETAG, tag)], Body::from(body)).into_response()
 }
 
-fn document(headers: &HeaderMap, registry: &Registry, group: &str, version: &str) -> Option<Response> {
-    let document = openapi::document(registry, group, version)?;
-    Some(tagged(headers, JSON, document.to_string().into_bytes()))
+fn document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Option<Response> {
+    let documents = server.state().openapi.documents(&server.registry());
+    Some(tagged(headers, JSON, documents.version(group, version)?.as_bytes().to_vec()))
 }
 
 /// The older document. Clients of this age fetch it only as a hint for patches and take an empty one.

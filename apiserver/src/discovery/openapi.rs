@@ -1,21 +1,56 @@
 //! OpenAPI v3: an index, and per version a document with the paths of its kinds and, for custom kinds, their schemas. That is what
 //! kubectl reads: whether PATCH knows `fieldValidation`, and what `explain` prints.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use super::groups::{groups, kinds};
 use crate::resource::{Registry, Resource};
+use crate::schema::{Additional, Link, ListKind, Node, Wire};
 
-/// `/openapi/v3`: where each document is, with a hash that changes with it.
-pub fn index(registry: &Registry) -> Value {
-    let mut paths = Map::new();
-    for (path, group, version) in versions(registry) {
-        let document = document(registry, &group, &version).unwrap_or_default();
-        let url = format!("/openapi/v3/{path}?hash={}", hash(&document.to_string()));
-        paths.insert(path, json!({"serverRelativeURL": url}));
+/// The documents of one registry, made together when the first of them is asked for.
+#[derive(Default)]
+pub struct Documents {
+    pub index: String,
+    versions: BTreeMap<(String, String), String>,
+}
+
+/// The documents of the registry that was served last.
+#[derive(Default)]
+pub struct Cache(Mutex<Option<(Arc<Registry>, Arc<Documents>)>>);
+
+impl Cache {
+    pub fn documents(&self, registry: &Arc<Registry>) -> Arc<Documents> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, documents)) = cached.as_ref()
+            && Arc::ptr_eq(of, registry)
+        {
+            return documents.clone();
+        }
+        let documents = Arc::new(Documents::of(registry));
+        *cached = Some((registry.clone(), documents.clone()));
+        documents
     }
-    json!({ "paths": paths })
+}
+
+impl Documents {
+    fn of(registry: &Registry) -> Documents {
+        let (mut paths, mut versions) = (Map::new(), BTreeMap::new());
+        for (path, group, version) in self::versions(registry) {
+            let document = document(registry, &group, &version).to_string();
+            let url = format!("/openapi/v3/{path}?hash={}", hash(document.as_bytes()));
+            paths.insert(path, json!({"serverRelativeURL": url}));
+            versions.insert((group, version), document);
+        }
+        Documents { index: json!({ "paths": paths }).to_string(), versions }
+    }
+
+    pub fn version(&self, group: &str, version: &str) -> Option<&str> {
+        self.versions.get(&(group.to_owned(), version.to_owned())).map(String::as_str)
+    }
 }
 
 fn versions(registry: &Registry) -> Vec<(String, String, String)> {
@@ -28,28 +63,23 @@ fn versions(registry: &Registry) -> Vec<(String, String, String)> {
     all
 }
 
-pub fn hash(text: &str) -> String {
+pub fn hash(text: &[u8]) -> String {
     Sha512::digest(text).iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// The document of one version; `None` when there is no such version.
-pub fn document(registry: &Registry, group: &str, version: &str) -> Option<Value> {
-    let kinds = kinds(registry, group, version);
-    if kinds.is_empty() {
-        return None;
-    }
-    let (mut paths, mut schemas) = (Map::new(), Map::new());
-    for resource in kinds {
+fn document(registry: &Registry, group: &str, version: &str) -> Value {
+    let (mut paths, mut schemas) = (Map::new(), BTreeMap::new());
+    for resource in kinds(registry, group, version) {
         add_paths(&mut paths, resource);
-        let gvk = json!([gvk(resource)]);
-        schemas.insert(schema_name(resource), schema(resource, &gvk));
+        let schema = schema(resource, &mut schemas);
+        schemas.insert(schema_name(resource), schema);
     }
-    Some(json!({
+    json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": super::VERSION},
         "paths": paths,
         "components": {"schemas": schemas},
-    }))
+    })
 }
 
 fn gvk(resource: &Resource) -> Value {
@@ -66,20 +96,105 @@ fn schema_name(resource: &Resource) -> String {
     format!("{group}.{}.{}", resource.version, resource.kind)
 }
 
-fn schema(resource: &Resource, gvk: &Value) -> Value {
+/// Custom kinds have the schema that was written for them, built-in ones that of their Go types.
+fn schema(resource: &Resource, components: &mut Components) -> Value {
     let declared = resource.custom.as_ref().and_then(|c| c.definition.pointer("/schema/openAPIV3Schema")).cloned();
-    let mut schema = declared.unwrap_or_else(|| json!({"type": "object"}));
+    let mut schema = match declared {
+        Some(schema) => schema,
+        None if resource.is_custom() => json!({"type": "object"}),
+        None => described(resource.schema.node(), components),
+    };
     if let Some(members) = schema.as_object_mut() {
-        if resource.is_custom()
-            && let Some(properties) = members.entry("properties").or_insert_with(|| json!({})).as_object_mut()
-        {
+        members.entry("type").or_insert_with(|| "object".into());
+        if let Some(properties) = members.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
             properties.insert("apiVersion".into(), json!({"type": "string", "description": API_VERSION_TEXT}));
             properties.insert("kind".into(), json!({"type": "string", "description": KIND_TEXT}));
-            properties.insert("metadata".into(), json!({"type": "object", "description": METADATA_TEXT}));
+            let metadata = named("meta/v1.ObjectMeta", components);
+            properties.insert("metadata".into(), json!({"allOf": [metadata], "description": METADATA_TEXT}));
         }
-        members.insert("x-kubernetes-group-version-kind".into(), gvk.clone());
+        members.insert("x-kubernetes-group-version-kind".into(), json!([gvk(resource)]));
     }
     schema
+}
+
+type Components = BTreeMap<String, Value>;
+
+/// A reference to a built-in type, which comes among the components with all that it refers to.
+fn named(target: &'static str, components: &mut Components) -> Value {
+    let name = format!("io.k8s.api.{}", target.replace('/', "."));
+    if !components.contains_key(&name) {
+        // Types may contain themselves.
+        components.insert(name.clone(), Value::Null);
+        let schema = described(Link::Named(target).node(), components);
+        components.insert(name.clone(), schema);
+    }
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn linked(link: &Link, components: &mut Components) -> Value {
+    match link {
+        Link::Named(target) => named(target, components),
+        Link::Here(node) => match node.target {
+            // Only a single reference in allOf may have neighbours.
+            Some(target) => json!({"allOf": [named(target, components)]}),
+            None => described(node, components),
+        },
+    }
+}
+
+/// The OpenAPI type of a Go value.
+fn wire_type(wire: Wire) -> (&'static str, &'static str) {
+    match wire {
+        Wire::String | Wire::Quantity => ("string", ""),
+        Wire::Time | Wire::MicroTime => ("string", "date-time"),
+        Wire::Bytes => ("string", "byte"),
+        Wire::IntOrString => ("string", "int-or-string"),
+        Wire::Bool => ("boolean", ""),
+        Wire::Int32 => ("integer", "int32"),
+        Wire::Int64 => ("integer", "int64"),
+        Wire::Float => ("number", "double"),
+        Wire::List => ("array", ""),
+        Wire::Any | Wire::Map | Wire::Struct => ("object", ""),
+    }
+}
+
+fn described(node: &Node, components: &mut Components) -> Value {
+    let mut schema = Map::new();
+    if node.int_or_string {
+        schema.insert("x-kubernetes-int-or-string".into(), true.into());
+    } else if let [kind] = node.types.as_slice() {
+        schema.insert("type".into(), kind.as_str().into());
+    } else {
+        let (kind, format) = wire_type(node.wire);
+        schema.insert("type".into(), kind.into());
+        if !format.is_empty() {
+            schema.insert("format".into(), format.into());
+        }
+    }
+    if !node.properties.is_empty() {
+        let properties: Map<String, Value> =
+            node.properties.iter().map(|(name, link)| (name.clone(), linked(link, components))).collect();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), properties.into());
+    }
+    if let Some(items) = &node.items {
+        schema.insert("type".into(), "array".into());
+        schema.insert("items".into(), linked(items, components));
+    }
+    if let Additional::Schema(values) = &node.additional {
+        schema.insert("type".into(), "object".into());
+        schema.insert("additionalProperties".into(), linked(values, components));
+    }
+    match &node.list {
+        ListKind::Unspecified => {}
+        ListKind::Atomic => drop(schema.insert("x-kubernetes-list-type".into(), "atomic".into())),
+        ListKind::Set => drop(schema.insert("x-kubernetes-list-type".into(), "set".into())),
+        ListKind::Map(keys) => {
+            schema.insert("x-kubernetes-list-type".into(), "map".into());
+            schema.insert("x-kubernetes-list-map-keys".into(), json!(keys));
+        }
+    }
+    Value::Object(schema)
 }
 
 const API_VERSION_TEXT: &str = "APIVersion defines the versioned schema of this representation of an object. Servers \

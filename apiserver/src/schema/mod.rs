@@ -35,6 +35,7 @@ use serde_json::Value;
 
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate};
+pub(crate) use builtin::Wire;
 pub(crate) use node::{Additional, Link, ListKind, Node, Shape};
 
 /// The schema of one version of one kind.
