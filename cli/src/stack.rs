@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manifests;
 
+/// Who applies what the components need.
+const INSTALLER: &str = "install";
+
 /// The running components.
 pub struct Stack {
     tasks: JoinSet<()>,
@@ -28,7 +31,10 @@ impl Stack {
     /// # Errors
     /// If the webhook's port can not be bound, or the host refuses what is applied.
     pub async fn start(host: &Endpoint, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
-        Self::start_with(|component| Ok(host.client(component, counts)?), stop).await
+        // What is installed once is not a job's.
+        let uncounted = WriteCounts::default();
+        let counts = |component: &str| if component == INSTALLER { &uncounted } else { counts };
+        Self::start_with(|component| Ok(host.client(component, counts(component))?), stop).await
     }
 
     /// The same with a client made by `client` for each component.
@@ -40,7 +46,7 @@ impl Stack {
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let mut tasks = JoinSet::new();
-        let installer = client("install")?;
+        let installer = client(INSTALLER)?;
 
         let authority = Authority::new("caldera-webhook")?;
         let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;

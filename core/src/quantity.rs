@@ -79,6 +79,12 @@ impl Quantity {
         Self { nano: self.nano, suffixes: other.suffixes }
     }
 
+    /// The same value, shown with binary suffixes.
+    #[must_use]
+    pub const fn in_binary(self) -> Self {
+        Self { nano: self.nano, suffixes: Suffixes::Binary }
+    }
+
     /// Thousandths, rounded up (as apimachinery's `MilliValue`).
     #[must_use]
     pub const fn milli_ceil(self) -> i128 {

@@ -28,6 +28,15 @@ impl ResourceName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.
+    #[must_use]
+    pub fn amount(&self, nano: i128) -> Quantity {
+        let counts_bytes = matches!(self.as_str(), "memory" | "storage" | "ephemeral-storage")
+            || self.as_str().starts_with("hugepages-");
+        let amount = Quantity::from_nano(nano);
+        if counts_bytes { amount.in_binary() } else { amount }
+    }
 }
 
 impl From<&str> for ResourceName {

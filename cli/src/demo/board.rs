@@ -215,6 +215,14 @@ impl Board {
                 clusters.insert(cluster.to_string(), tasks);
             }
         }
+        // Kinds that Karmada divides by itself need no plan.
+        if clusters.is_empty() {
+            for cluster in object.pointer("/spec/clusters").and_then(Value::as_array).into_iter().flatten() {
+                let replicas = cluster.get("replicas").and_then(Value::as_u64).unwrap_or_default();
+                let replicas = u32::try_from(replicas).unwrap_or(u32::MAX);
+                clusters.insert(text(cluster, "/name").to_owned(), BTreeMap::from([("pods".to_owned(), replicas)]));
+            }
+        }
         if !clusters.is_empty() && clusters != job.clusters {
             job.clusters = clusters;
             lines.push(format!("{name:<15} placed: {}", where_to(&job.clusters)));

@@ -4,10 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    quantity::Quantity,
-    resources::{ResourceName, Resources},
-};
+use crate::resources::{ResourceName, Resources};
 
 /// An interned resource name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +87,7 @@ impl Dense {
     }
 
     pub(super) fn resources(&self, dims: &Dims) -> Resources {
-        dims.all().map(|dim| (dims.name(dim).clone(), Quantity::from_nano(self.get(dim)))).collect()
+        dims.all().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
     }
 }
 

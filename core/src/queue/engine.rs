@@ -375,7 +375,7 @@ impl Engine {
             Standing::Holding { charge, .. } => Some(
                 charge
                     .iter()
-                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), Quantity::from_nano(*amount)))
+                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
                     .collect(),
             ),
             Standing::Waiting { .. } => None,
