@@ -40,10 +40,7 @@ pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMa
         ["api", version] => json_answer(&groups::resource_list(&registry, "", version)?),
         ["apis", group] => json_answer(&groups::group(&registry, group)?),
         ["apis", group, version] => json_answer(&groups::resource_list(&registry, group, version)?),
-        ["openapi", "v3"] => {
-            let documents = server.state().openapi.documents(&registry);
-            tagged(headers, TEXT, documents.index.clone().into_bytes())
-        }
+        ["openapi", "v3"] => tagged(headers, TEXT, server.state().openapi.index(&registry).to_string().into_bytes()),
         ["openapi", "v3", "api", version] => document(server, headers, "", version)?,
         ["openapi", "v3", "apis", group, version] => document(server, headers, group, version)?,
         ["openapi", "v2"] => openapi_v2(headers),
@@ -131,8 +128,8 @@ fn tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Res
 }
 
 fn document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Option<Response> {
-    let documents = server.state().openapi.documents(&server.registry());
-    Some(tagged(headers, JSON, documents.version(group, version)?.as_bytes().to_vec()))
+    let document = server.state().openapi.document(&server.registry(), group, version)?;
+    Some(tagged(headers, JSON, document.text.clone().into_bytes()))
 }
 
 /// The older document. Clients of this age fetch it only as a hint for patches and take an empty one.

@@ -11,45 +11,45 @@ use super::groups::{groups, kinds};
 use crate::resource::{Registry, Resource};
 use crate::schema::{Additional, Link, ListKind, Node, Wire};
 
-/// The documents of one registry, made together when the first of them is asked for.
+/// The documents, each made when it is first asked for and kept while its kinds stay what they are.
 #[derive(Default)]
-pub struct Documents {
-    pub index: String,
-    versions: BTreeMap<(String, String), String>,
-}
+pub struct Cache(Mutex<BTreeMap<(String, String), Arc<Document>>>);
 
-/// The documents of the registry that was served last.
-#[derive(Default)]
-pub struct Cache(Mutex<Option<(Arc<Registry>, Arc<Documents>)>>);
+/// The document of one version.
+pub struct Document {
+    of: Vec<Arc<Resource>>,
+    pub text: String,
+    hash: String,
+}
 
 impl Cache {
-    pub fn documents(&self, registry: &Arc<Registry>) -> Arc<Documents> {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, documents)) = cached.as_ref()
-            && Arc::ptr_eq(of, registry)
-        {
-            return documents.clone();
+    /// The document of a version; `None` when there is no such version.
+    pub fn document(&self, registry: &Registry, group: &str, version: &str) -> Option<Arc<Document>> {
+        let of: Vec<Arc<Resource>> =
+            registry.iter().filter(|r| r.group == group && r.version == version).cloned().collect();
+        if of.is_empty() {
+            return None;
         }
-        let documents = Arc::new(Documents::of(registry));
-        *cached = Some((registry.clone(), documents.clone()));
-        documents
-    }
-}
-
-impl Documents {
-    fn of(registry: &Registry) -> Documents {
-        let (mut paths, mut versions) = (Map::new(), BTreeMap::new());
-        for (path, group, version) in self::versions(registry) {
-            let document = document(registry, &group, &version).to_string();
-            let url = format!("/openapi/v3/{path}?hash={}", hash(document.as_bytes()));
-            paths.insert(path, json!({"serverRelativeURL": url}));
-            versions.insert((group, version), document);
+        let key = (group.to_owned(), version.to_owned());
+        let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unchanged = |d: &Document| d.of.len() == of.len() && d.of.iter().zip(&of).all(|(a, b)| Arc::ptr_eq(a, b));
+        if let Some(known) = documents.get(&key).filter(|d| unchanged(d)) {
+            return Some(known.clone());
         }
-        Documents { index: json!({ "paths": paths }).to_string(), versions }
+        let text = document(registry, group, version).to_string();
+        let made = Arc::new(Document { of, hash: hash(text.as_bytes()), text });
+        documents.insert(key, made.clone());
+        Some(made)
     }
 
-    pub fn version(&self, group: &str, version: &str) -> Option<&str> {
-        self.versions.get(&(group.to_owned(), version.to_owned())).map(String::as_str)
+    /// `/openapi/v3`: where each document is, with a hash that changes with it.
+    pub fn index(&self, registry: &Registry) -> Value {
+        let located = versions(registry).into_iter().filter_map(|(path, group, version)| {
+            let document = self.document(registry, &group, &version)?;
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+            Some((path, json!({"serverRelativeURL": url})))
+        });
+        json!({ "paths": located.collect::<Map<_, _>>() })
     }
 }
 

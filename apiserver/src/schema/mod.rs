@@ -33,9 +33,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use builtin::Wire;
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate};
-pub(crate) use builtin::Wire;
 pub(crate) use node::{Additional, Link, ListKind, Node, Shape};
 
 /// The schema of one version of one kind.

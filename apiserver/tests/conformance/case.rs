@@ -37,7 +37,7 @@ impl Case {
 
 /// A request, or an instruction to the runner.
 pub enum Entry {
-    Request(Request),
+    Request(Box<Request>),
     Control(Control),
 }
 

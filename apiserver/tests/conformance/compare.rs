@@ -162,10 +162,12 @@ impl<'a> Compare<'a> {
         {
             return self.keyed_set(at, g, a, &["operation", "manager", "apiVersion", "subresource"]);
         }
-        if key == "conditions" && at.path.contains("status") && self.is_crd_condition_list(golden) {
-            if let (Value::Array(g), Value::Array(a)) = (golden, actual) {
-                return self.keyed_set(at, g, a, &["type"]);
-            }
+        if key == "conditions"
+            && at.path.contains("status")
+            && is_crd_condition_list(golden)
+            && let (Value::Array(g), Value::Array(a)) = (golden, actual)
+        {
+            return self.keyed_set(at, g, a, &["type"]);
         }
         if key == "resources"
             && kind == "APIResourceList"
@@ -183,22 +185,6 @@ impl<'a> Compare<'a> {
             return self.message(at, golden, actual, golden_parent, actual_parent);
         }
         self.value(at, golden, actual);
-    }
-
-    fn is_crd_condition_list(&self, golden: &Value) -> bool {
-        golden.as_array().is_some_and(|list| {
-            list.iter().any(|c| {
-                matches!(
-                    c.get("type").and_then(Value::as_str),
-                    Some(
-                        "NamesAccepted"
-                            | "Established"
-                            | "NonStructuralSchema"
-                            | "KubernetesAPIApprovalPolicyConformant"
-                    )
-                )
-            })
-        })
     }
 
     fn message(
@@ -305,6 +291,17 @@ impl<'a> Compare<'a> {
         }
         same
     }
+}
+
+fn is_crd_condition_list(golden: &Value) -> bool {
+    golden.as_array().is_some_and(|list| {
+        list.iter().any(|c| {
+            matches!(
+                c.get("type").and_then(Value::as_str),
+                Some("NamesAccepted" | "Established" | "NonStructuralSchema" | "KubernetesAPIApprovalPolicyConformant")
+            )
+        })
+    })
 }
 
 /// Entries of an `is invalid: [a, b]` text may come in any order.
@@ -419,5 +416,44 @@ fn select(rule: &Value, body: &mut Value) {
     }
     if let Some(field) = rule.get("sort").and_then(Value::as_str) {
         list.sort_by_key(|v| dotted(v, field).map(|v| v.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn grades(golden: Value, actual: Value) -> Vec<Grade> {
+        let mut bindings = Bindings::default();
+        let mut compare = Compare::new(&mut bindings);
+        compare.body("body", Grade::A, &golden, &actual);
+        compare.diffs.iter().map(|d| d.grade).collect()
+    }
+
+    fn object(version: &str, extra: Value) -> Value {
+        json!({"metadata": {"resourceVersion": version, "managedFields": extra}})
+    }
+
+    #[test]
+    fn versions_keep_their_order() {
+        let golden = json!([object("<rv:1>", json!([])), object("<rv:2>", json!([]))]);
+        assert_eq!(grades(golden.clone(), json!([object("7", json!([])), object("9", json!([]))])), []);
+        assert_eq!(grades(golden, json!([object("9", json!([])), object("7", json!([]))])), [Grade::A]);
+    }
+
+    #[test]
+    fn message_texts_and_ownership_weigh_less() {
+        let status = |m: &str| json!({"kind": "Status", "metadata": {}, "status": "Failure", "message": m});
+        assert_eq!(grades(status("a"), status("b")), [Grade::B]);
+        assert_eq!(grades(status("json: cannot"), status("b")), []);
+        assert_eq!(grades(object("1", json!([{"manager": "a"}])), object("1", json!([]))), [Grade::C]);
+    }
+
+    #[test]
+    fn missing_and_further_members_count() {
+        assert_eq!(grades(json!({"a": 1}), json!({"b": 1})), [Grade::A, Grade::A]);
+        assert_eq!(grades(json!([1, 2]), json!([1])), [Grade::A]);
+        assert_eq!(grades(json!(1), json!(1.0)), [Grade::A]);
     }
 }
