@@ -2,6 +2,8 @@
 //!
 //! The same sizes as measured for karmada-scheduler (clusters x replicas, microseconds for one binding).
 
+#![allow(clippy::unwrap_used, reason = "a benchmark that can not be set up should stop")]
+
 use std::sync::Arc;
 
 use caldera_core::{
@@ -74,7 +76,7 @@ fn divide_static_weight(bencher: Bencher<'_, '_>, size: (usize, i64)) {
 }
 
 fn request(cpu: i64, gpu: i64) -> Resources {
-    let memory = Quantity::from_units(cpu * 4 << 30);
+    let memory = Quantity::from_units((cpu * 4) << 30);
     [
         ("cpu", Quantity::from_units(cpu)),
         ("memory", memory),
@@ -107,7 +109,7 @@ fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
     let shape = |cluster: usize, i: i64| {
         let cpu = 8 + 8 * ((i + i64::try_from(cluster).unwrap()) % 4);
         let gpu = if i % 2 == 0 { 8 - i } else { 0 };
-        let free: Amounts = [("cpu", cpu), ("memory", cpu * 4 << 30), ("nvidia.com/gpu", gpu), ("pods", 110)]
+        let free: Amounts = [("cpu", cpu), ("memory", (cpu * 4) << 30), ("nvidia.com/gpu", gpu), ("pods", 110)]
             .map(|(name, amount)| (name.into(), Quantity::from_units(amount)))
             .into();
         Shape {

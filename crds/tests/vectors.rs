@@ -4,6 +4,8 @@
 //! Each group prints `vectors <group>: P of N`. Deliberate differences are told apart by tag and counted: sums that wrap
 //! at 2^31 in Karmada do not wrap here, and weights above 2^53 are compared exactly.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use caldera_core::place::{

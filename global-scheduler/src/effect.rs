@@ -87,17 +87,17 @@ pub fn scheduled(binding: &Binding, affinity: Option<&str>, anew: bool, now: Tim
     if let Some(affinity) = affinity {
         status["schedulerObservingAffinityName"] = affinity.into();
     }
-    status_patch(binding, status)
+    status_patch(binding, &status)
 }
 
 /// The status of a binding that can not be placed.
 #[must_use]
 pub fn refused(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
-    status_patch(binding, json!({"conditions": with_condition(binding, ("False", reason, message), now)}))
+    status_patch(binding, &json!({"conditions": with_condition(binding, ("False", reason, message), now)}))
 }
 
 /// Lists are replaced whole by a merge patch, so the others' conditions are sent along and the version is a precondition.
-fn status_patch(binding: &Binding, status: Value) -> Write {
+fn status_patch(binding: &Binding, status: &Value) -> Write {
     let metadata = json!({"resourceVersion": binding.resource_version});
     write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
 }

@@ -264,20 +264,20 @@ impl Index {
                 self.workloads
                     .retain(|known, _| (known.group.as_str(), known.kind.as_str()) != kind || named.contains(known));
                 for (workload, asked) in all {
-                    self.ask(workload, asked);
+                    self.ask(&workload, asked);
                 }
             }
-            Event::Applied((workload, asked)) => self.ask(workload, asked),
+            Event::Applied((workload, asked)) => self.ask(&workload, asked),
             Event::Deleted((workload, _)) => drop(self.workloads.remove(&workload)),
         }
     }
 
-    fn ask(&mut self, workload: WorkloadRef, asked: Asked) {
-        if self.workloads.get(&workload) == Some(&asked) {
+    fn ask(&mut self, workload: &WorkloadRef, asked: Asked) {
+        if self.workloads.get(workload) == Some(&asked) {
             return;
         }
         self.workloads.insert(workload.clone(), asked);
-        for key in self.by_workload.get(&workload).cloned().unwrap_or_default() {
+        for key in self.by_workload.get(workload).cloned().unwrap_or_default() {
             self.promise(&key);
             self.mark(&key);
         }

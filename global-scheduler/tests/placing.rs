@@ -1,5 +1,7 @@
 //! The scheduler against real API servers, in-process: a host with Karmada's kinds, members behind the cluster proxy.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use axum::{Router, extract::Request, response::Response, routing::any};
