@@ -65,7 +65,8 @@ impl Config {
             let mut nodes = vec![group(format!("{name}-cpu"), 2, &cores, &[("node.caldera.dev/pool", "cpu")])];
             let gpus = index % 3 == 2;
             if gpus {
-                let cards = [("cpu", "16"), ("memory", "64Gi"), ("ephemeral-storage", "100Gi"), ("nvidia.com/gpu", "8")];
+                let cards =
+                    [("cpu", "16"), ("memory", "64Gi"), ("ephemeral-storage", "100Gi"), ("nvidia.com/gpu", "8")];
                 nodes.push(group(format!("{name}-gpu"), 2, &cards, &[("node.caldera.dev/pool", "gpu")]));
             }
             let labels = pairs(&[("caldera.dev/gpu", if gpus { "true" } else { "false" })]);
@@ -209,6 +210,7 @@ impl Fleet {
             starting.push(async move {
                 let endpoint = start_member(&member, config.default_run, authority, shutdown).await?;
                 join(host_client, &member, &endpoint).await?;
+                until_ready(host_client, &member.name).await?;
                 Ok::<_, Error>(endpoint)
             });
         }
@@ -247,10 +249,11 @@ async fn serve(
     let identity = authority.server(name, &["localhost"], &[address.ip()]).map_err(certificate)?;
     let tls = server_config(&identity).map_err(certificate)?;
     let server = ApiServer::new(Options { name: name.to_owned(), ..Options::default() });
-    let bound = server
-        .serve(address, tls, shutdown.clone())
-        .await
-        .map_err(|source| Error::Serve { server: name.to_owned(), address, source })?;
+    let bound = server.serve(address, tls, shutdown.clone()).await.map_err(|source| Error::Serve {
+        server: name.to_owned(),
+        address,
+        source,
+    })?;
     Ok(Endpoint {
         name: name.to_owned(),
         server: format!("https://{bound}"),
@@ -308,6 +311,27 @@ async fn join(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(),
     karmada::join(host, &request)
         .await
         .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
+}
+
+/// Waits until Karmada has looked at the member once and found it ready.
+async fn until_ready(host: &Client, name: &str) -> Result<(), Error> {
+    let resource = resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
+    let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(host.clone(), &resource);
+    let is_ready = |cluster: Option<&kube::api::DynamicObject>| {
+        cluster.is_some_and(|cluster| {
+            let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
+            conditions.into_iter().flatten().any(|condition| {
+                condition.get("type") == Some(&json!("Ready")) && condition.get("status") == Some(&json!("True"))
+            })
+        })
+    };
+    let waiting = kube::runtime::wait::await_condition(api, name, is_ready);
+    let failed = |message: String| Error::StandIn { server: name.to_owned(), message };
+    match tokio::time::timeout(Duration::from_secs(20), waiting).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("Karmada did not find it ready within 20 s".to_owned())),
+    }
 }
 
 async fn install_all(client: &Client, server: &str, crds: Vec<Value>) -> Result<(), Error> {
