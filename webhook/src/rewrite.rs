@@ -1,12 +1,15 @@
 //! A Volcano Job as one cluster gets it: the numbers of its share.
 //!
-//! Rule: volcano.md E: tasks are never dropped (they keep their order, `dependsOn` and room to grow), replicas and
-//! minimums are the share's, a partitioned task keeps its partition size. The job's minimum is never 0: Volcano would
-//! fill in the sum.
+//! Rule: tasks are never dropped (they keep their order, their `dependsOn` and room to grow); replicas and minimums are
+//! the share's; a partitioned task keeps its partition size. What Volcano would make of zeros is heeded: a job minimum
+//! of 0 is filled in with the sum of the tasks' minimums, so these are 0 as well where the share needs none; a partition
+//! policy allows no 0 partitions, so a task without pods here has none; `minSuccess` begins at 1.
 
-use caldera_core::plan::Share;
+use std::collections::BTreeSet;
+
+use caldera_core::plan::{Share, TaskShare};
 use caldera_crds::{job_admission::default_task_name, names::caldera};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Why a manifest can not be made a cluster's copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +17,9 @@ pub enum Mismatch {
     /// The plan was made for another template.
     #[error("the plan has no share for task {0:?}: it was made for another version of the job")]
     Task(String),
+    /// The plan was made for another template.
+    #[error("the job has no task {0:?}, which the plan has: it was made for another version of the job")]
+    NoTask(String),
     /// The plan was made for other numbers than Karmada revised the manifest to.
     #[error("the plan gives this cluster {planned} replicas, the manifest was revised to {revised}")]
     Replicas {
@@ -22,6 +28,19 @@ pub enum Mismatch {
         /// By ReviseReplica.
         revised: u32,
     },
+    /// The plan cuts a partition.
+    #[error("the plan gives task {task:?} {pods} pods here, which are no whole partitions of {size}")]
+    Partition {
+        /// Which task.
+        task: String,
+        /// Replicas or minimum.
+        pods: u32,
+        /// Pods of one partition.
+        size: u32,
+    },
+    /// Not shaped like a job.
+    #[error("the manifest's spec.tasks is not a list of objects")]
+    Shape,
 }
 
 /// The replicas that ReviseReplica gave this copy.
@@ -46,38 +65,58 @@ pub fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
         return Err(Mismatch::Replicas { planned: share.replicas(), revised });
     }
     let mut copy = manifest.clone();
-    for (index, task) in copy.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
-    {
+    let spec = copy.get_mut("spec").and_then(Value::as_object_mut).ok_or(Mismatch::Shape)?;
+    let tasks = spec.get_mut("tasks").and_then(Value::as_array_mut).ok_or(Mismatch::Shape)?;
+    let mut missing: BTreeSet<&str> = share.tasks.keys().map(|name| name.as_str()).collect();
+    for (index, task) in tasks.iter_mut().enumerate() {
+        let task = task.as_object_mut().ok_or(Mismatch::Shape)?;
         let name = match task.get("name").and_then(Value::as_str) {
             None | Some("") => default_task_name(index),
             Some(name) => name.to_owned(),
         };
-        let part = share.tasks.get(name.as_str()).ok_or(Mismatch::Task(name))?;
-        task["replicas"] = part.replicas.into();
-        task["minAvailable"] = part.min_available.into();
-        if let Some(policy) = task.get_mut("partitionPolicy").filter(|policy| policy.is_object()) {
-            let size = policy.get("partitionSize").and_then(Value::as_u64).and_then(|size| u32::try_from(size).ok());
-            if let Some(size) = size.filter(|size| *size > 0) {
-                policy["totalPartitions"] = (part.replicas / size).into();
-                if policy.get("minPartitions").and_then(Value::as_u64).unwrap_or(0) > 0 {
-                    policy["minPartitions"] = (part.min_available / size).into();
-                }
-            }
+        let mut part = *share.tasks.get(name.as_str()).ok_or_else(|| Mismatch::Task(name.clone()))?;
+        missing.remove(name.as_str());
+        if share.min_available == 0 {
+            part.min_available = 0;
         }
+        resize(task, &name, part)?;
     }
-    if let Some(spec) = copy.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.insert("minAvailable".into(), share.min_available.into());
-        match share.min_success {
-            Some(min_success) => drop(spec.insert("minSuccess".into(), min_success.into())),
-            None => drop(spec.remove("minSuccess")),
-        }
+    if let Some(name) = missing.first() {
+        return Err(Mismatch::NoTask((*name).to_owned()));
+    }
+    spec.insert("minAvailable".into(), share.min_available.into());
+    match share.min_success.filter(|minimum| *minimum > 0) {
+        Some(minimum) => drop(spec.insert("minSuccess".into(), minimum.into())),
+        None => drop(spec.remove("minSuccess")),
     }
     Ok(copy)
 }
 
+fn resize(task: &mut Map<String, Value>, name: &str, part: TaskShare) -> Result<(), Mismatch> {
+    task.insert("replicas".into(), part.replicas.into());
+    task.insert("minAvailable".into(), part.min_available.into());
+    let Some(policy) = task.get_mut("partitionPolicy").and_then(Value::as_object_mut) else { return Ok(()) };
+    if part.replicas == 0 {
+        task.remove("partitionPolicy");
+        return Ok(());
+    }
+    let size = policy.get("partitionSize").and_then(Value::as_u64).and_then(|size| u32::try_from(size).ok());
+    // Without a size there are no partitions to count; the member says what is wrong.
+    let Some(size) = size.filter(|size| *size > 0) else { return Ok(()) };
+    let whole = |pods: u32| {
+        let cut = || Mismatch::Partition { task: name.to_owned(), pods, size };
+        if pods % size == 0 { Ok(pods / size) } else { Err(cut()) }
+    };
+    policy.insert("totalPartitions".into(), whole(part.replicas)?.into());
+    if policy.get("minPartitions").and_then(Value::as_u64).unwrap_or(0) > 0 {
+        policy.insert("minPartitions".into(), whole(part.min_available)?.into());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use caldera_core::plan::TaskShare;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -130,5 +169,104 @@ mod tests {
         manifest["metadata"]["annotations"] = json!({});
         manifest["spec"]["tasks"][0]["name"] = "renamed".into();
         assert_eq!(copy_for(&manifest, &share(1, 6)), Err(Mismatch::Task("renamed".into())));
+    }
+
+    fn plain(tasks: &Value) -> Value {
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"minAvailable": 2, "minSuccess": 2, "tasks": tasks}})
+    }
+
+    /// What a member makes of a copy.
+    fn in_the_member(mut copy: Value) -> Value {
+        for task in copy["spec"]["tasks"].as_array_mut().unwrap() {
+            task["template"] = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        }
+        caldera_crds::job_admission::default_job(&mut copy);
+        assert_eq!(caldera_crds::job_admission::validate_create(&copy), Vec::<String>::new());
+        copy
+    }
+
+    fn of(tasks: &[(&str, u32, u32)], min_available: u32, min_success: Option<u32>) -> Share {
+        let tasks = tasks.iter().map(|(name, replicas, min_available)| {
+            ((*name).into(), TaskShare { replicas: *replicas, min_available: *min_available })
+        });
+        Share { tasks: tasks.collect(), min_available, min_success }
+    }
+
+    #[test]
+    fn a_cluster_that_the_gang_does_not_need_stays_without_a_minimum_in_the_member() {
+        let copy = copy_for(&plain(&json!([{"name": "w", "replicas": 9}])), &of(&[("w", 3, 2)], 0, Some(0))).unwrap();
+        let member = in_the_member(copy);
+        assert_eq!(member["spec"]["minAvailable"], 0);
+        assert_eq!(member["spec"].get("minSuccess"), None);
+        assert_eq!(member["spec"]["tasks"][0]["replicas"], 3);
+    }
+
+    #[test]
+    fn a_partitioned_task_without_pods_here_is_admitted() {
+        let tasks = json!([
+            {"name": "m", "replicas": 1},
+            {"name": "w", "replicas": 6, "partitionPolicy": {"totalPartitions": 3, "partitionSize": 2, "minPartitions": 1}},
+        ]);
+        let copy = copy_for(&plain(&tasks), &of(&[("m", 1, 1), ("w", 0, 0)], 1, None)).unwrap();
+        assert_eq!(in_the_member(copy)["spec"]["tasks"].as_array().unwrap().len(), 2);
+        let copy = copy_for(&plain(&tasks), &of(&[("m", 1, 1), ("w", 4, 2)], 3, None)).unwrap();
+        let policy = in_the_member(copy)["spec"]["tasks"][1]["partitionPolicy"].clone();
+        assert_eq!(policy, json!({"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1}));
+        let cut = copy_for(&plain(&tasks), &of(&[("m", 1, 1), ("w", 3, 2)], 3, None));
+        assert_eq!(cut, Err(Mismatch::Partition { task: "w".into(), pods: 3, size: 2 }));
+    }
+
+    #[test]
+    fn a_plan_for_more_tasks_is_noticed() {
+        let extra = copy_for(&plain(&json!([{"name": "w", "replicas": 1}])), &of(&[("w", 1, 1), ("x", 1, 1)], 2, None));
+        assert_eq!(extra, Err(Mismatch::NoTask("x".into())));
+    }
+
+    #[test]
+    fn a_manifest_of_another_shape_is_an_error_not_a_panic() {
+        for tasks in [json!([5]), json!("x"), json!(null)] {
+            assert_eq!(copy_for(&plain(&tasks), &of(&[], 0, None)), Err(Mismatch::Shape), "{tasks}");
+        }
+        assert_eq!(copy_for(&json!({"spec": 5}), &of(&[], 0, None)), Err(Mismatch::Shape));
+    }
+
+    fn any_share() -> impl Strategy<Value = (Vec<(String, u32)>, Share)> {
+        let task = (0u32..5, 0u32..3, prop::sample::select(vec![0u32, 1, 2]));
+        (prop::collection::vec(task, 1..4), any::<bool>(), prop::option::of(0u32..4)).prop_map(
+            |(tasks, needed, success)| {
+                let mut share = Share { min_success: success, ..Share::default() };
+                let mut sizes = Vec::new();
+                for (i, (count, minimum, size)) in tasks.into_iter().enumerate() {
+                    let unit = size.max(1);
+                    let part = TaskShare { replicas: count * unit, min_available: minimum.min(count) * unit };
+                    share.min_available += if needed { part.min_available } else { 0 };
+                    share.tasks.insert(format!("t{i}").into(), part);
+                    sizes.push((format!("t{i}"), size));
+                }
+                (sizes, share)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_copy_is_admitted_by_volcano_and_keeps_the_shares_numbers((sizes, share) in any_share()) {
+            let tasks: Vec<Value> = sizes.iter().map(|(name, size)| {
+                let mut task = json!({"name": name, "replicas": 12, "minAvailable": 12});
+                if *size > 0 {
+                    task["partitionPolicy"] = json!({"totalPartitions": 12 / size, "partitionSize": size, "minPartitions": 0});
+                }
+                task
+            }).collect();
+            let manifest = plain(&Value::from(tasks));
+            let copy = copy_for(&manifest, &share).unwrap();
+            prop_assert_eq!(&copy_for(&copy, &share).unwrap(), &copy);
+            let member = in_the_member(copy);
+            prop_assert_eq!(&member["spec"]["minAvailable"], &json!(share.min_available));
+            for task in member["spec"]["tasks"].as_array().unwrap() {
+                prop_assert_eq!(&task["replicas"], &json!(share.tasks[task["name"].as_str().unwrap()].replicas));
+            }
+        }
     }
 }

@@ -61,9 +61,7 @@ pub fn rewrite(request: &Request<'_, Work<'_>>, snapshot: Snapshot<'_>) -> Verdi
     let Some(cluster) = namespace.strip_prefix(karmada::EXECUTION_NAMESPACE_PREFIX) else {
         return Verdict::UNCHANGED;
     };
-    let unchanged = request.old_object.as_ref().is_some_and(|old| old.manifests() == work.manifests());
-    // What is going away, and what somebody only labelled, needs no new numbers.
-    if work.metadata.deletion_timestamp.is_some() || unchanged || !work.manifests().iter().any(is_volcano_job) {
+    if work.metadata.deletion_timestamp.is_some() || !work.manifests().iter().any(is_volcano_job) {
         return Verdict::UNCHANGED;
     }
     let annotation = |name: &str| work.metadata.annotations.as_ref()?.get(name).map(|value| value.as_ref().to_owned());
@@ -84,7 +82,14 @@ pub fn rewrite(request: &Request<'_, Work<'_>>, snapshot: Snapshot<'_>) -> Verdi
             Err(problem) => problem,
         },
     };
-    if is_live { Verdict::retry(problem) } else { lookup() }
+    if !is_live {
+        return lookup();
+    }
+    // Who only labels a Work, or takes a finalizer, sends no new numbers: nothing to hold up.
+    if request.old_object.as_ref().is_some_and(|old| old.manifests() == work.manifests()) {
+        return Verdict::UNCHANGED;
+    }
+    Verdict::retry(problem)
 }
 
 fn patch(work: &Work<'_>, binding: &Binding, cluster: &str) -> Result<Vec<Op>, String> {
@@ -93,14 +98,12 @@ fn patch(work: &Work<'_>, binding: &Binding, cluster: &str) -> Result<Vec<Op>, S
         Some(Err(error)) => return Err(format!("the binding's plan is not readable: {error}")),
         None => return Err("the binding has no plan yet".to_owned()),
     };
-    // A Work of a cluster that the plan left is about to be removed.
-    let Some(share) = plan.clusters.get(cluster) else {
-        return if binding.clusters.contains_key(cluster) {
-            Err(format!("the binding's plan has no share for cluster {cluster}"))
-        } else {
-            Ok(Vec::new())
-        };
-    };
+    // Memory from before the placement lacks the cluster; letting the whole job through would be wrong.
+    if !binding.clusters.contains_key(cluster) {
+        return Err(format!("the binding does not place the job in cluster {cluster}"));
+    }
+    let share =
+        plan.clusters.get(cluster).ok_or_else(|| format!("the binding's plan has no share for cluster {cluster}"))?;
     let mut ops = Vec::new();
     for (index, manifest) in work.manifests().iter().enumerate().filter(|(_, manifest)| is_volcano_job(manifest)) {
         let copy = copy_for(manifest, share).map_err(|mismatch| mismatch.to_string())?;
@@ -202,7 +205,40 @@ mod tests {
         assert_eq!(review(&going, Some(&work(4)), Snapshot::of(&index)), Verdict::UNCHANGED);
         let mut labelled = work(4);
         labelled["metadata"]["labels"] = json!({"a": "b"});
-        assert_eq!(review(&labelled, Some(&work(4)), Snapshot::of(&index)), Verdict::UNCHANGED);
+        let gone = Live::Binding(None);
+        let snapshot = Snapshot { index: &index, live: Some(&gone) };
+        assert_eq!(review(&labelled, Some(&work(4)), snapshot), Verdict::UNCHANGED);
+        let Verdict::Deny(denial) = review(&work(4), Some(&work(3)), snapshot) else { panic!() };
+        assert!(denial.message.contains("does not exist"), "{}", denial.message);
+    }
+
+    #[test]
+    fn a_plan_that_changed_only_a_minimum_reaches_a_work_whose_manifest_did_not_change() {
+        let mut index = Index::default();
+        index.put_binding(key(), binding(Some(4)));
+        assert!(
+            matches!(review(&work(4), Some(&work(4)), Snapshot::of(&index)), Verdict::Allow { patch, .. } if !patch.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_binding_from_before_its_placement_never_lets_a_whole_copy_through() {
+        let mut index = Index::default();
+        let mut before = binding(Some(4));
+        before.clusters.clear();
+        index.put_binding(key(), before.clone());
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::Read(Lookup::Binding(key())));
+        let live = Live::Binding(Some(Box::new(before)));
+        let snapshot = Snapshot { index: &index, live: Some(&live) };
+        let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
+        assert!(denial.message.contains("does not place the job in cluster m1"), "{}", denial.message);
+    }
+
+    #[test]
+    fn a_binding_that_is_not_ours_keeps_karmadas_copy() {
+        let mut index = Index::default();
+        index.put_binding(key(), Binding { ours: false, ..binding(None) });
+        assert_eq!(review(&work(4), None, Snapshot::of(&index)), Verdict::UNCHANGED);
     }
 
     #[test]

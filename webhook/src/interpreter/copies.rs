@@ -60,26 +60,46 @@ fn count(object: &Value, field: &str) -> u64 {
     object.get(field).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// Retain: what is desired, in the only fields that a member's Volcano lets change; the rest as observed.
+/// Retain: what is desired, in the only fields that a member's Volcano lets change; the rest as observed. Numbers that
+/// Volcano would refuse or, on an update, no longer fill in are put right: an absent minimum is the default it had on
+/// creation, and a partitioned task keeps its size.
 pub fn retain(desired: &Value, observed: &Value) -> Value {
     let Some(kept) = observed.get("spec").filter(|spec| spec.is_object()) else { return desired.clone() };
     let mut spec = kept.clone();
-    for field in ["minAvailable", "priorityClassName"] {
-        match desired.pointer(&format!("/spec/{field}")) {
-            Some(value) => spec[field] = value.clone(),
-            None if field == "priorityClassName" => drop(spec.as_object_mut().map(|spec| spec.remove(field))),
-            None => {}
-        }
+    match desired.pointer("/spec/priorityClassName").filter(|class| class.is_string()) {
+        Some(class) => spec["priorityClassName"] = class.clone(),
+        None => drop(spec.as_object_mut().map(|spec| spec.remove("priorityClassName"))),
     }
+    let same_tasks = tasks(desired).count() == tasks(observed).count();
     // Tasks can not be added, removed or renamed: they are told apart by their place.
     for (kept, task) in spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten().zip(tasks(desired)) {
-        for field in ["replicas", "minAvailable"] {
-            if let Some(value) = task.get(field) {
-                kept[field] = value.clone();
-            }
+        if same_tasks && !kept.get("partitionPolicy").is_some_and(Value::is_object) {
+            resize(kept, task);
         }
     }
+    let minimums = |spec: &Value, of: fn(&Value) -> u64| -> u64 {
+        spec.get("tasks").and_then(Value::as_array).into_iter().flatten().map(of).sum()
+    };
+    let wanted = count(desired.get("spec").unwrap_or(&Value::Null), "minAvailable");
+    let minimum = if wanted == 0 { minimums(&spec, minimum_of) } else { wanted };
+    spec["minAvailable"] = minimum.min(minimums(&spec, |task| count(task, "replicas"))).into();
     let mut result = desired.clone();
     result["spec"] = spec;
     result
+}
+
+/// A task's numbers as desired.
+fn resize(kept: &mut Value, desired: &Value) {
+    let (before, replicas) = (count(kept, "replicas"), desired.get("replicas").and_then(Value::as_u64));
+    let replicas = replicas.unwrap_or(before);
+    kept["replicas"] = replicas.into();
+    match desired.get("minAvailable").and_then(Value::as_u64) {
+        Some(minimum) => kept["minAvailable"] = minimum.min(replicas).into(),
+        None if before != replicas => kept["minAvailable"] = replicas.into(),
+        None => {}
+    }
+}
+
+fn minimum_of(task: &Value) -> u64 {
+    task.get("minAvailable").and_then(Value::as_u64).unwrap_or_else(|| count(task, "replicas"))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::ClusterName,
-    status::{JobStatus, Member, Template, merge},
+    status::{JobStatus, Member, Phase, Template, merge},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ pub struct Item {
 pub fn aggregate(job: &Value, items: &[Item], binding: Option<&Binding>) -> Value {
     let read = |status: &Value| serde_json::from_value::<JobStatus>(status.clone()).ok();
     let mut members: BTreeMap<ClusterName, Member> = BTreeMap::new();
+    // A batch Job of the same name has a binding of the same name.
+    let binding = binding.filter(|binding| binding.resource.0.starts_with("batch.volcano.sh/"));
     let plan = binding.and_then(|binding| binding.plan.as_ref()?.as_ref().ok());
     for cluster in binding.into_iter().flat_map(|binding| binding.clusters.keys()) {
         members.insert(cluster.as_str().into(), Member::default());
@@ -35,7 +37,10 @@ pub fn aggregate(job: &Value, items: &[Item], binding: Option<&Binding>) -> Valu
             item.status.as_ref().filter(|status| status.as_object().is_some_and(|s| !s.is_empty())).and_then(read);
     }
     for (cluster, member) in &mut members {
-        member.share_minimum = plan.and_then(|plan| plan.clusters.get(cluster)).map(|share| share.min_available);
+        // A copy that is being left still counts, but the gang does not need it.
+        let left = binding.is_some_and(|b| !b.clusters.is_empty() && !b.clusters.contains_key(cluster.as_str()));
+        let share = plan.and_then(|plan| plan.clusters.get(cluster)).map(|share| share.min_available);
+        member.share_minimum = if left { Some(0) } else { share };
     }
     let previous = job.get("status").and_then(read).unwrap_or_default();
     let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
@@ -58,8 +63,10 @@ pub fn aggregate(job: &Value, items: &[Item], binding: Option<&Binding>) -> Valu
     aggregated
 }
 
-/// InterpretHealth. A copy that has no status yet is on its way, not ill: Karmada's failover waits for `Unhealthy`.
+/// InterpretHealth: a copy is healthy while it does its work. One that waits for its gang, or that its Volcano has not
+/// looked at, is not: a graceful eviction waits for it, and a failover that the user asked for can move it.
 pub fn is_healthy(job: &Value) -> bool {
-    let phase = job.pointer("/status/state/phase").and_then(Value::as_str);
-    !matches!(phase, Some("Failed" | "Aborted" | "Aborting" | "Terminated" | "Terminating"))
+    let phase =
+        job.pointer("/status/state/phase").and_then(|phase| serde_json::from_value::<Phase>(phase.clone()).ok());
+    phase.is_some_and(Phase::is_healthy)
 }

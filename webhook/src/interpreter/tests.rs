@@ -85,16 +85,79 @@ fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
     assert_eq!(ask("Retain", &fewer, json!({"observedObject": observed}))["successful"], true);
 }
 
+fn kept(desired: &Value, observed: &Value) -> Value {
+    applied(desired, &ask("Retain", desired, json!({"observedObject": observed})))
+}
+
+/// As the member has it after its Volcano's defaults.
+fn in_the_member(replicas: &[u64]) -> Value {
+    let mut observed = job(replicas);
+    caldera_crds::job_admission::default_job(&mut observed);
+    observed
+}
+
+#[test]
+fn a_task_may_shrink_below_the_minimum_that_volcano_filled_in() {
+    let observed = in_the_member(&[1, 9]);
+    let mut desired = job(&[1, 4]);
+    for task in desired["spec"]["tasks"].as_array_mut().unwrap() {
+        task.as_object_mut().unwrap().remove("minAvailable");
+    }
+    desired["spec"].as_object_mut().unwrap().remove("minAvailable");
+    let got = kept(&desired, &observed);
+    assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+    assert_eq!(got["spec"]["tasks"][1]["minAvailable"], 4);
+    assert_eq!(got["spec"]["minAvailable"], 5);
+}
+
+#[test]
+fn a2_31_a_new_minimum_reaches_the_member() {
+    let mut desired = job(&[4]);
+    desired["spec"]["minAvailable"] = 2.into();
+    desired["spec"]["tasks"][0]["minAvailable"] = 2.into();
+    let got = kept(&desired, &in_the_member(&[4]));
+    assert_eq!((&got["spec"]["minAvailable"], &got["spec"]["tasks"][0]["minAvailable"]), (&json!(2), &json!(2)));
+}
+
+#[test]
+fn a2_31_other_tasks_than_observed_keep_the_members() {
+    let observed = in_the_member(&[1, 9]);
+    for desired in [job(&[5]), job(&[5, 5, 5])] {
+        let got = kept(&desired, &observed);
+        assert_eq!(got["spec"]["tasks"], observed["spec"]["tasks"]);
+        assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a2_36_a_claim_name_that_the_member_made_stays() {
+    let mut observed = in_the_member(&[2]);
+    let claim = json!({"accessModes": ["ReadWriteOnce"]});
+    observed["spec"]["volumes"] = json!([{"mountPath": "/v", "volumeClaimName": "j-volume-x7", "volumeClaim": claim}]);
+    let mut desired = job(&[2]);
+    desired["spec"]["volumes"] = json!([{"mountPath": "/v", "volumeClaim": claim}]);
+    assert_eq!(kept(&desired, &observed)["spec"]["volumes"], observed["spec"]["volumes"]);
+}
+
 #[test]
 fn a2_27_failed_copies_are_unhealthy() {
-    for (phase, healthy) in
-        [("Running", true), ("Pending", true), ("Completed", true), ("Failed", false), ("Aborted", false)]
-    {
+    for (phase, healthy) in [
+        ("Running", true),
+        ("Completing", true),
+        ("Completed", true),
+        ("Pending", false),
+        ("Restarting", false),
+        ("Failed", false),
+        ("Aborting", false),
+        ("Aborted", false),
+        ("Terminated", false),
+        ("Dreaming", false),
+    ] {
         let mut object = job(&[1]);
         object["status"] = json!({"state": {"phase": phase}});
         assert_eq!(ask("InterpretHealth", &object, json!({}))["healthy"], healthy, "{phase}");
     }
-    assert_eq!(ask("InterpretHealth", &job(&[1]), json!({}))["healthy"], true);
+    assert_eq!(ask("InterpretHealth", &job(&[1]), json!({}))["healthy"], false);
 }
 
 #[test]
@@ -110,7 +173,10 @@ fn a2_29_a_silent_cluster_keeps_a_job_from_being_completed() {
     let mut index = Index::default();
     let binding = json!({
         "metadata": {"annotations": {"caldera.dev/gate": "open"}},
-        "spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}],
+        },
     });
     index.put_binding(("ns".into(), "j-job".into()), Binding::of(&binding));
     let object = job(&[4]);
@@ -128,6 +194,38 @@ fn a2_29_a_silent_cluster_keeps_a_job_from_being_completed() {
     assert_eq!(all["status"]["succeeded"], 4);
     // Nothing new: no patch, so no write.
     assert!(ask_with("AggregateStatus", &all, both, &index).get("patch").is_none());
+}
+
+#[test]
+fn a_copy_that_is_being_left_does_not_fail_the_job() {
+    let mut index = Index::default();
+    let binding = json!({"spec": {
+        "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
+        "clusters": [{"name": "m2", "replicas": 4}],
+    }});
+    index.put_binding(("ns".into(), "j-job".into()), Binding::of(&binding));
+    let items = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": {"state": {"phase": "Failed"}, "failed": 1}},
+        {"clusterName": "m2", "status": {"state": {"phase": "Running"}, "running": 4}},
+    ]});
+    let object = job(&[4]);
+    let got = applied(&object, &ask_with("AggregateStatus", &object, items, &index));
+    assert_eq!(got["status"]["state"]["phase"], "Running");
+}
+
+#[test]
+fn the_binding_of_another_kind_with_the_same_name_is_not_asked() {
+    let mut index = Index::default();
+    let binding = json!({"spec": {
+        "resource": {"apiVersion": "batch/v1", "kind": "Job"}, "clusters": [{"name": "m9", "replicas": 4}],
+    }});
+    index.put_binding(("ns".into(), "j-job".into()), Binding::of(&binding));
+    let done = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": {"state": {"phase": "Completed"}, "succeeded": 4}},
+    ]});
+    let object = job(&[4]);
+    let got = applied(&object, &ask_with("AggregateStatus", &object, done, &index));
+    assert_eq!(got["status"]["state"]["phase"], "Completed");
 }
 
 #[test]
@@ -164,6 +262,29 @@ proptest! {
             "observedObject": observed, "replicas": 3,
         }});
         let _ = interpret(body.to_string().as_bytes(), &Index::default());
+    }
+
+    #[test]
+    fn volcano_takes_whatever_is_retained(
+        before in prop::collection::vec(0u64..9, 1..4), after in prop::collection::vec(0u64..9, 1..4),
+        job_minimum in prop::option::of(0u64..30), minimums in any::<bool>(),
+    ) {
+        let observed = in_the_member(&before);
+        let mut desired = job(&after);
+        desired["spec"]["minAvailable"] = json!(job_minimum);
+        if !minimums {
+            for task in desired["spec"]["tasks"].as_array_mut().unwrap() {
+                task["minAvailable"] = Value::Null;
+            }
+        }
+        let got = kept(&desired, &observed);
+        prop_assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+        prop_assert_eq!(&kept(&got, &observed), &got);
+        if before.len() == after.len() {
+            for (task, replicas) in got["spec"]["tasks"].as_array().unwrap().iter().zip(&after) {
+                prop_assert_eq!(&task["replicas"], &json!(replicas));
+            }
+        }
     }
 
     #[test]
