@@ -89,7 +89,7 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
     );
 }
 
-fn host(queues: usize, slots: usize, jobs: Vec<Workload>, bindings: Vec<Binding>) -> Host {
+fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Binding>) -> Host {
     let now = Timestamp::from_second(2_000_000_000).unwrap();
     let mut index = Index::default();
     let each = 4 * slots / queues;
@@ -135,7 +135,7 @@ fn host(queues: usize, slots: usize, jobs: Vec<Workload>, bindings: Vec<Binding>
     index.apply(Input::Classes(Event::Reset(vec![])), now);
     index.apply(Input::Namespaces(Event::Reset(vec![])), now);
     for kind in WorkloadKind::ALL {
-        let jobs = if kind == WorkloadKind::VolcanoJob { jobs.clone() } else { vec![] };
+        let jobs = if kind == WorkloadKind::VolcanoJob { std::mem::take(&mut jobs) } else { vec![] };
         index.apply(Input::Workloads(kind, Event::Reset(jobs)), now);
     }
     index.apply(Input::Bindings(Event::Reset(bindings)), now);

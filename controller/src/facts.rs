@@ -4,7 +4,6 @@
 //! never broken by it.
 
 use std::{
-    collections::BTreeMap,
     fmt::{self, Write as _},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -426,6 +425,3 @@ pub fn fingerprint(value: &impl fmt::Debug) -> u64 {
     let _ = write!(hashing, "{value:?}");
     hashing.0.finish()
 }
-
-/// Values by key, for kinds whose objects need no more than that.
-pub type ByKey<T> = BTreeMap<Key, T>;

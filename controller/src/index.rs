@@ -4,6 +4,9 @@
 //! appearance in the watch the binding is *assumed* admitted, keyed by its UID and the version that was decided on: an
 //! event of an older version changes nothing, so that a release is neither repeated nor forgotten in between.
 
+mod answers;
+mod stand;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -16,24 +19,15 @@ use caldera_core::{
     queue::{Engine, JobId, ledger::Stage},
     reason::{Position, Reason},
 };
-use caldera_crds::{
-    karmada::work::ResourceBinding,
-    volcano::scheduling::{PodGroup, Queue},
-    workload::WorkloadKind,
-};
-use caldera_runtime::{
-    watch::Event,
-    write::{Done, Failure},
-};
-use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::{watch::Event, write::Done};
+use jiff::Timestamp;
 
 use crate::{
     effect::Effect,
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, Key, QueueFacts, QueueNumbers, Workload},
     podgroup,
     room::Room,
-    standing::{self, Around, Standing},
 };
 
 /// Something that happened.
@@ -471,234 +465,6 @@ impl Index {
         if !changed.is_empty() {
             self.restand_all(|binding| changed.contains(&*binding.key.namespace));
         }
-    }
-}
-
-/// Answers to our writes.
-impl Index {
-    fn written(&mut self, done: Done<Tag>) {
-        match done.tag {
-            Tag::Release(key, version) => self.released(&key, &version, done.result),
-            Tag::Group(key) => self.group_written(&key, done.result),
-            Tag::Queue(name) => self.queue_written(&name, done.result),
-            Tag::DefaultQueue => match done.result {
-                Ok(_) | Err(Failure::Exists(_)) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "failed to create the default queue");
-                    self.default_queue_asked = !matches!(error, Failure::Transient(_));
-                }
-            },
-            Tag::OldGroup | Tag::Tell => {
-                if let Err(error) = done.result {
-                    tracing::debug!(%error, "a write that is not repeated failed");
-                }
-            }
-        }
-    }
-
-    fn released(&mut self, key: &Key, version: &Arc<str>, result: Result<Value, Failure>) {
-        let now = self.now;
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        // An answer to a release that was overtaken says nothing about the one under way.
-        let current = entry.assumed.as_mut().filter(|assumed| assumed.resource_version == *version);
-        let Some(assumed) = current else { return };
-        match result {
-            Ok(object) => match serde_json::from_value::<ResourceBinding>(object) {
-                Ok(object) => self.binding(Binding::read(&object)),
-                Err(error) => tracing::warn!(binding = %key, %error, "a released binding does not parse"),
-            },
-            Err(Failure::Gone(_)) => self.binding_gone(key),
-            Err(error @ Failure::Transient(_)) => {
-                assumed.attempts += 1;
-                let wait = SignedDuration::from_millis(100 << assumed.attempts.min(7));
-                let at = now.saturating_add(wait).unwrap_or(now);
-                tracing::debug!(binding = %key, %error, "whether the release was stored is not known; sending it again");
-                assumed.retry = Some(Retry::Resend(at));
-                self.timers.insert((at, key.clone()));
-            }
-            Err(Failure::Conflict(_)) if assumed.resource_version == entry.binding.resource_version => {
-                let at = now.saturating_add(SignedDuration::from_secs(5)).unwrap_or(now);
-                assumed.retry = Some(Retry::GiveUp(at));
-                self.timers.insert((at, key.clone()));
-            }
-            Err(Failure::Conflict(_)) => {
-                entry.assumed = None;
-                self.restand(key);
-            }
-            Err(error) => {
-                tracing::warn!(binding = %key, %error, "the release was refused");
-                let at = now.saturating_add(SignedDuration::from_secs(10)).unwrap_or(now);
-                entry.assumed = None;
-                entry.refused = Some((error.to_string().into(), at));
-                self.timers.insert((at, key.clone()));
-                self.restand(key);
-            }
-        }
-    }
-
-    fn group_written(&mut self, key: &Key, result: Result<Value, Failure>) {
-        let now = self.now;
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.group.in_flight = false;
-        self.dirty.insert(key.clone());
-        let wait = match result {
-            Ok(object) => {
-                match serde_json::from_value::<PodGroup>(object) {
-                    Ok(object) => self.group(GroupFacts::read(&object)),
-                    Err(error) => tracing::warn!(binding = %key, %error, "a PodGroup that we wrote does not parse"),
-                }
-                return;
-            }
-            Err(Failure::Gone(_)) => {
-                if let Some(workload) = self.workloads.get(&entry.binding.workload) {
-                    self.groups.remove(&podgroup::key(workload));
-                }
-                1
-            }
-            // It will be seen.
-            Err(Failure::Exists(_)) => 5,
-            Err(Failure::Transient(_) | Failure::Conflict(_)) => 1,
-            Err(error) => {
-                tracing::warn!(binding = %key, %error, "failed to write a PodGroup");
-                60
-            }
-        };
-        entry.group.not_before = now.saturating_add(SignedDuration::from_secs(wait)).ok();
-    }
-
-    fn queue_written(&mut self, name: &QueueName, result: Result<Value, Failure>) {
-        let writing = self.queue_writes.entry(name.clone()).or_default();
-        writing.in_flight = false;
-        match result {
-            Ok(object) => {
-                writing.refused = None;
-                if let Ok(object) = serde_json::from_value::<Queue>(object) {
-                    self.queue(QueueFacts::read(&object));
-                }
-            }
-            Err(Failure::Refused { message, .. }) => {
-                tracing::warn!(queue = %name, error = message, "failed to write the status of a queue");
-            }
-            // Gone queues are forgotten by their event; all else is tried again with the next sweep.
-            Err(_) => {
-                writing.refused = None;
-                self.moved = true;
-            }
-        }
-    }
-}
-
-/// Where bindings stand.
-impl Index {
-    /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
-    pub(crate) fn class_value(&self, name: &str) -> Option<i32> {
-        if name.is_empty() {
-            let default = self.classes.values().filter(|class| class.default).map(|class| class.value).max();
-            return Some(default.unwrap_or(0));
-        }
-        self.classes.get(name).map(|class| class.value)
-    }
-
-    /// The workload of a binding: the one it was made from, not another of the same name.
-    pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
-        let workload = self.workloads.get(&binding.workload)?;
-        (binding.workload_uid.is_empty() || binding.workload_uid == workload.uid).then_some(workload)
-    }
-
-    pub(crate) fn restand_all(&mut self, which: impl Fn(&Binding) -> bool) {
-        let keys: Vec<Key> = self
-            .entries
-            .values()
-            .filter(|entry| which(&entry.binding))
-            .map(|entry| entry.binding.key.clone())
-            .collect();
-        keys.iter().for_each(|key| self.restand(key));
-    }
-
-    /// Works out anew where a binding stands, and tells the engine.
-    pub(crate) fn restand(&mut self, key: &Key) {
-        let now = self.now;
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        let seen = entry.binding.admission.is_some()
-            || entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
-        if entry.assumed.is_some() && !seen {
-            return;
-        }
-        // By the answer or by the watch, whichever is first.
-        let admitted = entry.assumed.take().and(entry.binding.admission.clone());
-        if let Some(admission) = admitted {
-            self.tell_admitted(key, &admission);
-        }
-        let Some(entry) = self.entries.get(key) else { return };
-        let waits_out = entry.refused.as_ref().is_some_and(|(_, until)| *until > now);
-        self.dirty.insert(key.clone());
-        let Some(entry) = self.entries.get(key) else { return };
-        let (binding, workload) = (&entry.binding, self.workload_of(&entry.binding));
-        let around = Around {
-            priority: workload.and_then(|workload| self.class_value(&workload.class)).unwrap_or(0),
-            copies: binding.placement.as_deref().map_or(1, |placement| self.room.copies(placement)),
-            opted_in: self.opted_in.contains(&*binding.key.namespace),
-        };
-        let class_value = |name: &str| self.class_value(name).unwrap_or(0);
-        let mut standing = standing::standing(binding, workload, around, class_value);
-        if let (true, Some((detail, _)), Standing::InLine(_)) = (waits_out, &entry.refused, &standing) {
-            standing = Standing::Blocked(Reason::NotReleased { detail: detail.to_string() });
-        }
-        self.take_stand(key, standing);
-    }
-
-    fn take_stand(&mut self, key: &Key, standing: Standing) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        let id = entry.binding.id.clone();
-        let held = self.engine.charge_of(id.as_str());
-        self.moved = true;
-        entry.state = match standing {
-            Standing::OutOfScope => {
-                self.engine.forget(id.as_str());
-                State::OutOfScope
-            }
-            Standing::Blocked(reason) => {
-                self.engine.forget(id.as_str());
-                State::Blocked(reason)
-            }
-            Standing::InLine(job) => {
-                self.engine.wait(job);
-                State::InLine
-            }
-            Standing::Holding { queue, charge, reason } => {
-                self.engine.hold(&id, &queue, &charge.amount);
-                State::Holding { stage: charge.stage, reason }
-            }
-        };
-        let holds = match &entry.state {
-            State::Holding { stage, .. } => Some(*stage),
-            _ => None,
-        };
-        let now_held = self.engine.charge_of(id.as_str()).unwrap_or_default();
-        self.freed |= held.is_some_and(|held| !held.fits_in(&now_held));
-        self.keep_place(key, holds);
-    }
-
-    /// Keeps the place of what was released and is not seen in members yet.
-    fn keep_place(&mut self, key: &Key, stage: Option<Stage>) {
-        let Some(entry) = self.entries.get(key) else { return };
-        let gang = self.workload_of(&entry.binding).and_then(|workload| workload.gang.as_ref().ok()).cloned();
-        let binding = &entry.binding;
-        match (stage, gang) {
-            (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang),
-            // The place that was found at the release.
-            (Some(Stage::Admitted), _) => {}
-            _ => self.room.withdraw(binding.id.as_str()),
-        }
-    }
-
-    fn tell_admitted(&mut self, key: &Key, admission: &Admission) {
-        let Some(entry) = self.entries.get(key) else { return };
-        let Some(workload) = self.workload_of(&entry.binding) else { return };
-        let waited = self.now.as_second().saturating_sub(entry.binding.created).max(0);
-        let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
-        let tell = crate::plan::tell(workload, caldera_runtime::event::EventType::Normal, "Admitted", message);
-        self.tells.push(tell);
     }
 }
 

@@ -1,0 +1,122 @@
+//! Where bindings stand, kept up to date one by one, and what of it the engine and the room must know.
+
+use caldera_core::{admission::Admission, queue::ledger::Stage, reason::Reason};
+
+use super::{Index, State};
+use crate::{
+    facts::{Binding, Key, Workload},
+    standing::{self, Around, Standing},
+};
+
+impl Index {
+    /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
+    pub(crate) fn class_value(&self, name: &str) -> Option<i32> {
+        if name.is_empty() {
+            let default = self.classes.values().filter(|class| class.default).map(|class| class.value).max();
+            return Some(default.unwrap_or(0));
+        }
+        self.classes.get(name).map(|class| class.value)
+    }
+
+    /// The workload of a binding: the one it was made from, not another of the same name.
+    pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
+        let workload = self.workloads.get(&binding.workload)?;
+        (binding.workload_uid.is_empty() || binding.workload_uid == workload.uid).then_some(workload)
+    }
+
+    pub(crate) fn restand_all(&mut self, which: impl Fn(&Binding) -> bool) {
+        let keys: Vec<Key> = self
+            .entries
+            .values()
+            .filter(|entry| which(&entry.binding))
+            .map(|entry| entry.binding.key.clone())
+            .collect();
+        keys.iter().for_each(|key| self.restand(key));
+    }
+
+    /// Works out anew where a binding stands, and tells the engine.
+    pub(crate) fn restand(&mut self, key: &Key) {
+        let now = self.now;
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let seen = entry.binding.admission.is_some()
+            || entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
+        if entry.assumed.is_some() && !seen {
+            return;
+        }
+        // By the answer or by the watch, whichever is first.
+        let admitted = entry.assumed.take().and(entry.binding.admission.clone());
+        if let Some(admission) = admitted {
+            self.tell_admitted(key, &admission);
+        }
+        let Some(entry) = self.entries.get(key) else { return };
+        let waits_out = entry.refused.as_ref().is_some_and(|(_, until)| *until > now);
+        self.dirty.insert(key.clone());
+        let Some(entry) = self.entries.get(key) else { return };
+        let (binding, workload) = (&entry.binding, self.workload_of(&entry.binding));
+        let around = Around {
+            priority: workload.and_then(|workload| self.class_value(&workload.class)).unwrap_or(0),
+            copies: binding.placement.as_deref().map_or(1, |placement| self.room.copies(placement)),
+            opted_in: self.opted_in.contains(&*binding.key.namespace),
+        };
+        let class_value = |name: &str| self.class_value(name).unwrap_or(0);
+        let mut standing = standing::standing(binding, workload, around, class_value);
+        if let (true, Some((detail, _)), Standing::InLine(_)) = (waits_out, &entry.refused, &standing) {
+            standing = Standing::Blocked(Reason::NotReleased { detail: detail.to_string() });
+        }
+        self.take_stand(key, standing);
+    }
+
+    fn take_stand(&mut self, key: &Key, standing: Standing) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let id = entry.binding.id.clone();
+        let held = self.engine.charge_of(id.as_str());
+        self.moved = true;
+        entry.state = match standing {
+            Standing::OutOfScope => {
+                self.engine.forget(id.as_str());
+                State::OutOfScope
+            }
+            Standing::Blocked(reason) => {
+                self.engine.forget(id.as_str());
+                State::Blocked(reason)
+            }
+            Standing::InLine(job) => {
+                self.engine.wait(job);
+                State::InLine
+            }
+            Standing::Holding { queue, charge, reason } => {
+                self.engine.hold(&id, &queue, &charge.amount);
+                State::Holding { stage: charge.stage, reason }
+            }
+        };
+        let holds = match &entry.state {
+            State::Holding { stage, .. } => Some(*stage),
+            _ => None,
+        };
+        let now_held = self.engine.charge_of(id.as_str()).unwrap_or_default();
+        self.freed |= held.is_some_and(|held| !held.fits_in(&now_held));
+        self.keep_place(key, holds);
+    }
+
+    /// Keeps the place of what was released and is not seen in members yet.
+    fn keep_place(&mut self, key: &Key, stage: Option<Stage>) {
+        let Some(entry) = self.entries.get(key) else { return };
+        let gang = self.workload_of(&entry.binding).and_then(|workload| workload.gang.as_ref().ok()).cloned();
+        let binding = &entry.binding;
+        match (stage, gang) {
+            (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang),
+            // The place that was found at the release.
+            (Some(Stage::Admitted), _) => {}
+            _ => self.room.withdraw(binding.id.as_str()),
+        }
+    }
+
+    fn tell_admitted(&mut self, key: &Key, admission: &Admission) {
+        let Some(entry) = self.entries.get(key) else { return };
+        let Some(workload) = self.workload_of(&entry.binding) else { return };
+        let waited = self.now.as_second().saturating_sub(entry.binding.created).max(0);
+        let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
+        let tell = crate::plan::tell(workload, caldera_runtime::event::EventType::Normal, "Admitted", message);
+        self.tells.push(tell);
+    }
+}
