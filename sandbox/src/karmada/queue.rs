@@ -109,6 +109,9 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
 
     /// Wants a key handled after a while.
     pub fn add_after(self: &Arc<Self>, key: K, gap: Duration) {
+        if gap.is_zero() {
+            return self.add(key);
+        }
         let queue = self.clone();
         tokio::spawn(async move {
             tokio::select! {

@@ -75,6 +75,11 @@ pub fn stripped(object: &Value) -> Value {
             metadata.remove(field);
         }
     }
+    if object["kind"] == "Cluster" {
+        // Who joined a member chose the name of its second secret, and how often it was edited before.
+        object["metadata"].as_object_mut().map(|metadata| metadata.remove("generation"));
+        object["spec"].as_object_mut().map(|spec| spec.remove("impersonatorSecretRef"));
+    }
     object
 }
 

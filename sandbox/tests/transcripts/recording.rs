@@ -48,20 +48,10 @@ impl Recording {
         }
         for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
             let what = action["what"].as_str().unwrap();
-            let process = ["restarted", "stopped", "started", "not running"].iter().any(|word| what.contains(word));
             let burst = ["bindings", "jobs:", "flips"].iter().any(|word| what.contains(word));
-            if process {
-                return Some(format!("a process comes or goes: {what}"));
-            }
             if burst {
                 return Some(format!("a burst that the recording does not spell out: {what}"));
             }
-        }
-        if !self.document["flags"]["kube-controller-manager"].is_null() {
-            return Some("a process is not there".to_owned());
-        }
-        if self.list("admission_calls").iter().any(|call| call["path"] == "/volcano") {
-            return Some("Volcano's admission in members is not repeated".to_owned());
         }
         let denied = |write: &&Value| write["effect"] == "denied" && write["object"].as_str().is_some_and(|one| one.starts_with("Work/"));
         if self.list("writes").iter().any(|write| denied(&write)) {
@@ -88,7 +78,17 @@ impl Recording {
             let (at, object) = target.split_once(':').unwrap_or(("", what));
             let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch") && matches!(at, "host" | "m1" | "m2");
             let created_by_recorder = recorder && what == "ResourceInterpreterWebhookConfiguration created";
-            if recorder && !known && !created_by_recorder && what != "fault removed" && what != "webhook configuration removed" {
+            let known_event = [
+                "fault removed",
+                "webhook configuration removed",
+                "karmada-controller-manager restarted",
+                "karmada-scheduler stopped",
+                "karmada-scheduler started",
+                "kube-controller-manager started",
+                "API server of m2 stopped",
+                "API server of m2 started",
+            ];
+            if recorder && !known && !created_by_recorder && !known_event.contains(&what) {
                 continue;
             }
             let subresource = parts.next().unwrap_or_default().trim_matches(['[', ']']).to_owned();

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -26,13 +29,49 @@ use crate::{
     recording::{Recording, Subject},
 };
 
-/// What was written, by object and writer, and how objects are now.
+/// One version of an object, and who made it; `None` when it went.
+type Version = (String, Option<Value>);
+
+/// What was written, and how objects are now.
 #[derive(Default)]
 pub struct Log {
     pub states: BTreeMap<Subject, Value>,
-    pub written: BTreeMap<(Subject, String), BTreeSet<String>>,
+    /// Versions of each object and uid. Answers come in any order; versions do not.
+    history: BTreeMap<(Subject, String), BTreeMap<u64, Version>>,
     pub lines: Vec<String>,
     pub last: Option<Instant>,
+}
+
+impl Log {
+    /// Forgets what was written so far, not what is there.
+    fn begin(&mut self) {
+        self.lines.clear();
+        for versions in self.history.values_mut() {
+            if let Some((version, (_, value))) = versions.pop_last() {
+                *versions = BTreeMap::from([(version, (String::new(), value))]);
+            }
+        }
+    }
+
+    /// Fields that were written, by object and writer.
+    pub fn written(&self) -> BTreeMap<(Subject, String), BTreeSet<String>> {
+        let mut written: BTreeMap<(Subject, String), BTreeSet<String>> = BTreeMap::new();
+        for ((subject, _), versions) in &self.history {
+            let mut before: Option<&Value> = None;
+            for (writer, value) in versions.values() {
+                let fields = match (before, value) {
+                    (_, None) => BTreeSet::from(["(gone)".to_owned()]),
+                    (None, Some(_)) => BTreeSet::from(["(created)".to_owned()]),
+                    (Some(old), Some(new)) => compare::changed_fields(old, new),
+                };
+                before = value.as_ref();
+                if !writer.is_empty() && !fields.is_empty() {
+                    written.entry((subject.clone(), writer.clone())).or_default().extend(fields);
+                }
+            }
+        }
+        written
+    }
 }
 
 pub type SharedLog = Arc<Mutex<Log>>;
@@ -79,11 +118,14 @@ pub fn place_of(subject: &str) -> (String, String) {
 }
 
 /// A client whose writes are noted. `writer` overrides what the request says of itself.
-fn tapped(server: &ApiServer, at: &'static str, writer: Option<String>, log: SharedLog) -> Client {
+fn tapped(server: &ApiServer, at: &'static str, writer: Option<String>, log: SharedLog, down: Arc<AtomicBool>) -> Client {
     let router = server.router();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (router, log, writer) = (router.clone(), log.clone(), writer.clone());
+        let (router, log, writer, down) = (router.clone(), log.clone(), writer.clone(), down.clone());
         async move {
+            if down.load(Ordering::SeqCst) {
+                return Err("connection refused".into());
+            }
             let is_write = request.method() != http::Method::GET;
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let agent = request.headers().get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -135,23 +177,24 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
     } else {
         (at.to_owned(), subject_name(answer))
     };
-    let gone = method == http::Method::DELETE && (answer["kind"] == "Status" || !answer.is_deleting())
+    let ended = method == http::Method::DELETE && (answer["kind"] == "Status" || !answer.is_deleting())
         || answer.is_deleting() && answer.items("/metadata/finalizers").is_empty();
-    let old = log.states.get(&subject).cloned();
-    let fields = if gone {
-        log.states.remove(&subject);
-        BTreeSet::from(["(gone)".to_owned()])
-    } else if let Some(old) = old {
-        let fields = compare::changed_fields(&old, answer);
-        log.states.insert(subject.clone(), answer.clone());
-        fields
-    } else {
-        log.states.insert(subject.clone(), answer.clone());
-        BTreeSet::from(["(created)".to_owned()])
+    let known = log.states.get(&subject).cloned();
+    let uid = match answer["kind"].as_str() {
+        Some("Status") => known.as_ref().map(|one| one.uid().to_owned()).unwrap_or_default(),
+        _ => answer.uid().to_owned(),
     };
-    if !fields.is_empty() {
-        log.written.entry((subject, writer.to_owned())).or_default().extend(fields);
+    let version = if ended { u64::MAX } else { answer.resource_version().parse().unwrap_or(u64::MAX) };
+    let newest = known.as_ref().is_none_or(|one| one.uid() != uid || one.resource_version().parse().unwrap_or(0) <= version);
+    if ended {
+        log.states.remove(&subject);
+    } else if newest {
+        log.states.insert(subject.clone(), answer.clone());
     }
+    let value = (!ended).then(|| answer.clone());
+    let versions = log.history.entry((subject, uid)).or_default();
+    // A write that changed nothing answers with the version that is there.
+    versions.entry(version).or_insert_with(|| (writer.to_owned(), value));
 }
 
 /// Answers admission calls as they were recorded.
@@ -164,6 +207,9 @@ async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Val
         Some(namespace) if !namespace.is_empty() => format!("{namespace}/{}", request["name"].as_str().unwrap_or_default()),
         _ => request["name"].as_str().unwrap_or_default().to_owned(),
     };
+    if uri.path() == "/volcano" {
+        return Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": volcano(request)}));
+    }
     let mut calls = calls.lock().unwrap();
     let same = |call: &Value| call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str();
     let index = calls.iter().position(same);
@@ -179,10 +225,38 @@ async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Val
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
+/// Volcano's own admission, as members have it: defaults on CREATE, refusals on UPDATE.
+fn volcano(request: &Value) -> Value {
+    use base64::Engine;
+    use caldera_crds::job_admission;
+    let mut response = json!({"uid": request["uid"], "allowed": true});
+    let object = &request["object"];
+    if request["operation"] == "CREATE" {
+        let mut defaulted = object.clone();
+        job_admission::default_job(&mut defaulted);
+        let patch = serde_json::to_vec(&json_patch::diff(object, &defaulted)).unwrap();
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(patch));
+    } else {
+        let refusals = job_admission::validate_update(&request["oldObject"], object);
+        if !refusals.is_empty() {
+            response["allowed"] = json!(false);
+            response["status"] = json!({"message": refusals.join("; ")});
+        }
+    }
+    response
+}
+
 pub struct Stage {
     servers: BTreeMap<&'static str, ApiServer>,
     pub log: SharedLog,
     pub shutdown: CancellationToken,
+    karmada: CancellationToken,
+    gates: Gates,
+    /// Whether the scheduler and the garbage collector run.
+    pub schedule: bool,
+    pub collect: bool,
+    down: BTreeMap<&'static str, Arc<AtomicBool>>,
     clients: BTreeMap<(String, String), Arc<Server>>,
 }
 
@@ -198,9 +272,22 @@ impl Stage {
             options.webhooks.insert("recorder:443".to_owned(), recorder.clone());
             servers.insert(name, ApiServer::new(options));
         }
-        let mut stage = Self { servers, log, shutdown, clients: BTreeMap::new() };
+        let mut stage = Self {
+            servers,
+            log,
+            karmada: shutdown.child_token(),
+            shutdown,
+            gates: Gates {
+                federated_quota: recording.gate("FederatedQuotaEnforcement"),
+                multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
+            },
+            schedule: true,
+            collect: recording.document["flags"]["kube-controller-manager"].is_null(),
+            down: ["m1", "m2"].into_iter().map(|name| (name, Arc::default())).collect(),
+            clients: BTreeMap::new(),
+        };
         stage.install().await;
-        stage.start(recording).await;
+        stage.start().await;
         stage.gate(recording).await;
         stage
     }
@@ -211,8 +298,37 @@ impl Stage {
         let (name, server) = servers.get_key_value(at).unwrap();
         self.clients
             .entry((at.to_owned(), who.to_owned()))
-            .or_insert_with(|| Server::new(at, tapped(server, name, Some(who.to_owned()), log.clone()), shutdown.clone()))
+            .or_insert_with(|| Server::new(at, tapped(server, name, Some(who.to_owned()), log.clone(), Arc::default()), shutdown.clone()))
             .clone()
+    }
+
+    /// Runs Karmada with what is on now; one that runs ends first.
+    pub fn run(&mut self) {
+        self.karmada.cancel();
+        self.karmada = self.shutdown.child_token();
+        let given = ["m1", "m2"].map(|name| {
+            (name.to_owned(), tapped(&self.servers[name], name, None, self.log.clone(), self.down[name].clone()))
+        });
+        let config = Config {
+            access: Access::Given(BTreeMap::from(given)),
+            pace: Pace {
+                every: Duration::from_millis(1000),
+                threshold: Duration::from_millis(500),
+                coalesce: Duration::from_millis(10),
+            },
+            gates: self.gates,
+            schedule: self.schedule,
+            collect_garbage: self.collect,
+            ..Config::default()
+        };
+        let host = tapped(&self.servers["host"], "host", None, self.log.clone(), Arc::default());
+        let shutdown = self.karmada.clone();
+        tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
+    }
+
+    /// Makes a member unreachable for Karmada, or reachable again.
+    pub fn set_down(&self, member: &str, down: bool) {
+        self.down[member].store(down, Ordering::SeqCst);
     }
 
     async fn install(&mut self) {
@@ -245,20 +361,8 @@ impl Stage {
         }
     }
 
-    async fn start(&mut self, recording: &Recording) {
-        let given = ["m1", "m2"].map(|name| (name.to_owned(), tapped(&self.servers[name], name, None, self.log.clone())));
-        let config = Config {
-            access: Access::Given(BTreeMap::from(given)),
-            pace: Pace { every: Duration::from_secs(10), threshold: Duration::from_secs(1), coalesce: Duration::from_millis(10) },
-            gates: Gates {
-                federated_quota: recording.gate("FederatedQuotaEnforcement"),
-                multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
-            },
-            ..Config::default()
-        };
-        let host = tapped(&self.servers["host"], "host", None, self.log.clone());
-        let shutdown = self.shutdown.clone();
-        tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
+    async fn start(&mut self) {
+        self.run();
         let server = self.server("host", "setup");
         let validating = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
         server.watch(&validating);
@@ -270,7 +374,15 @@ impl Stage {
                 token: "token".to_owned(),
                 ..karmada::Member::default()
             };
-            karmada::join(server.client(), &member).await.unwrap();
+            // On a busy machine a webhook may miss its three seconds.
+            let mut joined = karmada::join(server.client(), &member).await;
+            for _ in 0..5 {
+                if joined.is_ok() {
+                    break;
+                }
+                joined = karmada::join(server.client(), &member).await;
+            }
+            joined.unwrap();
         }
         let clusters = karmada::control::cluster_kind();
         server.watch(&clusters);
@@ -282,8 +394,7 @@ impl Stage {
         eventually("members are ready", ready).await;
         quiet(&self.log).await;
         let mut log = self.log.lock().unwrap();
-        log.written.clear();
-        log.lines.clear();
+        log.begin();
     }
 
     /// Registers the recorder's own admission webhooks, by the paths that were called.
@@ -305,11 +416,13 @@ impl Stage {
                     "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 3,
                 }],
             });
-            self.server("host", "recorder").writer("recorder").create(&configuration).await.unwrap();
+            let servers: &[&str] = if path == "/volcano" { &["m1", "m2"] } else { &["host"] };
+            for at in servers {
+                self.server(at, "recorder").writer("recorder").create(&configuration).await.unwrap();
+            }
         }
         let mut log = self.log.lock().unwrap();
-        log.written.clear();
-        log.lines.clear();
+        log.begin();
     }
 }
 

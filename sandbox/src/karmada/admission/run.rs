@@ -152,6 +152,7 @@ pub fn configurations(url: &str, ca_pem: &str) -> [Value; 2] {
         hook("propagationpolicy.karmada.io", "/validate", both, policies, "propagationpolicies"),
         hook("clusterpropagationpolicy.karmada.io", "/validate", both, policies, "clusterpropagationpolicies"),
         hook("resourcebinding.karmada.io", "/validate", both, works, "resourcebindings"),
+        hook("cluster.karmada.io", "/validate", both, "cluster.karmada.io", "clusters"),
         protection,
     ];
     [

@@ -2,6 +2,7 @@
 //!
 //! Rule: Karmada `pkg/webhook/{propagationpolicy,resourcebinding,resourcedeletionprotection}/validating.go`.
 
+use caldera_core::quantity::Quantity;
 use serde_json::Value;
 
 use crate::karmada::{names, object::ObjectExt};
@@ -24,8 +25,27 @@ pub fn validate(object: &Value, old: Option<&Value>) -> Result<(), String> {
             }
             Ok(())
         }
+        "Cluster" => models(object),
         _ => Ok(()),
     }
+}
+
+/// Each grade's ranges begin where the grade's before end (`pkg/apis/cluster/validation`).
+fn models(cluster: &Value) -> Result<(), String> {
+    let models = cluster.items("/spec/resourceModels");
+    let amount = |range: &Value, field: &str| {
+        range.get(field).and_then(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned).parse::<Quantity>().ok())
+    };
+    for pair in models.windows(2) {
+        for range in pair[0].items("/ranges") {
+            let next = pair[1].items("/ranges").iter().find(|one| one["name"] == range["name"]);
+            if next.is_none_or(|next| amount(next, "min") != amount(range, "max")) {
+                return Err("spec.resourceModels: Invalid value: Model intervals for resources must be contiguous and non-overlapping"
+                    .to_owned());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn policy(policy: &Value, old: Option<&Value>) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //! Rule: Karmada `pkg/controllers/status/{rb,crb}_status_controller.go`, `common.go`: on every change of a Work's status,
 //! on a Work's deletion, and, once the binding was scheduled, when its template's version moves.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ use crate::karmada::{
 };
 
 type Key = (Gvk, String, String);
+
+const AFTER_DELETION: Duration = Duration::from_millis(15);
 
 fn source(gvk: &Gvk) -> &'static str {
     if gvk.kind == "ResourceBinding" {
@@ -41,13 +43,15 @@ pub fn start(control: &Arc<Control>) {
                 (Some(old), None) => old,
                 _ => return,
             };
+            // A Work that goes is often followed by one that comes: not to tell of nothing in between.
+            let gap = if change.new.is_none() { AFTER_DELETION } else { Duration::ZERO };
             let cluster_wide = work.annotation(names::CLUSTER_BINDING_NAME);
             if cluster_wide.is_empty() {
                 let (namespace, name) =
                     (work.annotation(names::BINDING_NAMESPACE), work.annotation(names::BINDING_NAME));
-                bindings.add((binding_kind(), namespace.to_owned(), name.to_owned()));
+                bindings.add_after((binding_kind(), namespace.to_owned(), name.to_owned()), gap);
             } else {
-                bindings.add((cluster_binding_kind(), String::new(), cluster_wide.to_owned()));
+                bindings.add_after((cluster_binding_kind(), String::new(), cluster_wide.to_owned()), gap);
             }
         }),
     );
