@@ -1,13 +1,19 @@
-//! Volcano's admission in a member: defaults for Jobs on CREATE, and the refusals of Jobs and Queues.
+//! Volcano's admission in a member: defaults for Jobs and Queues on CREATE, and the refusals of Jobs, Queues and
+//! PodGroups.
 //!
-//! Rule: `pkg/webhooks/admission/{jobs,queues}`; the rules themselves are [`caldera_crds::job_admission`]. What a member
-//! adds is its queues: a Job is refused unless its queue exists here, is Open, is not `root` and is a leaf.
+//! Rule: `pkg/webhooks/admission/{jobs,queues,podgroups}`, those that its Helm chart turns on; the rules themselves are
+//! [`caldera_crds::job_admission`] and [`caldera_crds::queue_admission`]. What a member adds is its queues: a Job is
+//! refused unless its queue exists here, is Open, is not `root` and is a leaf.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use axum::{Json, Router, extract::State, routing::post};
 use base64::Engine;
+use caldera_crds::{
+    job_admission::{QueueView, default_job, queue_refusals, validate_create, validate_update},
+    queue_admission,
+};
 use caldera_runtime::tls::Authority;
 use serde_json::{Value, json};
 
@@ -23,6 +29,7 @@ pub fn router(queues: Queues) -> Router {
         .route("/jobs/validate", post(validate_job))
         .route("/queues/mutate", post(mutate_queue))
         .route("/queues/validate", post(validate_queue))
+        .route("/podgroups/validate", post(validate_group))
         .with_state(queues)
 }
 
@@ -60,76 +67,84 @@ pub fn configurations(address: SocketAddr, authority: &Authority) -> [Value; 2] 
                     "/queues/validate", "validatequeue.volcano.sh", json!(["CREATE", "UPDATE", "DELETE"]), scheduling,
                     "v1beta1", "queues",
                 ),
+                webhook(
+                    "/podgroups/validate", "validatepodgroup.volcano.sh", json!(["CREATE"]), scheduling, "v1beta1",
+                    "podgroups",
+                ),
             ],
         }),
     ]
 }
 
 async fn mutate_job(Json(review): Json<Value>) -> Json<Value> {
-    mutated(&review, |job| caldera_crds::job_admission::default_job(job))
+    mutated(&review, default_job)
 }
 
 async fn mutate_queue(Json(review): Json<Value>) -> Json<Value> {
-    mutated(&review, |queue| {
-        for (field, default) in [("reclaimable", json!(true)), ("weight", json!(1))] {
-            let absent = queue.pointer(&format!("/spec/{field}")).is_none_or(|value| *value == json!(0));
-            if absent {
-                queue["spec"][field] = default;
-            }
-        }
-    })
+    mutated(&review, queue_admission::default_queue)
 }
 
 async fn validate_job(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
-    let (new, old) = objects(&review);
-    let refusals = match text(&review, "/request/operation") {
-        "CREATE" => {
-            let mut refusals = caldera_crds::job_admission::validate_create(new);
-            refusals.extend(queue_refusal(&queues.load(), new));
-            refusals
-        }
-        _ => caldera_crds::job_admission::validate_update(old, new),
-    };
-    answer(&review, refusals)
+    let refusals = job_refusals(&review, &queues.load());
+    answer(&review, (!refusals.is_empty()).then(|| refusals.join(" ")))
 }
 
 async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
     let (new, old) = objects(&review);
-    let refusals = if text(&review, "/request/operation") == "DELETE" {
-        match name(old) {
-            protected @ ("default" | "root") => vec![format!("`{protected}` queue can not be deleted")],
-            parent if queues.load().iter().any(|queue| text(queue, "/spec/parent") == parent) => {
-                vec![format!("queue {parent} can not be deleted because it has child queues")]
-            }
-            _ => Vec::new(),
-        }
-    } else {
-        match text(new, "/status/state") {
-            "" | "Open" | "Closed" => Vec::new(),
-            state => vec![format!("queue state must be in [Open Closed], not {state}")],
-        }
+    let queues = queues.load();
+    let there: Vec<&Value> = queues.iter().collect();
+    let refusals = match text(&review, "/request/operation") {
+        "CREATE" => queue_admission::create_refusals(new, &there),
+        "DELETE" => queue_admission::delete_refusals(text(&review, "/request/name"), &there),
+        _ => queue_admission::update_refusals(old, new, &there),
     };
-    answer(&review, refusals)
+    answer(&review, (!refusals.is_empty()).then(|| queue_admission::message(&refusals)))
 }
 
-fn queue_refusal(queues: &[Value], job: &Value) -> Option<String> {
-    let queue_name = text(job, "/spec/queue");
-    let Some(queue) = queues.iter().find(|queue| name(queue) == queue_name) else {
-        return Some(format!("unable to find job queue: queue.scheduling.volcano.sh \"{queue_name}\" not found;"));
+async fn validate_group(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
+    let (new, _) = objects(&review);
+    answer(&review, group_refusal(new, &queues.load()))
+}
+
+/// What is wrong with a Job that is created or changed, in Volcano's words.
+pub fn job_refusals(review: &Value, queues: &[Value]) -> Vec<String> {
+    let (new, old) = objects(review);
+    if text(review, "/request/operation") != "CREATE" {
+        return validate_update(old, new);
+    }
+    let mut refusals = validate_create(new);
+    let queue = text(new, "/spec/queue");
+    let found = queues.iter().find(|known| name(known) == queue);
+    let children = queues.iter().filter(|known| text(known, "/spec/parent") == queue).count();
+    let view = found.map(|found| QueueView { state: text(found, "/status/state"), children });
+    refusals.extend(queue_refusals(queue, view.as_ref()).into_iter().map(|refusal| refusal.volcano));
+    refusals
+}
+
+/// What is wrong with a new PodGroup.
+pub fn group_refusal(group: &Value, queues: &[Value]) -> Option<String> {
+    let mut refusals = Vec::new();
+    let queue = text(group, "/spec/queue");
+    match queues.iter().find(|known| name(known) == queue).map(|known| text(known, "/status/state")) {
+        _ if queue.is_empty() => {}
+        Some("Open") => {}
+        Some(state) => refusals
+            .push(format!("can only submit PodGroup to queue with state `Open`, queue `{queue}` status is `{state}`.")),
+        None => refusals.push(format!("unable to find queue: queue.scheduling.volcano.sh \"{queue}\" not found")),
+    }
+    let both = |topology: &Value| {
+        topology.get("highestTierAllowed").is_some_and(|tier| !tier.is_null())
+            && !text(topology, "/highestTierName").is_empty()
     };
-    match text(queue, "/status/state") {
-        "Open" => {}
-        state => {
-            return Some(format!(
-                "can only submit job to queue with state `Open`, queue `{queue_name}` status is `{state}`;"
-            ));
-        }
+    let twice = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously.";
+    if group.pointer("/spec/networkTopology").is_some_and(both) {
+        refusals.push(twice.to_owned());
     }
-    if queue_name == "root" {
-        return Some("can not submit job to root queue".to_owned());
+    let policies = super::object::list(group, "/spec/subGroupPolicy");
+    if let Some(policy) = policies.iter().find(|policy| policy.get("networkTopology").is_some_and(both)) {
+        refusals.push(format!("in subGroupPolicy '{}': {twice}", text(policy, "/name")));
     }
-    let parent = queues.iter().any(|queue| text(queue, "/spec/parent") == queue_name);
-    parent.then(|| format!("can only submit job to leaf queue, queue `{queue_name}` has child queues"))
+    (!refusals.is_empty()).then(|| refusals.join("; "))
 }
 
 fn objects(review: &Value) -> (&Value, &Value) {
@@ -153,10 +168,10 @@ fn mutated(review: &Value, change: impl FnOnce(&mut Value)) -> Json<Value> {
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
-fn answer(review: &Value, refusals: Vec<String>) -> Json<Value> {
-    let mut response = json!({"uid": text(review, "/request/uid"), "allowed": refusals.is_empty()});
-    if !refusals.is_empty() {
-        response["status"] = json!({"message": refusals.join(" ")});
+fn answer(review: &Value, refusal: Option<String>) -> Json<Value> {
+    let mut response = json!({"uid": text(review, "/request/uid"), "allowed": refusal.is_none()});
+    if let Some(message) = refusal {
+        response["status"] = json!({"message": message});
     }
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }

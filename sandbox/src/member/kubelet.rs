@@ -6,13 +6,15 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::{clock::rfc3339, write::Body};
 use jiff::{SignedDuration, Timestamp};
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
-    object::{annotation, deleting, list, text},
+    facts::Phase,
+    nodes,
+    object::{annotation, deleting, list, number, text, uid},
     world::{Kind, Want, World, delete, merge},
 };
 
@@ -22,6 +24,9 @@ pub const PREFIX: &str = "sim.caldera.dev/";
 pub const RUN_FOR: &str = "sim.caldera.dev/run-for";
 /// The exit code it ends with.
 pub const EXIT_CODE: &str = "sim.caldera.dev/exit-code";
+
+/// When its containers last started, with the fraction of a second.
+const STARTED: &str = "sim.caldera.dev/started";
 
 /// What a pod does once it is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,94 +82,188 @@ pub enum Next {
     Write(Box<Want>),
 }
 
-/// What the kubelet of the pod's node does.
+/// What the kubelet of the pod's node does, if it is simulated.
 #[must_use]
 pub fn sync(world: &World, pod: &Value, default: Duration, now: Timestamp) -> Next {
     let node = text(pod, "/spec/nodeName");
-    if node.is_empty() || world.get(Kind::Node, &(String::new(), node.to_owned())).is_none() {
+    if node.is_empty() {
         return Next::Settled;
     }
+    let Some(node) = world.named(Kind::Node, node).filter(|node| nodes::is_simulated(node)) else {
+        return Next::Settled;
+    };
     if deleting(pod) {
-        // The container has been stopped: confirm with a deletion without grace.
-        let mut want = delete(Kind::Pod, pod);
-        want.write.body = caldera_runtime::write::Body::Delete { uid: None };
-        return Next::Write(Box::new(want));
+        return Next::Write(Box::new(stopped(pod)));
     }
-    match text(pod, "/status/phase") {
-        "" | "Pending" => Next::Write(Box::new(started(pod, node, now))),
-        "Running" => {
-            let behaviour = behaviour(pod, default);
-            let Some(run_for) = behaviour.run_for else { return Next::Settled };
-            let since = text(pod, "/status/containerStatuses/0/state/running/startedAt");
-            let since: Timestamp = annotation_time(pod).or_else(|| since.parse().ok()).unwrap_or(now);
-            let end = since.checked_add(SignedDuration::try_from(run_for).unwrap_or(SignedDuration::MAX));
-            let end = end.unwrap_or(Timestamp::MAX);
-            if now < end {
-                return Next::At(end);
-            }
-            let restarts = match text(pod, "/spec/restartPolicy") {
-                "Never" => false,
-                "OnFailure" => behaviour.exit_code != 0,
-                _ => true,
-            };
-            if restarts { Next::Settled } else { Next::Write(Box::new(ended(pod, behaviour.exit_code, now))) }
-        }
+    match Phase::of(pod) {
+        Phase::Pending => Next::Write(Box::new(started(pod, node, now))),
+        Phase::Running => running(pod, default, now),
         _ => Next::Settled,
+    }
+}
+
+/// Its containers have stopped: confirms the deletion.
+fn stopped(pod: &Value) -> Want {
+    let mut want = delete(Kind::Pod, pod);
+    want.write.body = Body::DeleteNow { uid: uid(pod).to_owned() };
+    want
+}
+
+const FIRST: &str = "/status/containerStatuses/0";
+
+fn running(pod: &Value, default: Duration, now: Timestamp) -> Next {
+    if pod.pointer(&format!("{FIRST}/state/waiting")).is_some() {
+        let ended = text(pod, &format!("{FIRST}/lastState/terminated/finishedAt")).parse().unwrap_or(now);
+        let again = after(ended, back_off(number(pod, &format!("{FIRST}/restartCount"))));
+        return if now < again { Next::At(again) } else { Next::Write(Box::new(restarted(pod, None, now))) };
+    }
+    let behaviour = behaviour(pod, default);
+    let Some(run_for) = behaviour.run_for else { return Next::Settled };
+    let since = text(pod, &format!("{FIRST}/state/running/startedAt"));
+    let since: Timestamp = annotation_time(pod).or_else(|| since.parse().ok()).unwrap_or(now);
+    let end = after(since, run_for);
+    if now < end {
+        return Next::At(end);
+    }
+    let restarts = match text(pod, "/spec/restartPolicy") {
+        "Never" => false,
+        "OnFailure" => behaviour.exit_code != 0,
+        _ => true,
+    };
+    Next::Write(Box::new(if !restarts {
+        ended(pod, behaviour.exit_code, now)
+    } else if back_off(number(pod, &format!("{FIRST}/restartCount"))).is_zero() {
+        restarted(pod, Some(behaviour.exit_code), now)
+    } else {
+        backing_off(pod, behaviour.exit_code, now)
+    }))
+}
+
+fn after(since: Timestamp, wait: Duration) -> Timestamp {
+    since.checked_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
+}
+
+/// How long a container that has been restarted so often waits: not at first, then 10 s, 20 s, up to five minutes.
+fn back_off(restarts: i64) -> Duration {
+    match u32::try_from(restarts).unwrap_or(u32::MAX) {
+        0 => Duration::ZERO,
+        restarts => Duration::from_secs((10 << (restarts - 1).min(5)).min(300)),
     }
 }
 
 /// The start with its fraction of a second, which `startedAt` does not hold.
 fn annotation_time(pod: &Value) -> Option<Timestamp> {
-    annotation(pod, "sim.caldera.dev/started").parse().ok()
+    annotation(pod, STARTED).parse().ok()
 }
 
-fn started(pod: &Value, node: &str, now: Timestamp) -> Want {
+fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
     let time = rfc3339(now);
+    let status = |container: &Value, state: Value, ready: bool| {
+        json!({
+            "name": text(container, "/name"), "image": text(container, "/image"), "imageID": "", "ready": ready,
+            "started": ready, "restartCount": 0, "state": state,
+        })
+    };
     let statuses: Vec<Value> = list(pod, "/spec/containers")
         .iter()
-        .map(|container| {
-            json!({
-                "name": text(container, "/name"), "image": text(container, "/image"), "imageID": "", "ready": true,
-                "started": true, "restartCount": 0, "state": {"running": {"startedAt": time}},
-            })
+        .map(|container| status(container, json!({"running": {"startedAt": time}}), true))
+        .collect();
+    let init: Vec<Value> = list(pod, "/spec/initContainers")
+        .iter()
+        .map(|container| match text(container, "/restartPolicy") {
+            "Always" => status(container, json!({"running": {"startedAt": time}}), true),
+            _ => {
+                let done = json!({"exitCode": 0, "reason": "Completed", "startedAt": time, "finishedAt": time});
+                let mut status = status(container, json!({"terminated": done}), true);
+                status["started"] = false.into();
+                status
+            }
         })
         .collect();
-    let status = json!({
-        "phase": "Running", "startTime": time, "hostIP": "10.0.0.1", "podIP": "10.1.0.1",
+    let addresses = list(node, "/status/addresses").iter();
+    let host =
+        addresses.filter(|address| text(address, "/type") == "InternalIP").map(|address| text(address, "/address"));
+    let host = host.into_iter().next().map_or_else(|| nodes::address(10, text(node, "/metadata/name")), str::to_owned);
+    let is_on_host = pod.pointer("/spec/hostNetwork").and_then(Value::as_bool) == Some(true);
+    let own = if is_on_host { host.clone() } else { nodes::address(100, uid(pod)) };
+    let mut status = json!({
+        "phase": "Running", "startTime": time, "hostIP": host, "hostIPs": [{"ip": host}], "podIP": own,
+        "podIPs": [{"ip": own}],
         "conditions": conditions(&["PodScheduled", "Initialized", "ContainersReady", "Ready"], &[], &time),
         "containerStatuses": statuses,
     });
-    let _ = node;
+    if !init.is_empty() {
+        status["initContainerStatuses"] = init.into();
+    }
     merge(
         Kind::Pod,
         pod,
         Some("status"),
-        json!({"status": status, "metadata": {"annotations": {"sim.caldera.dev/started": now.to_string()}}}),
+        json!({"status": status, "metadata": {"annotations": {STARTED: now.to_string()}}}),
     )
 }
 
 fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
     let time = rfc3339(now);
-    let (phase, reason) = if exit_code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
-    let statuses: Vec<Value> = list(pod, "/status/containerStatuses")
-        .iter()
-        .map(|container| {
-            let started = container.pointer("/state/running/startedAt").cloned().unwrap_or_else(|| json!(time));
-            json!({
-                "name": text(container, "/name"), "image": text(container, "/image"), "imageID": "", "ready": false,
-                "started": false, "restartCount": 0,
-                "state": {"terminated": {
-                    "exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": time,
-                }},
-            })
-        })
-        .collect();
+    let statuses = each_status(pod, |status| {
+        let done = terminated(status, exit_code, &time);
+        status["state"] = json!({"terminated": done});
+        status["ready"] = false.into();
+        status["started"] = false.into();
+    });
+    let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
     let status = json!({
         "phase": phase,
         "conditions": conditions(&["PodScheduled", "Initialized"], &["ContainersReady", "Ready"], &time),
         "containerStatuses": statuses,
     });
     merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
+}
+
+/// The containers run again: after an end now (`exit_code`), or after their wait.
+fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
+    let time = rfc3339(now);
+    let statuses = each_status(pod, |status| {
+        if let Some(exit_code) = exit_code {
+            let done = terminated(status, exit_code, &time);
+            status["lastState"] = json!({"terminated": done});
+        }
+        status["restartCount"] = (number(status, "/restartCount") + 1).into();
+        status["state"] = json!({"running": {"startedAt": time}});
+        status["ready"] = true.into();
+        status["started"] = true.into();
+    });
+    let met = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
+    let status = json!({"conditions": conditions(&met, &[], &time), "containerStatuses": statuses});
+    let annotations = json!({"annotations": {STARTED: now.to_string()}});
+    merge(Kind::Pod, pod, Some("status"), json!({"status": status, "metadata": annotations}))
+}
+
+fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
+    let time = rfc3339(now);
+    let statuses = each_status(pod, |status| {
+        let done = terminated(status, exit_code, &time);
+        status["lastState"] = json!({"terminated": done});
+        let message = format!("back-off restarting failed container={}", text(status, "/name"));
+        status["state"] = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+        status["ready"] = false.into();
+        status["started"] = false.into();
+    });
+    let (met, unmet) = (["PodScheduled", "Initialized"], ["ContainersReady", "Ready"]);
+    let status = json!({"conditions": conditions(&met, &unmet, &time), "containerStatuses": statuses});
+    merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
+}
+
+fn each_status(pod: &Value, change: impl Fn(&mut Value)) -> Vec<Value> {
+    let mut statuses = list(pod, "/status/containerStatuses").to_vec();
+    statuses.iter_mut().for_each(change);
+    statuses
+}
+
+fn terminated(status: &Value, exit_code: i32, time: &str) -> Value {
+    let started = status.pointer("/state/running/startedAt").cloned().unwrap_or_else(|| json!(time));
+    let reason = if exit_code == 0 { "Completed" } else { "Error" };
+    json!({"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": time})
 }
 
 fn conditions(met: &[&str], unmet: &[&str], time: &str) -> Vec<Value> {

@@ -6,11 +6,15 @@
 //! and wakes when a pod is due.
 
 pub mod admission;
+pub mod facts;
 pub mod job;
+pub mod kinds;
 pub mod kubelet;
 pub mod nodes;
 pub mod object;
+pub mod queues;
 pub mod schedule;
+pub mod want;
 pub mod workloads;
 pub mod world;
 
@@ -30,14 +34,14 @@ use caldera_runtime::{
     watch::{Event, follow_json, resource},
     write::{self, Body, Done, Failure, Write, Writer},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Client, runtime::watcher};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use nodes::NodeGroup;
-use world::{Kind, ObjectKey, Want, World};
+use world::{Kind, Landing, ObjectKey, Want, World};
 
 /// What a member looks like.
 #[derive(Debug, Clone)]
@@ -50,6 +54,9 @@ pub struct Config {
     pub admission: SocketAddr,
     /// Whether Deployments, StatefulSets and batch Jobs are ours too (no kube-controller-manager there).
     pub workloads: bool,
+    /// Whether the job controller loses the counts of finished pods when a job ends, as Volcano 1.11 to 1.15 do
+    /// (volcano#4616).
+    pub forgets_kept_pods: bool,
     /// The time.
     pub clock: SharedClock,
 }
@@ -61,6 +68,7 @@ impl Default for Config {
             default_run: Duration::from_secs(2),
             admission: (Ipv4Addr::LOCALHOST, 0).into(),
             workloads: true,
+            forgets_kept_pods: false,
             clock: Arc::new(caldera_runtime::clock::SystemClock),
         }
     }
@@ -88,7 +96,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let queues: admission::Queues = Arc::default();
     serve_admission(&config, &client, queues.clone(), &shutdown).await?;
     let (events, incoming) = mpsc::channel(1024);
-    for kind in Kind::ALL {
+    for kind in Kind::WATCHED {
         let events = events.clone();
         let watch = follow_json(
             client.clone(),
@@ -105,8 +113,20 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), shutdown.clone()));
     }
     let (writer, outcomes) = Writer::start(client, shutdown.clone());
-    let mut member =
-        Member { world: World::default(), writer, queues, due: BTreeMap::new(), retry_at: BTreeMap::new(), config };
+    let mut world = World::default();
+    if config.forgets_kept_pods {
+        world.forget_kept_pods();
+    }
+    let mut member = Member {
+        world,
+        writer,
+        queues,
+        memory: Memory::default(),
+        look_again: None,
+        report_at: Timestamp::UNIX_EPOCH,
+        retry_at: BTreeMap::new(),
+        config,
+    };
     member.run(incoming, outcomes, shutdown).await;
     Ok(())
 }
@@ -158,13 +178,22 @@ async fn register(client: &Client, configuration: Value) -> Result<(), Failure> 
     write::execute(client, &write).await.map(drop)
 }
 
+/// Which write an outcome is of: its object, and whether it deletes that.
+type Tag = (ObjectKey, bool);
+
+/// Between two reports on what queues hold, as between two sessions of Volcano's scheduler.
+const REPORT_EVERY: SignedDuration = SignedDuration::from_secs(1);
+
 struct Member {
     config: Config,
     world: World,
-    writer: Writer<ObjectKey>,
+    writer: Writer<Tag>,
     queues: admission::Queues,
-    /// When pods want to be looked at again.
-    due: BTreeMap<object::Key, Timestamp>,
+    memory: Memory,
+    /// When something is due without any news.
+    look_again: Option<Timestamp>,
+    /// When the queues may be reported on again.
+    report_at: Timestamp,
     /// Objects whose last write failed, and when to try again.
     retry_at: BTreeMap<ObjectKey, (Timestamp, u32)>,
 }
@@ -173,12 +202,12 @@ impl Member {
     async fn run(
         &mut self,
         mut incoming: mpsc::Receiver<(Kind, Event<Value>)>,
-        mut outcomes: mpsc::UnboundedReceiver<Done<ObjectKey>>,
+        mut outcomes: mpsc::UnboundedReceiver<Done<Tag>>,
         shutdown: CancellationToken,
     ) {
         loop {
             let now = self.config.clock.now();
-            let next = self.due.values().chain(self.retry_at.values().map(|(at, _)| at)).min().copied();
+            let next = self.look_again.iter().chain(self.retry_at.values().map(|(at, _)| at)).min().copied();
             let wait = next.map_or(Duration::from_secs(3600), |at| {
                 Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_millis(1))
             });
@@ -192,6 +221,7 @@ impl Member {
                 },
                 () = tokio::time::sleep(wait) => {}
             }
+            self.world.set_time(self.config.clock.now());
             // Take in all there is before deciding once.
             while let Ok(done) = outcomes.try_recv() {
                 self.landed(done);
@@ -199,7 +229,9 @@ impl Member {
             while let Ok((kind, event)) = incoming.try_recv() {
                 self.world.observe(kind, event);
             }
-            self.queues.store(Arc::new(self.world.of(Kind::Queue).cloned().collect()));
+            if self.world.take_queue_news() {
+                self.queues.store(Arc::new(self.world.of(Kind::Queue).cloned().collect()));
+            }
             if self.world.has_listed(&[Kind::Node, Kind::Pod, Kind::Queue, Kind::PodGroup, Kind::VolcanoJob]) {
                 self.decide();
             }
@@ -208,25 +240,16 @@ impl Member {
 
     fn decide(&mut self) {
         let now = self.config.clock.now();
-        let world = &self.world;
-        let mut wants = nodes::sync(world, &self.config.nodes, now);
-        wants.extend(nodes::queues(world));
-        if self.config.workloads {
-            wants.extend(workloads::sync(world, now));
-        }
-        for job in world.of(Kind::VolcanoJob) {
-            wants.extend(job::sync(world, job, now));
-        }
-        wants.extend(schedule::cycle(world, now));
-        self.due.clear();
-        for pod in world.of(Kind::Pod) {
-            match kubelet::sync(world, pod, self.config.default_run, now) {
-                kubelet::Next::Settled => {}
-                kubelet::Next::At(at) => drop(self.due.insert(object::key(pod), at)),
-                kubelet::Next::Write(want) => wants.push(*want),
+        let plan = plan(&self.world, &self.config, &mut self.memory, now);
+        self.look_again = plan.at;
+        if !plan.reports.is_empty() {
+            if self.report_at <= now {
+                self.report_at = now.checked_add(REPORT_EVERY).unwrap_or(Timestamp::MAX);
+                plan.reports.into_iter().for_each(|want| self.start(want, now));
             }
+            self.look_again = [plan.at, Some(self.report_at)].into_iter().flatten().min();
         }
-        for want in wants {
+        for want in plan.wants {
             self.start(want, now);
         }
     }
@@ -235,30 +258,154 @@ impl Member {
         if self.retry_at.get(&want.about).is_some_and(|(at, _)| *at > now) {
             return;
         }
-        if self.world.take_off(want.about.clone()) {
-            self.writer.send(want.about, want.write);
+        if self.world.take_off(&want) {
+            let tag = (want.about.clone(), want.is_deletion());
+            self.writer.send(tag, want.write);
         }
     }
 
-    fn landed(&mut self, done: Done<ObjectKey>) {
-        let Done { tag, result } = done;
-        match result {
-            Ok(object) => {
-                self.retry_at.remove(&tag);
-                self.world.land(&tag, Some(object));
-            }
+    fn landed(&mut self, done: Done<Tag>) {
+        let Done { tag: (about, deletes), result } = done;
+        let landing = match result {
+            Ok(_) if deletes => Landing::Deleted,
+            Ok(object) => Landing::Written(object),
+            Err(Failure::Gone(_)) => Landing::Gone,
             Err(failure) => {
-                self.world.land(&tag, None);
-                if let Failure::Gone(_) = failure {
-                    self.world.forget(tag.0, &tag.1);
-                    return;
-                }
-                let attempts = self.retry_at.get(&tag).map_or(0, |(_, attempts)| attempts + 1);
-                let wait = Duration::from_millis(20 << attempts.min(8));
-                tracing::debug!(kind = ?tag.0, namespace = tag.1.0, name = tag.1.1, %failure, "a simulated write failed");
-                let at = self.config.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
-                self.retry_at.insert(tag, (at, attempts));
+                let exists = matches!(failure, Failure::Exists(_));
+                self.world.land(&about, if exists { Landing::Exists } else { Landing::Failed });
+                self.try_again(about, &failure);
+                return;
             }
+        };
+        self.retry_at.remove(&about);
+        self.world.land(&about, landing);
+    }
+
+    fn try_again(&mut self, about: ObjectKey, failure: &Failure) {
+        let attempts = self.retry_at.get(&about).map_or(0, |(_, attempts)| attempts + 1);
+        let wait = Duration::from_millis(20 << attempts.min(8));
+        tracing::debug!(
+            kind = ?about.0, namespace = about.1.0, name = about.1.1, %failure, "a simulated write failed"
+        );
+        let at = self.config.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.retry_at.insert(about, (at, attempts));
+    }
+}
+
+/// Everything that the stand-ins want now.
+#[derive(Debug, Default)]
+struct Plan {
+    wants: Vec<Want>,
+    /// What queues hold: may wait.
+    reports: Vec<Want>,
+    /// When to look again without any news.
+    at: Option<Timestamp>,
+}
+
+/// Jobs and pods for which nothing was to be done: until when, and as of which state of the world.
+#[derive(Debug, Default)]
+struct Memory {
+    jobs: Settled,
+    pods: Settled,
+}
+
+#[derive(Debug, Default)]
+struct Settled(BTreeMap<object::Key, (u64, Option<Timestamp>)>);
+
+impl Settled {
+    /// Whether nothing is to be done still, given when the thing changed last; then, when it will be due.
+    fn holds(&self, key: &object::Key, changed: u64, now: Timestamp) -> Option<Option<Timestamp>> {
+        let (seen, at) = self.0.get(key)?;
+        (*seen == changed && at.is_none_or(|at| at > now)).then_some(*at)
+    }
+
+    fn note(&mut self, key: object::Key, changed: u64, at: Option<Timestamp>) {
+        self.0.insert(key, (changed, at));
+    }
+
+    /// Drops what is known of things that are gone, once they are the greater part.
+    fn sweep(&mut self, count: usize, is_there: impl Fn(&object::Key) -> bool) {
+        if self.0.len() > 64 + 2 * count {
+            self.0.retain(|key, _| is_there(key));
         }
     }
+}
+
+fn plan(world: &World, config: &Config, memory: &mut Memory, now: Timestamp) -> Plan {
+    let mut wants = nodes::sync(world, &config.nodes, now);
+    let mut times = Vec::new();
+    wants.extend(queues::sync(world));
+    wants.extend(queues::commands(world));
+    if config.workloads {
+        let plan = workloads::sync(world, now);
+        wants.extend(plan.wants);
+        times.push(plan.at);
+    } else {
+        let (beats, at) = nodes::heartbeats(world, now);
+        wants.extend(beats);
+        times.push(at);
+    }
+    job_plans(world, &mut memory.jobs, now, &mut wants, &mut times);
+    let cycle = schedule::cycle(world, now);
+    wants.extend(cycle.wants);
+    times.push(cycle.at);
+    kubelet_plans(world, config, &mut memory.pods, now, &mut wants, &mut times);
+    Plan { wants, reports: cycle.reports, at: times.into_iter().flatten().min() }
+}
+
+fn job_plans(
+    world: &World,
+    settled: &mut Settled,
+    now: Timestamp,
+    wants: &mut Vec<Want>,
+    times: &mut Vec<Option<Timestamp>>,
+) {
+    let mut count = 0;
+    for job in world.of(Kind::VolcanoJob) {
+        count += 1;
+        let (key, changed) = (object::key(job), world.job_changed(job));
+        if let Some(at) = settled.holds(&key, changed, now) {
+            times.push(at);
+            continue;
+        }
+        let plan = job::sync(world, job, now);
+        times.push(plan.at);
+        if plan.wants.is_empty() {
+            settled.note(key, changed, plan.at);
+        }
+        wants.extend(plan.wants);
+    }
+    settled.sweep(count, |key| world.get(Kind::VolcanoJob, key).is_some());
+}
+
+fn kubelet_plans(
+    world: &World,
+    config: &Config,
+    settled: &mut Settled,
+    now: Timestamp,
+    wants: &mut Vec<Want>,
+    times: &mut Vec<Option<Timestamp>>,
+) {
+    let mut count = 0;
+    for (key, facts) in world.pods() {
+        count += 1;
+        if facts.node.is_empty() {
+            continue;
+        }
+        let changed = world.pod_changed(key);
+        if let Some(at) = settled.holds(key, changed, now) {
+            times.push(at);
+            continue;
+        }
+        let Some(pod) = world.get(Kind::Pod, key) else { continue };
+        match kubelet::sync(world, pod, config.default_run, now) {
+            kubelet::Next::Settled => settled.note(key.clone(), changed, None),
+            kubelet::Next::At(at) => {
+                settled.note(key.clone(), changed, Some(at));
+                times.push(Some(at));
+            }
+            kubelet::Next::Write(want) => wants.push(*want),
+        }
+    }
+    settled.sweep(count, |key| world.pod(key).is_some());
 }

@@ -1,11 +1,14 @@
-//! The member's simulated nodes, and the queues every Volcano has.
+//! The member's simulated nodes.
+//!
+//! A node is simulated if it was made here, or if nobody runs it: a real kubelet tells the machine and the boot it runs
+//! on. Nodes with a real kubelet, and their pods, are never touched.
 
 use caldera_runtime::clock::rfc3339;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    object::{annotation, list, name, text},
+    object::{annotation, deleting, list, name, text},
     world::{Kind, Want, World, create, merge},
 };
 
@@ -22,29 +25,83 @@ pub struct NodeGroup {
     pub labels: Vec<(String, String)>,
 }
 
-/// Marks the nodes that are simulated here.
+/// Marks the nodes that are made here, and says what they offer.
 const SIMULATED: &str = "sim.caldera.dev/node";
+/// Between two heartbeats; a node controller waits 40 s and more for one.
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(15);
 
-/// Creates the missing nodes and makes simulated nodes ready (whoever created them).
+/// Whether the kubelet of this node is simulated.
+#[must_use]
+pub fn is_simulated(node: &Value) -> bool {
+    let unknown = |field: &str| text(node, &format!("/status/nodeInfo/{field}")).is_empty();
+    !annotation(node, SIMULATED).is_empty() || (unknown("bootID") && unknown("machineID"))
+}
+
+/// What the API server taints new nodes with.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// Creates the missing nodes and makes simulated nodes ready, whoever created them.
 #[must_use]
 pub fn sync(world: &World, groups: &[NodeGroup], now: Timestamp) -> Vec<Want> {
     let mut wants = Vec::new();
     for group in groups {
         for index in 0..group.count {
             let name = format!("{}-{index}", group.prefix);
-            if world.get(Kind::Node, &(String::new(), name.clone())).is_none() {
+            if world.named(Kind::Node, &name).is_none() {
                 wants.push(create(Kind::Node, node(group, &name, now)));
             }
         }
     }
-    for node in world.of(Kind::Node).filter(|node| !annotation(node, SIMULATED).is_empty()) {
-        let reported = list(node, "/status/conditions").iter().any(|condition| text(condition, "/type") == "Ready");
-        if !reported {
-            let allocatable = serde_json::from_str::<Value>(annotation(node, SIMULATED)).unwrap_or_default();
-            wants.push(merge(Kind::Node, node, Some("status"), json!({"status": status(&allocatable, now)})));
+    for node in world.of(Kind::Node).filter(|node| is_simulated(node) && !deleting(node)) {
+        if ready(node).is_none() {
+            let status = status(name(node), &offered(node), now);
+            wants.push(merge(Kind::Node, node, Some("status"), json!({"status": status})));
+        } else if list(node, "/spec/taints").iter().any(|taint| text(taint, "/key") == NOT_READY) {
+            // The API server taints every new node; the node lifecycle controller lifts that once it is ready.
+            let taints: Vec<&Value> =
+                list(node, "/spec/taints").iter().filter(|taint| text(taint, "/key") != NOT_READY).collect();
+            wants.push(merge(Kind::Node, node, None, json!({"spec": {"taints": taints}})));
         }
     }
     wants
+}
+
+/// Heartbeats of the simulated nodes, for a cluster with a node controller; and when the next is due.
+#[must_use]
+pub fn heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
+    let mut wants = Vec::new();
+    let mut next: Option<Timestamp> = None;
+    for node in world.of(Kind::Node).filter(|node| is_simulated(node)) {
+        let Some(condition) = ready(node) else { continue };
+        let last: Timestamp = text(condition, "/lastHeartbeatTime").parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        let due = last.checked_add(HEARTBEAT).unwrap_or(Timestamp::MAX);
+        if due > now {
+            next = Some(next.map_or(due, |known| known.min(due)));
+            continue;
+        }
+        let mut conditions = list(node, "/status/conditions").to_vec();
+        for condition in conditions.iter_mut().filter(|condition| text(condition, "/type") == "Ready") {
+            // A node controller that heard nothing makes it Unknown, and taints the node.
+            condition["status"] = "True".into();
+            condition["lastHeartbeatTime"] = rfc3339(now).into();
+        }
+        wants.push(merge(Kind::Node, node, Some("status"), json!({"status": {"conditions": conditions}})));
+    }
+    (wants, next)
+}
+
+fn ready(node: &Value) -> Option<&Value> {
+    list(node, "/status/conditions").iter().find(|condition| text(condition, "/type") == "Ready")
+}
+
+/// What a node offers: as it was made here, or as whoever made it says.
+fn offered(node: &Value) -> Value {
+    let told = |field: &str| node.pointer(&format!("/status/{field}")).filter(|amounts| amounts.is_object()).cloned();
+    serde_json::from_str(annotation(node, SIMULATED))
+        .ok()
+        .or_else(|| told("allocatable"))
+        .or_else(|| told("capacity"))
+        .unwrap_or_else(|| json!({}))
 }
 
 fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
@@ -61,14 +118,17 @@ fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": labels, "annotations": {SIMULATED: allocatable.to_string()}},
         "spec": {},
-        "status": status(&allocatable, now),
+        "status": status(name, &allocatable, now),
     })
 }
 
-fn status(allocatable: &Value, now: Timestamp) -> Value {
+fn status(node_name: &str, allocatable: &Value, now: Timestamp) -> Value {
     let time = rfc3339(now);
     json!({
         "capacity": allocatable, "allocatable": allocatable,
+        "addresses": [
+            {"type": "InternalIP", "address": address(10, node_name)}, {"type": "Hostname", "address": node_name},
+        ],
         "conditions": [{
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "simulated kubelet is ready",
             "lastHeartbeatTime": time, "lastTransitionTime": time,
@@ -81,26 +141,9 @@ fn status(allocatable: &Value, now: Timestamp) -> Value {
     })
 }
 
-/// Volcano's own queues, and the state of the others: the queue controller opens what has no state.
-#[must_use]
-pub fn queues(world: &World) -> Vec<Want> {
-    let mut wants = Vec::new();
-    for (queue, spec) in [
-        ("root", json!({"weight": 1, "reclaimable": false})),
-        ("default", json!({"weight": 1, "reclaimable": true, "parent": "root"})),
-    ] {
-        if world.get(Kind::Queue, &(String::new(), queue.to_owned())).is_none() {
-            let object = json!({
-                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": queue}, "spec": spec,
-            });
-            wants.push(create(Kind::Queue, object));
-        }
-    }
-    for queue in world.of(Kind::Queue).filter(|queue| text(queue, "/status/state").is_empty()) {
-        wants.push(merge(Kind::Queue, queue, Some("status"), json!({"status": {"state": "Open"}})));
-    }
-    for queue in world.of(Kind::Queue).filter(|queue| name(queue) != "root" && text(queue, "/spec/parent").is_empty()) {
-        wants.push(merge(Kind::Queue, queue, None, json!({"spec": {"parent": "root"}})));
-    }
-    wants
+/// An IPv4 address in `first.0.0.0/8` that follows from `seed`.
+pub(super) fn address(first: u8, seed: &str) -> String {
+    let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [a, b, c, _] = hash.rotate_left(7).to_be_bytes();
+    format!("{first}.{a}.{b}.{}", c.clamp(1, 254))
 }

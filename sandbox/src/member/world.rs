@@ -5,87 +5,175 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_runtime::{
-    watch::{Event, resource},
-    write::{Body, Write},
-};
-use kube::api::ApiResource;
+use caldera_runtime::{watch::Event, write::Body};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::object::{Key, key, text, uid};
+use super::{
+    facts::{NodeFacts, PodFacts, TASK_SPEC},
+    object::{Key, annotation, controller_uid, key, label, number, text, uid},
+};
+pub use super::{
+    kinds::Kind,
+    want::{Want, create, delete, delete_named, merge},
+};
 
-/// The kinds the stand-ins look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// batch.volcano.sh Job.
-    VolcanoJob,
-    /// scheduling.volcano.sh PodGroup.
-    PodGroup,
-    /// scheduling.volcano.sh Queue.
-    Queue,
-    /// v1 Pod.
-    Pod,
-    /// v1 Node.
-    Node,
-    /// apps/v1 Deployment.
-    Deployment,
-    /// apps/v1 ReplicaSet.
-    ReplicaSet,
-    /// apps/v1 StatefulSet.
-    StatefulSet,
-    /// batch/v1 Job.
-    BatchJob,
-    /// scheduling.k8s.io PriorityClass.
-    PriorityClass,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::VolcanoJob,
-        Self::PodGroup,
-        Self::Queue,
-        Self::Pod,
-        Self::Node,
-        Self::Deployment,
-        Self::ReplicaSet,
-        Self::StatefulSet,
-        Self::BatchJob,
-        Self::PriorityClass,
-    ];
-
-    /// Its API resource.
-    #[must_use]
-    pub fn resource(self) -> ApiResource {
-        match self {
-            Self::VolcanoJob => resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
-            Self::PodGroup => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-            Self::Queue => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-            Self::Pod => resource("", "v1", "Pod", "pods"),
-            Self::Node => resource("", "v1", "Node", "nodes"),
-            Self::Deployment => resource("apps", "v1", "Deployment", "deployments"),
-            Self::ReplicaSet => resource("apps", "v1", "ReplicaSet", "replicasets"),
-            Self::StatefulSet => resource("apps", "v1", "StatefulSet", "statefulsets"),
-            Self::BatchJob => resource("batch", "v1", "Job", "jobs"),
-            Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-        }
-    }
-}
+/// Annotation of a Volcano Job's pods: the job's version that they were made for.
+pub const JOB_VERSION: &str = "volcano.sh/job-version";
+/// Label of a partitioned task's pods.
+pub const PARTITION: &str = "volcano.sh/partition-id";
 
 /// An object by kind, namespace and name.
 pub type ObjectKey = (Kind, Key);
 
+/// A pod of a Volcano Job that went away without the job controller's doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evicted {
+    /// Its job's UID.
+    pub owner: String,
+    /// Its task.
+    pub task: String,
+    /// Its partition, empty for none.
+    pub partition: String,
+    /// The job's version that it was made for.
+    pub version: i64,
+    /// When it was noticed.
+    pub at: Timestamp,
+}
+
+/// A Command's action that has not shown in its target's status yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// For instance `AbortJob`.
+    pub name: String,
+    /// The job's version and retry count when the command came.
+    pub since: (i64, i64),
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Landing {
+    /// The object, or for some subresources a Status.
+    Written(Value),
+    /// It is deleted, or will be.
+    Deleted,
+    /// Its name is taken.
+    Exists,
+    /// It was not there.
+    Gone,
+    /// Nothing happened.
+    Failed,
+}
+
 /// The watched objects and the writes in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct World {
     objects: BTreeMap<Kind, BTreeMap<Key, Value>>,
+    pods: BTreeMap<Key, PodFacts>,
+    nodes: BTreeMap<String, NodeFacts>,
     /// Pods by the UID of their controller.
     pods_of: BTreeMap<String, BTreeSet<Key>>,
     in_flight: BTreeSet<ObjectKey>,
     listed: BTreeSet<Kind>,
+    /// Of the kinds that are not watched: whether it is there, where a write told.
+    there: BTreeMap<ObjectKey, bool>,
+    /// UIDs of pods that a write of ours deletes.
+    killed: BTreeSet<String>,
+    evicted: BTreeMap<Key, Evicted>,
+    /// By kind and name of the target: a Job or a Queue.
+    actions: BTreeMap<ObjectKey, Action>,
+    forgets_kept_pods: bool,
+    queue_news: bool,
+    /// Counts what is observed.
+    clock: u64,
+    /// By the UID of a job: when it, its pods or its PodGroup changed last.
+    changed: BTreeMap<String, u64>,
+    /// When something changed that all jobs depend on.
+    all_changed: u64,
+    now: Timestamp,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods_of: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            there: BTreeMap::new(),
+            killed: BTreeSet::new(),
+            evicted: BTreeMap::new(),
+            actions: BTreeMap::new(),
+            forgets_kept_pods: false,
+            queue_news: true,
+            clock: 0,
+            changed: BTreeMap::new(),
+            all_changed: 0,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
 }
 
 impl World {
+    /// Tells the time of what is observed from here on.
+    pub fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    /// Notes whom a change concerns.
+    fn touch(&mut self, kind: Kind, object: &Value) {
+        self.clock += 1;
+        let job = match kind {
+            Kind::VolcanoJob => uid(object),
+            Kind::Pod | Kind::PodGroup => controller_uid(object),
+            // Of queues and nodes it matters to others only that they are there.
+            Kind::Queue | Kind::Node if self.get(kind, &key(object)).is_none() => {
+                self.all_changed = self.clock;
+                return;
+            }
+            Kind::PriorityClass | Kind::PersistentVolumeClaim => {
+                self.all_changed = self.clock;
+                return;
+            }
+            _ => return,
+        };
+        if let Some(at) = self.changed.get_mut(job) {
+            *at = self.clock;
+        } else if !job.is_empty() {
+            self.changed.insert(job.to_owned(), self.clock);
+        }
+    }
+
+    /// When anything that a job's controller looks at changed last.
+    #[must_use]
+    pub fn job_changed(&self, job: &Value) -> u64 {
+        self.changed.get(uid(job)).copied().unwrap_or_default().max(self.all_changed)
+    }
+
+    /// When anything that a pod's kubelet looks at changed last.
+    #[must_use]
+    pub fn pod_changed(&self, key: &Key) -> u64 {
+        self.pods.get(key).map_or(0, |pod| pod.changed).max(self.all_changed)
+    }
+
+    /// Whether any queue changed since this was asked last.
+    pub fn take_queue_news(&mut self) -> bool {
+        std::mem::take(&mut self.queue_news)
+    }
+
+    /// Makes the job controller lose the counts of finished pods when it ends a job (volcano#4616).
+    pub fn forget_kept_pods(&mut self) {
+        self.forgets_kept_pods = true;
+    }
+
+    /// See [`Self::forget_kept_pods`].
+    #[must_use]
+    pub const fn forgets_kept_pods(&self) -> bool {
+        self.forgets_kept_pods
+    }
+
     /// Takes in what a watch said.
     pub fn observe(&mut self, kind: Kind, event: Event<Value>) {
         match event {
@@ -114,30 +202,129 @@ impl World {
     /// Takes in an object, unless a newer state of it is known.
     pub fn remember(&mut self, kind: Kind, object: Value) {
         let key = key(&object);
-        if let Some(known) = self.get(kind, &key)
-            && uid(known) == uid(&object)
-            && version(known) > version(&object)
-        {
-            return;
+        if let Some(known) = self.get(kind, &key) {
+            if uid(known) != uid(&object) {
+                self.forget(kind, &key);
+            } else if version(known) > version(&object) {
+                return;
+            }
         }
-        self.forget(kind, &key);
-        if kind == Kind::Pod {
-            self.pods_of.entry(super::object::controller_uid(&object).to_owned()).or_default().insert(key.clone());
+        self.queue_news |= kind == Kind::Queue;
+        self.touch(kind, &object);
+        match kind {
+            Kind::Pod => {
+                let facts = PodFacts::read(&object, self.pods.get(&key), self.clock);
+                self.pods.insert(key.clone(), facts);
+                self.pods_of.entry(controller_uid(&object).to_owned()).or_default().insert(key.clone());
+                self.evicted.remove(&key);
+            }
+            Kind::Node => drop(self.nodes.insert(key.1.clone(), NodeFacts::read(&object))),
+            Kind::VolcanoJob | Kind::Queue => self.settle_action(kind, &key, &object),
+            _ => {}
         }
         self.objects.entry(kind).or_default().insert(key, object);
     }
 
-    /// Drops an object.
+    /// Drops an object that is gone.
     pub fn forget(&mut self, kind: Kind, key: &Key) {
         let Some(gone) = self.objects.get_mut(&kind).and_then(|objects| objects.remove(key)) else { return };
-        if kind == Kind::Pod
-            && let Some(pods) = self.pods_of.get_mut(super::object::controller_uid(&gone))
-        {
+        self.queue_news |= kind == Kind::Queue;
+        self.touch(kind, &gone);
+        if matches!(kind, Kind::Queue | Kind::Node) {
+            self.all_changed = self.clock;
+        }
+        match kind {
+            Kind::Pod => self.forget_pod(key, &gone),
+            Kind::Node => drop(self.nodes.remove(&key.1)),
+            Kind::VolcanoJob => {
+                self.actions.remove(&(kind, key.clone()));
+                self.changed.remove(uid(&gone));
+                self.evicted.retain(|_, evicted| evicted.owner != uid(&gone));
+                let made = |name: &str| {
+                    let rest = name.strip_prefix(key.1.as_str());
+                    rest.is_some_and(|rest| matches!(rest, "" | "-svc" | "-ssh" | "-head-svc"))
+                };
+                self.there.retain(|(_, (namespace, name)), _| *namespace != key.0 || !made(name));
+            }
+            Kind::PodGroup => self.there.retain(|(kind, (namespace, name)), _| {
+                *kind != Kind::Event || *namespace != key.0 || !name.starts_with(key.1.as_str())
+            }),
+            Kind::Queue => drop(self.actions.remove(&(kind, key.clone()))),
+            _ => {}
+        }
+    }
+
+    fn forget_pod(&mut self, key: &Key, gone: &Value) {
+        self.pods.remove(key);
+        let owner = controller_uid(gone);
+        if let Some(pods) = self.pods_of.get_mut(owner) {
             pods.remove(key);
             if pods.is_empty() {
-                self.pods_of.remove(super::object::controller_uid(&gone));
+                self.pods_of.remove(owner);
             }
         }
+        if self.killed.remove(uid(gone)) || annotation(gone, JOB_VERSION).is_empty() {
+            return;
+        }
+        let evicted = Evicted {
+            owner: owner.to_owned(),
+            task: annotation(gone, TASK_SPEC).to_owned(),
+            partition: label(gone, PARTITION).to_owned(),
+            version: annotation(gone, JOB_VERSION).parse().unwrap_or_default(),
+            at: self.now,
+        };
+        self.evicted.insert(key.clone(), evicted);
+    }
+
+    /// A command is done with once its target's status shows it.
+    fn settle_action(&mut self, kind: Kind, key: &Key, object: &Value) {
+        let at = (kind, key.clone());
+        let Some(action) = self.actions.get(&at) else { return };
+        let state = text(object, "/status/state");
+        let done = match (kind, action.name.as_str()) {
+            (Kind::Queue, "OpenQueue") => state == "Open",
+            (Kind::Queue, "CloseQueue") => matches!(state, "Closed" | "Closing"),
+            _ => action.since != (number(object, "/status/version"), number(object, "/status/retryCount")),
+        };
+        if done {
+            self.actions.remove(&at);
+        }
+    }
+
+    /// A Command that is deleted is carried out, once; one that means nothing now is dropped, as Volcano does.
+    fn accept(&mut self, command: &Value) {
+        let (name, target) = (text(command, "/action").to_owned(), text(command, "/target/name").to_owned());
+        let (kind, at) = match text(command, "/target/kind") {
+            "Queue" => (Kind::Queue, (String::new(), target)),
+            _ => (Kind::VolcanoJob, (super::object::namespace(command).to_owned(), target)),
+        };
+        let Some(object) = self.get(kind, &at) else { return };
+        let means_something = match kind {
+            Kind::Queue => matches!(name.as_str(), "OpenQueue" | "CloseQueue") && at.1 != "root",
+            _ => super::job::takes(text(object, "/status/state/phase"), &name),
+        };
+        if means_something {
+            let since = (number(object, "/status/version"), number(object, "/status/retryCount"));
+            self.all_changed = self.clock;
+            self.actions.insert((kind, at), Action { name, since });
+        }
+    }
+
+    /// What a Command wants of this object.
+    #[must_use]
+    pub fn action(&self, kind: Kind, object: &Value) -> Option<&Action> {
+        self.actions.get(&(kind, key(object)))
+    }
+
+    /// The pods of the job with this UID that somebody else deleted and that have no successor yet.
+    pub fn evicted(&self, owner: &str) -> impl Iterator<Item = (&Key, &Evicted)> {
+        self.evicted.iter().filter(move |(_, evicted)| evicted.owner == owner)
+    }
+
+    /// Whether a write of ours deletes this pod.
+    #[must_use]
+    pub fn is_killed(&self, pod: &Value) -> bool {
+        self.killed.contains(uid(pod))
     }
 
     /// Whether every kind in `kinds` has been listed once.
@@ -157,6 +344,28 @@ impl World {
         self.objects.get(&kind)?.get(key)
     }
 
+    /// One object without a namespace.
+    #[must_use]
+    pub fn named(&self, kind: Kind, name: &str) -> Option<&Value> {
+        self.get(kind, &(String::new(), name.to_owned()))
+    }
+
+    /// All pods as the schedulers see them.
+    pub fn pods(&self) -> impl Iterator<Item = (&Key, &PodFacts)> {
+        self.pods.iter()
+    }
+
+    /// One pod as the schedulers see it.
+    #[must_use]
+    pub fn pod(&self, key: &Key) -> Option<&PodFacts> {
+        self.pods.get(key)
+    }
+
+    /// All nodes as the schedulers see them, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = (&String, &NodeFacts)> {
+        self.nodes.iter()
+    }
+
     /// The pods controlled by the object with this UID, by name.
     pub fn pods_of(&self, owner_uid: &str) -> impl Iterator<Item = &Value> {
         self.pods_of.get(owner_uid).into_iter().flatten().filter_map(|key| self.get(Kind::Pod, key))
@@ -164,61 +373,56 @@ impl World {
 
     /// Whether a write to this object is on its way.
     #[must_use]
-    pub fn is_in_flight(&self, key: &ObjectKey) -> bool {
-        self.in_flight.contains(key)
+    pub fn is_in_flight(&self, at: &ObjectKey) -> bool {
+        self.in_flight.contains(at)
+    }
+
+    /// Of a kind that is not watched: whether the object is there, where a write told.
+    #[must_use]
+    pub fn is_there(&self, at: &ObjectKey) -> Option<bool> {
+        self.there.get(at).copied()
     }
 
     /// Marks a write as on its way; false if one already is.
-    pub fn take_off(&mut self, key: ObjectKey) -> bool {
-        self.in_flight.insert(key)
+    pub fn take_off(&mut self, want: &Want) -> bool {
+        let free = self.in_flight.insert(want.about.clone());
+        if free
+            && want.about.0 == Kind::Pod
+            && let Body::Delete { uid: Some(uid) } = &want.write.body
+        {
+            self.killed.insert(uid.clone());
+        }
+        free
     }
 
-    /// Takes in a write's answer.
-    pub fn land(&mut self, key: &ObjectKey, answer: Option<Value>) {
-        self.in_flight.remove(key);
-        // Answers of subresources such as `binding` are a Status, not the object.
-        if let Some(object) = answer
-            && text(&object, "/kind") == key.0.resource().kind
-        {
-            self.remember(key.0, object);
+    /// Takes in what became of a write.
+    pub fn land(&mut self, at: &ObjectKey, landing: Landing) {
+        self.in_flight.remove(at);
+        let (kind, key) = at;
+        let watched = Kind::WATCHED.contains(kind);
+        match landing {
+            Landing::Written(_) | Landing::Exists if !watched => drop(self.there.insert(at.clone(), true)),
+            Landing::Deleted | Landing::Gone if !watched => drop(self.there.insert(at.clone(), false)),
+            // Answers of subresources such as `binding` are a Status, not the object.
+            Landing::Written(object) if text(&object, "/kind") == kind.resource().kind => self.remember(*kind, object),
+            Landing::Deleted if *kind == Kind::Command => {
+                if let Some(command) = self.get(*kind, key).cloned() {
+                    self.accept(&command);
+                    self.forget(*kind, key);
+                }
+            }
+            Landing::Gone => self.forget(*kind, key),
+            // What was left out because its write was on its way is to be looked at again.
+            Landing::Failed => {
+                if let Some(object) = self.get(*kind, key).cloned() {
+                    self.touch(*kind, &object);
+                }
+            }
+            Landing::Written(_) | Landing::Deleted | Landing::Exists => {}
         }
     }
 }
 
 fn version(object: &Value) -> u64 {
     text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
-}
-
-/// A write that a stand-in wants, with the object it is about.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Want {
-    /// The object.
-    pub about: ObjectKey,
-    /// The write.
-    pub write: Write,
-}
-
-/// Creates `object`.
-#[must_use]
-pub fn create(kind: Kind, object: Value) -> Want {
-    want(kind, &object.clone(), None, Body::Create(object))
-}
-
-/// Merges `patch` into `object` (or one of its subresources).
-#[must_use]
-pub fn merge(kind: Kind, object: &Value, subresource: Option<&'static str>, patch: Value) -> Want {
-    want(kind, object, subresource, Body::MergePatch(patch))
-}
-
-/// Deletes `object`, if it is still the same one.
-#[must_use]
-pub fn delete(kind: Kind, object: &Value) -> Want {
-    want(kind, object, None, Body::Delete { uid: Some(uid(object).to_owned()) })
-}
-
-fn want(kind: Kind, object: &Value, subresource: Option<&'static str>, body: Body) -> Want {
-    let (namespace, name) = key(object);
-    let write =
-        Write { resource: kind.resource(), namespace: namespace.clone(), name: name.clone(), subresource, body };
-    Want { about: (kind, (namespace, name)), write }
 }

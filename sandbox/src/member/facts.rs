@@ -1,0 +1,187 @@
+//! What the schedulers need to know of pods and nodes, read once for each state of an object.
+//!
+//! A pod's request and node claim never change after its creation, so they are read once for its whole life.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use caldera_core::{
+    gang::{NodeClaim, Taint},
+    resources::Resources,
+};
+use serde_json::Value;
+
+use super::object::{annotation, deleting, label, list, text, uid};
+
+/// Annotation: a pod's PodGroup.
+pub const GROUP: &str = "scheduling.k8s.io/group-name";
+/// Label and annotation: a pod's task.
+pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+
+/// A pod's phase; a pod without one is Pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Not started.
+    Pending,
+    /// Started.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Its node is not heard of.
+    Unknown,
+}
+
+impl Phase {
+    /// The phase of a pod.
+    #[must_use]
+    pub fn of(pod: &Value) -> Self {
+        match text(pod, "/status/phase") {
+            "" | "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// As Kubernetes writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// What a pod takes and where it may run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// What it takes, `pods: 1` included.
+    pub request: Resources,
+    /// Where.
+    pub node: NodeClaim,
+    /// What is wrong with it, where it can not be read: such a pod fits nowhere.
+    pub broken: Option<String>,
+}
+
+/// A pod, as the schedulers see it.
+#[derive(Debug, Clone)]
+pub struct PodFacts {
+    /// Its UID.
+    pub uid: String,
+    /// What it takes.
+    pub claim: Arc<Claim>,
+    /// Its node, empty before it has one.
+    pub node: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether a scheduling gate holds it.
+    pub gated: bool,
+    /// Whose it is to schedule.
+    pub scheduler: String,
+    /// Its PodGroup, empty for none.
+    pub group: String,
+    /// Its task, empty for none.
+    pub task: String,
+    /// When it changed last, in the world's count.
+    pub changed: u64,
+}
+
+impl PodFacts {
+    /// Reads a pod; `known` is what was known of the same pod before.
+    #[must_use]
+    pub fn read(pod: &Value, known: Option<&Self>, changed: u64) -> Self {
+        let claim = match known.filter(|known| known.uid == uid(pod)) {
+            Some(known) => known.claim.clone(),
+            None => Arc::new(claim(pod)),
+        };
+        Self {
+            uid: uid(pod).to_owned(),
+            claim,
+            node: text(pod, "/spec/nodeName").to_owned(),
+            phase: Phase::of(pod),
+            deleting: deleting(pod),
+            gated: !list(pod, "/spec/schedulingGates").is_empty(),
+            scheduler: text(pod, "/spec/schedulerName").to_owned(),
+            group: annotation(pod, GROUP).to_owned(),
+            task: label(pod, TASK_SPEC).to_owned(),
+            changed,
+        }
+    }
+
+    /// Whether it takes room on a node.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        !self.node.is_empty() && !self.phase.is_finished()
+    }
+
+    /// Whether a scheduler should find it a node.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.node.is_empty() && !self.deleting && !self.phase.is_finished() && !self.gated
+    }
+}
+
+fn claim(pod: &Value) -> Claim {
+    match caldera_crds::workload::gang(pod) {
+        Ok(gang) => gang
+            .tasks
+            .into_iter()
+            .next()
+            .map(|task| Claim { request: task.request, node: task.node, broken: None })
+            .unwrap_or_default(),
+        Err(error) => Claim { broken: Some(error.to_string()), ..Claim::default() },
+    }
+}
+
+/// A node, as the schedulers see it.
+#[derive(Debug, Clone)]
+pub struct NodeFacts {
+    /// What it offers.
+    pub allocatable: Resources,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// Whether it is Ready and not cordoned.
+    pub usable: bool,
+}
+
+impl NodeFacts {
+    /// Reads a node.
+    #[must_use]
+    pub fn read(node: &Value) -> Self {
+        let all = |pointer: &str| node.pointer(pointer).cloned().unwrap_or_default();
+        let ready = list(node, "/status/conditions")
+            .iter()
+            .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True");
+        let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool) == Some(true);
+        Self {
+            allocatable: serde_json::from_value(all("/status/allocatable")).unwrap_or_default(),
+            labels: serde_json::from_value(all("/metadata/labels")).unwrap_or_default(),
+            taints: list(node, "/spec/taints").iter().map(taint).collect(),
+            usable: ready && !cordoned && !deleting(node),
+        }
+    }
+}
+
+fn taint(taint: &Value) -> Taint {
+    Taint {
+        key: text(taint, "/key").to_owned(),
+        value: text(taint, "/value").to_owned(),
+        effect: text(taint, "/effect").to_owned(),
+    }
+}

@@ -1,0 +1,85 @@
+//! The kinds that the stand-ins watch or write.
+
+use caldera_runtime::watch::resource;
+use kube::api::ApiResource;
+
+/// The kinds the stand-ins look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// batch.volcano.sh Job.
+    VolcanoJob,
+    /// scheduling.volcano.sh PodGroup.
+    PodGroup,
+    /// scheduling.volcano.sh Queue.
+    Queue,
+    /// v1 Pod.
+    Pod,
+    /// v1 Node.
+    Node,
+    /// apps/v1 Deployment.
+    Deployment,
+    /// apps/v1 ReplicaSet.
+    ReplicaSet,
+    /// apps/v1 StatefulSet.
+    StatefulSet,
+    /// batch/v1 Job.
+    BatchJob,
+    /// scheduling.k8s.io PriorityClass.
+    PriorityClass,
+    /// v1 PersistentVolumeClaim.
+    PersistentVolumeClaim,
+    /// bus.volcano.sh Command.
+    Command,
+    /// v1 Service; written, never watched.
+    Service,
+    /// v1 ConfigMap; written, never watched.
+    ConfigMap,
+    /// v1 Secret; written, never watched.
+    Secret,
+    /// networking.k8s.io NetworkPolicy; written, never watched.
+    NetworkPolicy,
+    /// v1 Event; written, never watched.
+    Event,
+}
+
+impl Kind {
+    /// Those that are watched.
+    pub const WATCHED: [Self; 12] = [
+        Self::VolcanoJob,
+        Self::PodGroup,
+        Self::Queue,
+        Self::Pod,
+        Self::Node,
+        Self::Deployment,
+        Self::ReplicaSet,
+        Self::StatefulSet,
+        Self::BatchJob,
+        Self::PriorityClass,
+        Self::PersistentVolumeClaim,
+        Self::Command,
+    ];
+
+    /// Its API resource.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        match self {
+            Self::VolcanoJob => resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+            Self::PodGroup => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Queue => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::Pod => resource("", "v1", "Pod", "pods"),
+            Self::Node => resource("", "v1", "Node", "nodes"),
+            Self::Deployment => resource("apps", "v1", "Deployment", "deployments"),
+            Self::ReplicaSet => resource("apps", "v1", "ReplicaSet", "replicasets"),
+            Self::StatefulSet => resource("apps", "v1", "StatefulSet", "statefulsets"),
+            Self::BatchJob => resource("batch", "v1", "Job", "jobs"),
+            Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Self::PersistentVolumeClaim => resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::Service => resource("", "v1", "Service", "services"),
+            Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
+            Self::Secret => resource("", "v1", "Secret", "secrets"),
+            Self::NetworkPolicy => resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
+            Self::Event => resource("", "v1", "Event", "events"),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Which pods of enqueued PodGroups get a node (`actions/allocate`, `plugins/gang`): first every gang's minimum, all of
+//! it or nothing, then what is more.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{Cycle, Group, bind, ledger::Ledger, nodes::Nodes, report};
+use crate::member::{
+    facts::PodFacts,
+    object::Key,
+    world::{Want, World},
+};
+
+pub(super) fn allocate(
+    world: &World,
+    groups: &[Group<'_>],
+    ledger: &mut Ledger<'_>,
+    nodes: &mut Nodes<'_>,
+    now: Timestamp,
+    cycle: &mut Cycle,
+) {
+    let mut more: Vec<(&Group<'_>, Vec<(&Key, &PodFacts)>)> = Vec::new();
+    for group in groups.iter().filter(|group| !group.is_pending()) {
+        let waiting: Vec<(&Key, &PodFacts)> = group.pods.iter().copied().filter(|(_, pod)| pod.waits()).collect();
+        if waiting.is_empty() {
+            cycle.wants.extend(report::phase(group, false, now));
+            continue;
+        }
+        if !ledger.is_open(group.queue) {
+            report::unschedulable(world, group, &Outcome::default(), nodes, now, cycle);
+            continue;
+        }
+        nodes.begin();
+        let outcome = minimum(group, &waiting, ledger, nodes);
+        if outcome.is_ready {
+            nodes.keep();
+            cycle.wants.extend(report::phase(group, false, now));
+            let placed: Vec<&Key> = outcome.bindings.iter().map(|want| &want.about.1).collect();
+            let rest = waiting.into_iter().filter(|(key, _)| !placed.contains(key)).collect();
+            cycle.wants.extend(outcome.bindings);
+            more.push((group, rest));
+        } else {
+            nodes.take_back();
+            for request in &outcome.charged {
+                ledger.take_back(group.queue, request);
+            }
+            report::unschedulable(world, group, &outcome, nodes, now, cycle);
+        }
+    }
+    for (group, rest) in more {
+        for (key, pod) in rest {
+            match try_place(group, pod, ledger, nodes) {
+                Ok(node) => cycle.wants.push(bind(key, node)),
+                Err(why) => report::waiting_pod(world, key, &why, now, cycle),
+            }
+        }
+    }
+}
+
+/// What came of trying to place a gang's minimum.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) is_ready: bool,
+    pub(super) bindings: Vec<Want>,
+    charged: Vec<caldera_core::resources::Resources>,
+    /// The first pod that got no node, and why.
+    pub(super) refused: Option<(String, String)>,
+}
+
+fn minimum<'a>(
+    group: &Group<'_>,
+    waiting: &[(&Key, &PodFacts)],
+    ledger: &mut Ledger<'_>,
+    nodes: &mut Nodes<'a>,
+) -> Outcome {
+    let mut count = i64::try_from(group.ready().count()).unwrap_or(i64::MAX);
+    let mut lacking: BTreeMap<&str, i64> = group.min_tasks.clone();
+    for pod in group.ready() {
+        if let Some(least) = lacking.get_mut(pod.task.as_str()) {
+            *least -= 1;
+        }
+    }
+    let mut outcome = Outcome::default();
+    let mut left = Vec::new();
+    let mut place = |key: &Key, pod: &PodFacts, outcome: &mut Outcome| match try_place(group, pod, ledger, nodes) {
+        Ok(node) => {
+            outcome.bindings.push(bind(key, node));
+            outcome.charged.push(pod.claim.request.clone());
+            true
+        }
+        Err(why) => {
+            outcome.refused.get_or_insert((key.1.clone(), why));
+            false
+        }
+    };
+    for (key, pod) in waiting {
+        let needed = lacking.get(pod.task.as_str()).is_some_and(|least| *least > 0);
+        if !needed {
+            left.push((*key, *pod));
+        } else if place(key, pod, &mut outcome) {
+            count += 1;
+            lacking.entry(&pod.task).and_modify(|least| *least -= 1);
+        }
+    }
+    for (key, pod) in left {
+        if count >= group.min_member {
+            break;
+        }
+        if place(key, pod, &mut outcome) {
+            count += 1;
+        }
+    }
+    outcome.is_ready = count >= group.min_member && lacking.values().all(|least| *least <= 0);
+    outcome
+}
+
+fn try_place<'a>(
+    group: &Group<'_>,
+    pod: &PodFacts,
+    ledger: &mut Ledger<'_>,
+    nodes: &mut Nodes<'a>,
+) -> Result<&'a str, String> {
+    let over = ledger.refuses(group.queue, &pod.claim.request);
+    if !over.is_empty() {
+        return Err(format!("queue resource quota insufficient: insufficient {}", over.join(", insufficient ")));
+    }
+    let Some(node) = nodes.place(&pod.claim) else { return Err(nodes.refusal(&pod.claim, "unavailable")) };
+    ledger.allocate(group.queue, &pod.claim.request);
+    Ok(node)
+}

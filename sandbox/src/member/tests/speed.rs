@@ -1,0 +1,30 @@
+//! How long one decision takes with many pods; printed, and bounded so loosely that only a wrong order of growth fails.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[test]
+fn a_decision_stays_cheap_with_two_thousand_pods_and_five_hundred_jobs() {
+    let mut cluster = Cluster::new(100, "10");
+    // Half of them run, half of them wait for room.
+    for index in 0..500 {
+        cluster.submit(volcano_job(&format!("j{index}"), 4, 4, "1", "sleep 100000")).unwrap();
+    }
+    let fill = Instant::now();
+    cluster.settle();
+    let fill = fill.elapsed();
+    let running = cluster.bound();
+    let rounds = 10;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let wants = plan(&cluster.world, &cluster.config, &mut cluster.memory, cluster.now).wants;
+        assert!(wants.is_empty());
+    }
+    let one = start.elapsed() / rounds;
+    println!(
+        "member: 500 jobs, {} pods, {running} of them run: filled in {fill:?}, then {one:?} a decision",
+        cluster.pods().len()
+    );
+    assert!(one < Duration::from_secs(1), "{one:?}");
+}
