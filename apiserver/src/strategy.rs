@@ -134,7 +134,13 @@ fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
         }
     }
     match status {
-        Some(status) => object["status"] = status,
+        Some(status) => {
+            object["status"] = status;
+            // A pod's class never changes, whoever leaves it out.
+            if let (true, Some(class)) = (is(resource, "", "pods"), old.pointer("/status/qosClass")) {
+                object["status"]["qosClass"] = class.clone();
+            }
+        }
         None if resource.is_custom() => remove(object, "status"),
         None => object["status"] = json!({}),
     }
@@ -264,6 +270,12 @@ fn prepare_job(object: &mut Value) {
     for prefix in ["batch.kubernetes.io/", ""] {
         labels[format!("{prefix}controller-uid")] = uid.clone().into();
         labels[format!("{prefix}job-name")] = name.clone().into();
+    }
+    // `SetDefaults_Job`: a Job without labels takes its template's.
+    let labels = labels.clone();
+    let own = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
+    if own.as_object().is_some_and(serde_json::Map::is_empty) {
+        *own = labels;
     }
 }
 

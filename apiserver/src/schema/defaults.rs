@@ -288,6 +288,7 @@ fn job(spec: &mut Object) {
     put(spec, "backoffLimit", limit);
     put(spec, "completionMode", "NonIndexed");
     put(spec, "suspend", false);
+    put(spec, "manualSelector", false);
     let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     put(spec, "podReplacementPolicy", policy);
 }
