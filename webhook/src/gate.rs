@@ -5,7 +5,7 @@
 //! suspended is somebody else's hold: it stays, unmarked. Karmada rewrites `schedulerName` and `schedulePriority` from
 //! the policy at every pass, so both are asserted on every write.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use caldera_crds::names::caldera;
 use serde::{Deserialize, de::IgnoredAny};
@@ -28,11 +28,27 @@ pub struct Binding<'a> {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
-    annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    annotations: Option<Annotations<'a>>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// Ours among the annotations: the others, which can be long, are skipped without a copy.
+#[derive(Debug, Default, Deserialize)]
+struct Annotations<'a> {
+    #[serde(borrow, default, rename = "caldera.dev/gate")]
+    gate: Option<Cow<'a, str>>,
+    #[serde(default, rename = "caldera.dev/admission")]
+    admission: Option<IgnoredAny>,
+    #[serde(borrow, default, rename = "caldera.dev/plan")]
+    plan: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "caldera.dev/priority")]
+    priority: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,7 +61,7 @@ struct Spec<'a> {
     #[serde(default)]
     clusters: Option<Vec<IgnoredAny>>,
     #[serde(borrow, default)]
-    scheduler_name: Cow<'a, str>,
+    scheduler_name: Option<Cow<'a, str>>,
     #[serde(default)]
     schedule_priority: Option<SchedulePriority>,
     #[serde(default)]
@@ -76,8 +92,12 @@ struct Suspension {
 }
 
 impl Binding<'_> {
-    fn annotation(&self, name: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(name).map(AsRef::as_ref)
+    fn gate(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.gate.as_deref()
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.admission.is_some())
     }
 
     fn is_placed(&self) -> bool {
@@ -91,7 +111,8 @@ impl Binding<'_> {
     /// The binding's name and a number for the plan it carries.
     #[must_use]
     pub fn plan(&self) -> (&str, u64) {
-        (&self.metadata.name, fingerprint(self.annotation(caldera::PLAN)))
+        let plan = self.metadata.annotations.as_ref().and_then(|annotations| annotations.plan.as_deref());
+        (&self.metadata.name, fingerprint(plan))
     }
 }
 
@@ -104,9 +125,13 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
     let (Some(_), Some(kind)) = (&binding.spec.placement, Kind::of(&resource.api_version, &resource.kind)) else {
         return Verdict::UNCHANGED;
     };
-    let marked = binding.annotation(caldera::GATE).is_some();
+    // Its last updates only take finalizers.
+    if binding.metadata.deletion_timestamp.is_some() {
+        return Verdict::UNCHANGED;
+    }
+    let marked = binding.gate().is_some();
     // Placed before we were installed, or by somebody else.
-    if binding.is_placed() && !marked && binding.annotation(caldera::ADMISSION).is_none() {
+    if binding.is_placed() && !marked && !binding.is_admitted() {
         return Verdict::UNCHANGED;
     }
     let key = WorkloadKey {
@@ -114,7 +139,7 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
         namespace: request.namespace.as_deref().unwrap_or_default().to_owned(),
         name: resource.name.as_ref().to_owned(),
     };
-    match in_scope(&key, marked, snapshot) {
+    match in_scope(&key, marked, request.is_create(), snapshot) {
         Known::Yes(()) => {}
         Known::No => return Verdict::UNCHANGED,
         Known::Unread => return Verdict::Read(Lookup::Workload(key)),
@@ -126,8 +151,8 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
         }
     }
     let mut patch = Vec::new();
-    close(request, binding, &mut patch);
-    if binding.spec.scheduler_name != caldera::SCHEDULER_NAME {
+    close(binding, &mut patch);
+    if binding.spec.scheduler_name.as_deref() != Some(caldera::SCHEDULER_NAME) {
         patch.push(Op::set("/spec/schedulerName", caldera::SCHEDULER_NAME));
     }
     let current = binding.spec.schedule_priority.as_ref().map(|priority| priority.priority);
@@ -137,29 +162,31 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
     Verdict::patch(patch)
 }
 
-fn in_scope(key: &WorkloadKey, marked: bool, snapshot: Snapshot<'_>) -> Known<()> {
+/// Whether we queue the workload. One that memory lacks is read live when its binding is new: the watch may be behind.
+/// Later it is simply gone.
+fn in_scope(key: &WorkloadKey, marked: bool, new: bool, snapshot: Snapshot<'_>) -> Known<()> {
     if key.kind == Kind::VolcanoJob || marked || snapshot.is_opted_in(&key.namespace) {
         return Known::Yes(());
     }
     match snapshot.workload(key) {
         Known::Yes(workload) if workload.queue.is_some() => Known::Yes(()),
         Known::Yes(_) | Known::No => Known::No,
+        Known::Unread if !new && snapshot.index.listed.contains(key.kind.name()) => Known::No,
         Known::Unread => Known::Unread,
         Known::Failed(error) => Known::Failed(error),
     }
 }
 
 /// Suspends the binding and marks the suspension as ours, unless it is admitted, placed, or held by somebody else.
-fn close(request: &Request<'_, Binding<'_>>, binding: &Binding<'_>, patch: &mut Vec<Op>) {
-    if binding.annotation(caldera::ADMISSION).is_some() || binding.is_placed() || binding.is_suspended() {
+fn close(binding: &Binding<'_>, patch: &mut Vec<Op>) {
+    if binding.is_admitted() || binding.is_placed() || binding.is_suspended() {
         return;
     }
-    debug_assert!(request.operation != "DELETE", "deletions are not reviewed");
     match &binding.spec.suspension {
         None => patch.push(Op::set("/spec/suspension", json!({"scheduling": true}))),
         Some(_) => patch.push(Op::set("/spec/suspension/scheduling", true)),
     }
-    if binding.annotation(caldera::GATE) == Some(caldera::GATE_CLOSED) {
+    if binding.gate() == Some(caldera::GATE_CLOSED) {
         return;
     }
     if binding.metadata.annotations.is_none() {
@@ -174,7 +201,7 @@ fn priority(key: &WorkloadKey, binding: &Binding<'_>, snapshot: Snapshot<'_>) ->
         Known::Yes(workload) => snapshot.priority(workload.priority_class.as_deref()),
         _ => None,
     };
-    known.or_else(|| binding.annotation(caldera::PRIORITY)?.parse().ok())
+    known.or_else(|| binding.metadata.annotations.as_ref()?.priority.as_deref()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -309,7 +336,76 @@ mod tests {
         assert!(matches!(review("CREATE", &binding(DEPLOYMENT), snapshot), Verdict::Undecided(_)));
     }
 
+    #[test]
+    fn a_deployment_that_is_gone_is_not_read_again_for_each_update() {
+        let mut index = Index::default();
+        index.listed.insert(Kind::Deployment.name());
+        assert_eq!(review("UPDATE", &binding(DEPLOYMENT), Snapshot::of(&index)), Verdict::UNCHANGED);
+        let opted_in = Live::Workload(Some(Workload::default()), true);
+        let snapshot = Snapshot { index: &index, live: Some(&opted_in) };
+        assert!(
+            matches!(review("CREATE", &binding(DEPLOYMENT), snapshot), Verdict::Allow { patch, .. } if !patch.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_binding_that_goes_away_is_left_alone() {
+        let mut going = binding(JOB);
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(review("UPDATE", &going, Snapshot::of(&Index::default())), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_users_own_hold_stays_after_the_gate_was_opened_and_lifting_it_does_not_skip_the_queue() {
+        let mut object = binding(JOB);
+        object["spec"]["suspension"] = json!({"scheduling": true});
+        object["metadata"]["annotations"] = json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{}"});
+        let held = after("UPDATE", &object, &Index::default());
+        assert_eq!(held["metadata"]["annotations"], object["metadata"]["annotations"]);
+        assert_eq!(held["spec"]["suspension"], object["spec"]["suspension"]);
+        // A hold from before we saw the binding, lifted: into the queue.
+        object["metadata"]["annotations"] = json!({});
+        object["spec"]["suspension"] = json!({"scheduling": false});
+        let queued = after("UPDATE", &object, &Index::default());
+        assert_eq!(queued["spec"]["suspension"]["scheduling"], true);
+        assert_eq!(queued["metadata"]["annotations"]["caldera.dev/gate"], "closed");
+    }
+
+    #[test]
+    fn an_eviction_passes_as_it_is() {
+        let mut object = after("CREATE", &binding(JOB), &Index::default());
+        object["spec"]["clusters"] = json!([]);
+        assert_eq!(review("UPDATE", &object, Snapshot::of(&Index::default())), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_unknown_priority_class_counts_as_zero_and_what_the_controller_wrote_is_kept_without_memory() {
+        let mut index = Index::default();
+        index.listed.insert("PriorityClass");
+        let key = WorkloadKey { kind: Kind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
+        index.workloads.insert(key, Workload { queue: None, priority_class: Some("nobody".into()) });
+        assert_eq!(after("CREATE", &binding(JOB), &index)["spec"]["schedulePriority"], json!({"priority": 0}));
+        let mut object = binding(JOB);
+        object["metadata"]["annotations"] = json!({"caldera.dev/priority": "7", "caldera.dev/gate": "closed"});
+        let asserted = after("UPDATE", &object, &Index::default());
+        assert_eq!(asserted["spec"]["schedulePriority"], json!({"priority": 7}));
+    }
+
     proptest! {
+        #[test]
+        fn no_object_makes_it_panic(object in crate::patch::tests::any_json(), spec in crate::patch::tests::any_json()) {
+            let mut ours = binding(JOB);
+            ours["spec"]["suspension"] = spec.clone();
+            ours["metadata"]["annotations"] = spec;
+            for object in [object, ours] {
+                let body = json!({"request": {"uid": "u", "operation": "UPDATE", "namespace": "ns", "object": object}});
+                let index = Index::default();
+                let _ = crate::review::answer::<Binding<'_>>(body.to_string().as_bytes(), |request| {
+                    gate(request, Snapshot::of(&index))
+                });
+            }
+        }
+
         #[test]
         fn gating_twice_changes_nothing_more(
             update in any::<bool>(),
@@ -333,7 +429,7 @@ mod tests {
             }
             let operation = if update { "UPDATE" } else { "CREATE" };
             let once = after(operation, &object, &Index::default());
-            prop_assert_eq!(after(operation, &once, &Index::default()), once.clone());
+            prop_assert_eq!(&after(operation, &once, &Index::default()), &once);
             // Nothing but our own fields differ.
             for path in ["/spec/suspension/dispatching", "/spec/clusters", "/spec/placement", "/spec/resource"] {
                 prop_assert_eq!(once.pointer(path), object.pointer(path));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use caldera_core::plan::Plan;
-use caldera_crds::names::caldera;
+use caldera_crds::{names::caldera, workload::priority_class_of};
 use serde_json::Value;
 
 use crate::scope::{Kind, queue_of};
@@ -39,7 +39,7 @@ impl Workload {
     /// Out of the object.
     #[must_use]
     pub fn of(kind: Kind, object: &Value) -> Self {
-        let class = object.pointer(kind.priority_class_path()).and_then(Value::as_str).filter(|name| !name.is_empty());
+        let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
         Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from) }
     }
 }

@@ -4,14 +4,16 @@
 //! A member would refuse the same later, where nobody looks. A queue that does not exist or is not open is no refusal
 //! here but a warning: queue and job may come in one `kubectl apply`, in any order.
 
-use caldera_crds::job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals};
+use caldera_crds::{
+    job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals},
+    workload::{priority_class_of, queue_of},
+};
 use serde_json::Value;
 
 use crate::{
     index::Index,
     patch::between,
     review::{Request, Verdict},
-    scope::{Kind, queue_of},
 };
 
 /// Fills in Volcano's defaults.
@@ -31,6 +33,10 @@ pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
     if job.pointer("/metadata/deletionTimestamp").is_some() {
         return Verdict::UNCHANGED;
     }
+    // What a newer rule would refuse stays updatable where its spec does not change.
+    if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
+        return Verdict::UNCHANGED;
+    }
     let refusals = match (request.is_create(), &request.old_object) {
         (true, _) | (false, None) => create_refusals(job),
         (false, Some(old)) => update_refusals(old, job),
@@ -48,12 +54,20 @@ pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
 }
 
 fn warnings(job: &Value, index: &Index) -> Vec<String> {
-    let name = queue_of(Kind::VolcanoJob, job).unwrap_or_default();
+    let name = queue_of(job);
+    let name = name.as_str();
     let queue = index.queues.get(name);
     // The controller opens what has no state yet.
     let state = queue.map(|queue| if queue.state.is_empty() { "Open" } else { queue.state.as_str() });
     let view = state.map(|state| QueueView { state, children: index.children(name) });
-    queue_refusals(name, view.as_ref()).iter().map(|refusal| format!("{}; the job will wait", refusal.why)).collect()
+    let refusals = queue_refusals(name, view.as_ref());
+    let mut warnings: Vec<String> =
+        refusals.iter().map(|refusal| format!("{}; the job will wait", refusal.why)).collect();
+    let class = priority_class_of(job);
+    if !class.is_empty() && index.listed.contains("PriorityClass") && !index.priority_classes.contains_key(class) {
+        warnings.push(format!("PriorityClass {class:?} does not exist; the job's priority counts as 0"));
+    }
+    warnings
 }
 
 #[cfg(test)]
@@ -108,6 +122,36 @@ mod tests {
         index.queues.insert("q".into(), Queue { parent: String::new(), state: "Closed".into() });
         let Verdict::Allow { warnings, .. } = validate(&create(job()), &index) else { panic!() };
         assert!(warnings[0].contains("Closed"), "{warnings:?}");
+    }
+
+    #[test]
+    fn an_unknown_priority_class_is_a_warning() {
+        let mut index = Index::default();
+        index.queues.insert("q".into(), Queue::default());
+        index.listed.insert("PriorityClass");
+        let mut object = job();
+        object["spec"]["priorityClassName"] = "nobody".into();
+        let Verdict::Allow { warnings, .. } = validate(&create(object.clone()), &index) else { panic!() };
+        assert_eq!(warnings, ["PriorityClass \"nobody\" does not exist; the job's priority counts as 0"]);
+        index.priority_classes.insert("nobody".into(), 5);
+        assert_eq!(validate(&create(object), &index), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_change_of_labels_is_never_refused() {
+        let mut bad = job();
+        bad["spec"]["minAvailable"] = 99.into();
+        let mut labelled = bad.clone();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        let update = |old: &Value, new: &Value| {
+            let mut request = create(new.clone());
+            request.operation = "UPDATE".into();
+            request.old_object = Some(old.clone());
+            validate(&request, &Index::default())
+        };
+        assert_eq!(update(&bad, &labelled), Verdict::UNCHANGED);
+        let Verdict::Deny(denial) = update(&job(), &bad) else { panic!() };
+        assert!(denial.message.contains("99"), "{}", denial.message);
     }
 
     #[test]

@@ -20,4 +20,4 @@ pub mod scope;
 pub mod work;
 
 pub use configurations::{Endpoint, configurations};
-pub use run::{Config, Error, Memory, router, run};
+pub use run::{Config, Error, Memory, follow, router, run};

@@ -18,7 +18,7 @@ use crate::{
 /// Fills in defaults.
 #[must_use]
 pub fn mutate(request: &Request<'_, Value>) -> Verdict {
-    let Some(queue) = &request.object else { return Verdict::UNCHANGED };
+    let Some(queue) = request.object.as_ref().filter(|queue| queue.is_object()) else { return Verdict::UNCHANGED };
     let mut defaulted = queue.clone();
     if request.is_create() {
         default_queue(&mut defaulted);

@@ -105,7 +105,7 @@ fn resize(task: &mut Map<String, Value>, name: &str, part: TaskShare) -> Result<
     let Some(size) = size.filter(|size| *size > 0) else { return Ok(()) };
     let whole = |pods: u32| {
         let cut = || Mismatch::Partition { task: name.to_owned(), pods, size };
-        if pods % size == 0 { Ok(pods / size) } else { Err(cut()) }
+        if pods.is_multiple_of(size) { Ok(pods / size) } else { Err(cut()) }
     };
     policy.insert("totalPartitions".into(), whole(part.replicas)?.into());
     if policy.get("minPartitions").and_then(Value::as_u64).unwrap_or(0) > 0 {

@@ -291,7 +291,8 @@ fn name_of(object: &Value) -> Key {
     (text("/metadata/namespace"), text("/metadata/name"))
 }
 
-fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &CancellationToken) {
+/// Feeds memory from watches until `stop`; `ready` is set once it is complete.
+pub fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &CancellationToken) {
     let (sender, mut news) = mpsc::channel::<News>(1024);
     let watch = |resource, convert: Box<dyn FnMut(Event<Value>) -> Option<News> + Send>| {
         tokio::spawn(follow_json(
@@ -340,7 +341,6 @@ fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &CancellationTok
     tokio::spawn(async move {
         while let Some(news) = news.recv().await {
             memory.write(|index| learn(index, news));
-            // Kind::ALL shares two names (Job); the rest are one each.
             let complete = memory.read(|index| EXPECTED.iter().all(|kind| index.listed.contains(kind)));
             if complete && !ready.get() {
                 tracing::info!("memory is complete");
@@ -356,9 +356,7 @@ const EXPECTED: [&str; 5] = ["VolcanoJob", "ResourceBinding", "PriorityClass", "
 fn learn(index: &mut Index, news: News) {
     match news {
         News::Workload(kind, event) => {
-            if kind == Kind::VolcanoJob {
-                index.listed.insert("VolcanoJob");
-            }
+            index.listed.insert(kind.name());
             match event {
                 Event::Reset(all) => {
                     index.workloads.retain(|key, _| key.kind != kind);

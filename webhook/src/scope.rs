@@ -1,10 +1,7 @@
 //! Which workloads we queue: Volcano Jobs always; Deployments, StatefulSets, Jobs and Pods if they name a queue or their
 //! namespace is opted in.
-//!
-//! Rule for the queue's name: label before annotation, on the pod template before the workload itself, the key
-//! `volcano.sh/queue-name` before the older annotation `scheduling.volcano.sh/queue-name`.
 
-use caldera_crds::names::volcano::{DEFAULT_QUEUE, QUEUE, QUEUE_OLD};
+use caldera_crds::workload;
 use serde_json::Value;
 
 /// A kind that can be in scope.
@@ -51,32 +48,23 @@ impl Kind {
         }
     }
 
-    /// Where the kind names its PriorityClass.
+    /// One word that no other kind has.
     #[must_use]
-    pub const fn priority_class_path(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::VolcanoJob | Self::Pod => "/spec/priorityClassName",
-            _ => "/spec/template/spec/priorityClassName",
+            Self::VolcanoJob => "VolcanoJob",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::Job => "BatchJob",
+            Self::Pod => "Pod",
         }
     }
 }
 
-/// The queue a workload names; Volcano Jobs that name none are in the default queue.
+/// The queue a workload names; a Volcano Job that names none is in the default queue.
 #[must_use]
-pub fn queue_of(kind: Kind, object: &Value) -> Option<&str> {
-    if kind == Kind::VolcanoJob {
-        let queue = object.pointer("/spec/queue").and_then(Value::as_str);
-        return Some(queue.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_QUEUE));
-    }
-    let named = |path: &str, key: &str| {
-        object.pointer(path).and_then(|map| map.get(key)).and_then(Value::as_str).filter(|name| !name.is_empty())
-    };
-    let template = "/spec/template/metadata";
-    [template, "/metadata"].into_iter().find_map(|at| {
-        named(&format!("{at}/labels"), QUEUE)
-            .or_else(|| named(&format!("{at}/annotations"), QUEUE))
-            .or_else(|| named(&format!("{at}/annotations"), QUEUE_OLD))
-    })
+pub fn queue_of(kind: Kind, object: &Value) -> Option<String> {
+    (kind == Kind::VolcanoJob || workload::names_queue(object)).then(|| workload::queue_of(object).as_str().to_owned())
 }
 
 #[cfg(test)]
@@ -86,29 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volcano_job_is_in_its_queue_or_the_default_one() {
-        assert_eq!(queue_of(Kind::VolcanoJob, &json!({"spec": {"queue": "q"}})), Some("q"));
-        assert_eq!(queue_of(Kind::VolcanoJob, &json!({"spec": {}})), Some("default"));
-        assert_eq!(queue_of(Kind::VolcanoJob, &json!({"spec": {"queue": ""}})), Some("default"));
-    }
-
-    #[test]
-    fn a_deployments_queue_is_read_in_a_fixed_order() {
-        let all = json!({
-            "metadata": {"labels": {"volcano.sh/queue-name": "e"}},
-            "spec": {"template": {"metadata": {
-                "labels": {"volcano.sh/queue-name": "a"},
-                "annotations": {"volcano.sh/queue-name": "b", "scheduling.volcano.sh/queue-name": "c"}}}}});
-        assert_eq!(queue_of(Kind::Deployment, &all), Some("a"));
-        let mut fewer = all;
-        for (path, want) in [
-            ("/spec/template/metadata/labels", Some("b")),
-            ("/spec/template/metadata/annotations", Some("e")),
-            ("/metadata/labels", None),
-        ] {
-            *fewer.pointer_mut(path).unwrap() = json!({});
-            assert_eq!(queue_of(Kind::Deployment, &fewer), want);
-        }
+    fn a_volcano_job_is_always_in_a_queue_and_other_kinds_if_they_name_one() {
+        let job = |spec: Value| json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": spec});
+        assert_eq!(queue_of(Kind::VolcanoJob, &job(json!({"queue": "q"}))).as_deref(), Some("q"));
+        assert_eq!(queue_of(Kind::VolcanoJob, &job(json!({}))).as_deref(), Some("default"));
+        let deployment = |annotations: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": annotations}});
+        assert_eq!(queue_of(Kind::Deployment, &deployment(json!({}))), None);
+        let named = deployment(json!({"volcano.sh/queue-name": "q"}));
+        assert_eq!(queue_of(Kind::Deployment, &named).as_deref(), Some("q"));
     }
 
     #[test]

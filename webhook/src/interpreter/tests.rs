@@ -17,6 +17,7 @@ fn job(replicas: &[u64]) -> Value {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn ask_with(operation: &str, object: &Value, more: Value, index: &Index) -> Value {
     let mut request = json!({
         "uid": "u", "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}, "name": "j",
