@@ -1,0 +1,74 @@
+//! Benchmarks of whole components: each subcommand is one question, answered with percentiles and with the spread of
+//! several runs. What was measured is written down in `docs/benchmarks.md`.
+//!
+//! Servers and load run in this process on purpose: the numbers include the price of the load.
+#![forbid(unsafe_code)]
+
+mod apiserver;
+mod figures;
+mod machine;
+mod release;
+mod webhook;
+mod world;
+mod writes;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "caldera-bench", about = "Benchmarks of Caldera's components; see docs/benchmarks.md")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reviews a second, and how long one takes at a fixed rate, over TLS.
+    Webhook(webhook::Args),
+    /// From freed quota to the gate's patch with thousands waiting; memory; restart.
+    Release(release::Args),
+    /// API writes of a job's whole life, by component.
+    Writes(writes::Args),
+    /// Gate patches a second against the embedded API server: the floor for everything else.
+    Apiserver(apiserver::Args),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    caldera_runtime::tls::install_provider();
+    let result = match component() {
+        Some(args) => {
+            caldera_runtime::telemetry::start("warn", args.log_format.into());
+            args.command.run().await
+        }
+        None => {
+            caldera_runtime::telemetry::start("error", caldera_runtime::telemetry::Format::Text);
+            benchmark(Args::parse().command).await.map(|()| ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("caldera-bench: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+async fn benchmark(command: Command) -> anyhow::Result<()> {
+    machine::print();
+    match command {
+        Command::Webhook(args) => webhook::run(args).await?,
+        Command::Release(args) => release::run(args).await?,
+        Command::Writes(args) => writes::run(args).await?,
+        Command::Apiserver(args) => apiserver::run(args).await?,
+    }
+    machine::print_load("at the end");
+    Ok(())
+}
+
+/// `caldera-bench caldera <args>` is the `caldera` command: a component under measure runs in a process of its own, and
+/// still is what was built with this benchmark.
+fn component() -> Option<caldera_cli::args::Args> {
+    let mut args = std::env::args_os().skip(1).peekable();
+    (args.peek()? == "caldera").then(|| caldera_cli::args::Args::parse_from(args))
+}

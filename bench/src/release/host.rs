@@ -1,0 +1,209 @@
+//! A host with queues, members, jobs and gated bindings, and a look at every write of the controller as it arrives.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use axum::{
+    extract::Request,
+    middleware::{self, Next},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use caldera_apiserver::{ApiServer, Options};
+use caldera_runtime::client::WriteCounts;
+use caldera_sandbox::fleet::Endpoint;
+use futures::TryStreamExt;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{binding_path, completed, placement};
+use crate::world;
+
+/// A release arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub job: usize,
+    pub at: Instant,
+}
+
+/// What the controller wrote.
+struct Writes {
+    releases: mpsc::UnboundedSender<Seen>,
+    groups: AtomicUsize,
+    last: Mutex<Instant>,
+}
+
+pub struct Host {
+    /// For the controller.
+    pub kubeconfig: PathBuf,
+    client: Client,
+    writes: Arc<Writes>,
+    releases: mpsc::UnboundedReceiver<Seen>,
+    _dir: tempfile::TempDir,
+}
+
+impl Host {
+    /// Queue `i` has room for `slots` jobs; job `i` is in queue `i % queues`.
+    pub async fn start(queues: usize, slots: usize, jobs: usize) -> anyhow::Result<Self> {
+        let (server, local) = world::host().await?;
+        let (sender, releases) = mpsc::unbounded_channel();
+        let writes =
+            Arc::new(Writes { releases: sender, groups: AtomicUsize::new(0), last: Mutex::new(Instant::now()) });
+        let watched = writes.clone();
+        let router = server.router().layer(middleware::from_fn(move |request: Request, next: Next| {
+            watched.observe(&request);
+            next.run(request)
+        }));
+        let endpoint = world::serve("host", &server, router)?;
+        let dir = tempfile::tempdir()?;
+        let kubeconfig = dir.path().join("host.kubeconfig");
+        std::fs::write(&kubeconfig, endpoint.kubeconfig())?;
+        members(&local, queues * slots).await?;
+        for i in 0..queues {
+            world::create(&local, world::QUEUES, &queue(i, slots)).await?;
+        }
+        fill(&local, queues, jobs).await?;
+        let client = endpoint.client("bench", &WriteCounts::default())?;
+        Ok(Self { kubeconfig, client, writes, releases, _dir: dir })
+    }
+
+    /// The next release.
+    pub async fn released(&mut self) -> anyhow::Result<Seen> {
+        self.releases.recv().await.context("the host is gone")
+    }
+
+    /// PodGroups that the controller created so far.
+    pub fn groups(&self) -> usize {
+        self.writes.groups.load(Ordering::Relaxed)
+    }
+
+    /// Until the controller has written nothing for `quiet`.
+    pub async fn quiet(&self, quiet: Duration, patience: Duration) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let since = self.writes.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            if since >= quiet && began.elapsed() >= quiet {
+                return Ok(());
+            }
+            anyhow::ensure!(began.elapsed() < patience, "the controller does not come to rest");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The job ends.
+    pub async fn end(&self, job: usize) -> anyhow::Result<()> {
+        let path = format!("{}/job-{job}/status", world::JOBS);
+        world::patch(&self.client, &path, "merge", &completed()).await?;
+        Ok(())
+    }
+
+    /// The job is placed.
+    pub async fn place(&self, job: usize) -> anyhow::Result<()> {
+        // The release may still be under way: the placement has no precondition, so it must not overtake it.
+        for _ in 0..1000 {
+            let binding = world::get(&self.client, &binding_path(job)).await?;
+            if binding.pointer("/spec/suspension/scheduling") == Some(&json!(false)) {
+                world::patch(&self.client, &binding_path(job), "json", &placement()).await?;
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        anyhow::bail!("job-{job} was not released after all")
+    }
+}
+
+impl Writes {
+    fn observe(&self, request: &Request) {
+        let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        if request.method() == http::Method::GET || !agent.starts_with("caldera-controller/") {
+            return;
+        }
+        let at = Instant::now();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        let path = request.uri().path();
+        if request.method() == http::Method::POST && path.ends_with("/podgroups") {
+            self.groups.fetch_add(1, Ordering::Relaxed);
+        }
+        let name = path.strip_prefix(world::BINDINGS).and_then(|rest| rest.strip_prefix("/job-"));
+        if let Some(job) = name.and_then(|name| name.strip_suffix("-job")?.parse().ok()) {
+            let _ = self.releases.send(Seen { job, at });
+        }
+    }
+}
+
+/// Three members, each with room for everybody who holds quota.
+async fn members(host: &Client, held: usize) -> anyhow::Result<()> {
+    let namespaces = "/api/v1/namespaces";
+    world::create(host, namespaces, &json!({"metadata": {"name": "karmada-cluster"}})).await?;
+    for name in ["m1", "m2", "m3"] {
+        let server = ApiServer::new(Options { name: name.into(), ..Options::default() });
+        let client = Client::new(server.router(), "default");
+        for i in 0..held.div_ceil(16) {
+            let allocatable = json!({"cpu": "96", "memory": "768Gi", "pods": "250"});
+            let node = world::create(&client, "/api/v1/nodes", &json!({"metadata": {"name": format!("n{i}")}})).await?;
+            let status = json!({"status": {
+                "capacity": allocatable, "allocatable": allocatable,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }});
+            let path = format!("/api/v1/nodes/{}/status", world::text(&node, "/metadata/name"));
+            world::patch(&client, &path, "merge", &status).await?;
+        }
+        let endpoint = world::serve(name, &server, server.router())?;
+        join(host, &endpoint).await?;
+    }
+    Ok(())
+}
+
+async fn join(host: &Client, member: &Endpoint) -> anyhow::Result<()> {
+    let data = json!({"token": STANDARD.encode(&member.token), "caBundle": STANDARD.encode(&member.ca_pem)});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": member.name}, "data": data});
+    world::create(host, "/api/v1/namespaces/karmada-cluster/secrets", &secret).await?;
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": member.name},
+        "spec": {
+            "syncMode": "Push", "apiEndpoint": member.server,
+            "secretRef": {"namespace": "karmada-cluster", "name": member.name},
+        },
+    });
+    world::create(host, world::CLUSTERS, &cluster).await?;
+    let now = "2026-11-21T12:00:00Z";
+    let status = json!({"status": {
+        "apiEnablements": [
+            {"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]},
+        ],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": now},
+            {
+                "type": "CompleteAPIEnablements", "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": now,
+            },
+        ],
+    }});
+    world::patch(host, &format!("{}/{}/status", world::CLUSTERS, member.name), "merge", &status).await?;
+    Ok(())
+}
+
+fn queue(i: usize, slots: usize) -> Value {
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": format!("q{i}")},
+        "spec": {"weight": 1, "capability": {"cpu": (4 * slots).to_string()}},
+    })
+}
+
+/// Jobs and their gated bindings.
+async fn fill(client: &Client, queues: usize, jobs: usize) -> anyhow::Result<()> {
+    use futures::StreamExt;
+    let filling = futures::stream::iter(0..jobs).map(|i| async move {
+        let job = world::create(client, world::JOBS, &world::job(i, &format!("q{}", i % queues))).await?;
+        let binding = world::binding(i, world::text(&job, "/metadata/uid"));
+        world::create(client, world::BINDINGS, &binding).await
+    });
+    filling.buffered(16).try_for_each(|_| async { Ok(()) }).await
+}

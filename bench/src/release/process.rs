@@ -1,0 +1,39 @@
+//! The controller as a process.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::Context;
+
+use crate::machine;
+
+/// Killed when dropped.
+pub struct Controller(Child);
+
+impl Controller {
+    pub fn start(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["caldera", "controller", "--no-lease", "--kubeconfig"]).arg(kubeconfig).stdin(Stdio::null());
+        command.spawn().map(Self).context("failed to start the controller")
+    }
+
+    /// A line of its `/proc` status, in KiB.
+    pub fn memory(&self, field: &str) -> anyhow::Result<u64> {
+        machine::memory(self.0.id(), field).context("the controller is gone")
+    }
+
+    /// SIGKILL: it gets no chance to tidy up.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}

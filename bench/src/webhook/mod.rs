@@ -1,0 +1,98 @@
+//! The webhook over TLS on the loopback, load generator in the same process.
+
+mod load;
+mod reviews;
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use caldera_runtime::tls::Authority;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    figures::{Runs, millis},
+    world,
+};
+use load::{Protocol, Target};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Bytes of a review.
+    #[arg(long, default_value_t = 8192)]
+    size: usize,
+    /// Reviews a second where the rate is fixed.
+    #[arg(long, default_value_t = 1000)]
+    rate: u32,
+    /// Length of a run.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Jobs and bindings that the webhook remembers.
+    #[arg(long, default_value_t = 1000)]
+    objects: usize,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let target = start(args.objects, &stop).await?;
+    let lasts = Duration::from_secs(args.seconds);
+    let kinds = [
+        ("ResourceBinding", reviews::bindings(args.objects, args.size)),
+        ("Work", reviews::works(args.objects, args.size)),
+    ];
+    for (kind, reviews) in &kinds {
+        load::check(&target, reviews).await?;
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            let what = format!("{kind} {protocol:?}, {} connections, {} bytes", args.connections, args.size);
+            let mut rates = Runs::default();
+            let mut answers = Runs::default();
+            // The first run warms up.
+            for run in 0..=args.runs {
+                let (rate, taken) = load::closed(&target, protocol, args.connections, reviews, lasts).await?;
+                if run > 0 {
+                    rates.push(rate);
+                    answers.push(taken.p99().as_secs_f64() * 1e3);
+                }
+            }
+            println!("{what}: full speed, reviews/s {rates}; p99 in ms {answers}");
+            let [mut p50, mut p99, mut p999, mut late] = [(); 4].map(|()| Runs::default());
+            for _ in 0..args.runs {
+                let seen = load::open(&target, protocol, args.connections, reviews, args.rate, lasts).await?;
+                for (runs, of) in
+                    [(&mut p50, seen.taken.at(5_000)), (&mut p99, seen.taken.p99()), (&mut p999, seen.taken.at(9_990))]
+                {
+                    runs.push(of.as_secs_f64() * 1e3);
+                }
+                late.push(seen.late.p99().as_secs_f64() * 1e3);
+                println!("  {}; clock late p99 {} ms", seen.taken, millis(seen.late.p99()));
+            }
+            println!("{what}: at {}/s, ms: p50 {p50}; p99 {p99}; p999 {p999}; clock late p99 {late}", args.rate);
+        }
+    }
+    Ok(())
+}
+
+/// A webhook that remembers `objects` jobs with their bindings.
+async fn start(objects: usize, stop: &CancellationToken) -> anyhow::Result<Target> {
+    let (_server, client) = world::host().await?;
+    world::create_all(&client, world::JOBS, (0..objects).map(|i| world::job(i, "q0"))).await?;
+    world::create_all(&client, world::BINDINGS, (0..objects).map(reviews::placed)).await?;
+    let authority = Authority::new("caldera-webhook")?;
+    let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+    let (listener, address) = world::listener()?;
+    let config = caldera_webhook::Config::new(listener, identity);
+    let ready = config.ready.clone();
+    let (running, stopped) = (client.clone(), stop.clone());
+    tokio::spawn(async move {
+        if let Err(error) = caldera_webhook::run(config, running, stopped).await {
+            eprintln!("the webhook stopped: {error}");
+        }
+    });
+    while !ready.get() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(Target { address, ca_pem: authority.cert_pem })
+}
