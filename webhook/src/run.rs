@@ -292,7 +292,6 @@ fn name_of(object: &Value) -> Key {
 }
 
 /// Feeds memory from watches until `stop`; `ready` is set once it is complete.
-pub /// Feeds memory from watches until `stop`; `ready` is set once it is complete.
 pub fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &CancellationToken) {
     let (sender, mut news) = mpsc::channel::<News>(1024);
     let watch = |resource, convert: Box<dyn FnMut(Event<Value>) -> Option<News> + Send>| {
