@@ -334,11 +334,30 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         }
         ("", "configmaps" | "secrets") => data_errors(resource, object, old),
         ("", "pods") => crate::podspec::validate_pod(object, old),
+        ("batch", "jobs") => {
+            let mut errors = crate::podspec::validate_workload(resource, object, old);
+            errors.extend(completions_error(object, old));
+            errors
+        }
         ("apps" | "batch", _) | ("", "replicationcontrollers") => {
             crate::podspec::validate_workload(resource, object, old)
         }
         _ => Vec::new(),
     }
+}
+
+/// `validateCompletions`: a Job's completions stay, unless it is indexed and they change with its parallelism.
+fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let completions = |job: &Value| job.pointer("/spec/completions").cloned();
+    let old = old?;
+    if completions(job) == completions(old) {
+        return None;
+    }
+    let elastic = job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed")
+        && completions(job).is_some()
+        && completions(job) == job.pointer("/spec/parallelism").cloned();
+    let value = completions(job).unwrap_or(Value::Null);
+    (!elastic).then(|| FieldError::invalid("spec.completions", &value, "field is immutable"))
 }
 
 /// Checks that belong to a part.

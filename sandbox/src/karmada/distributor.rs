@@ -62,7 +62,11 @@ fn concerns(change: &Change) -> bool {
     let placed = |binding: &Value| !binding.items("/spec/clusters").is_empty();
     match &change.old {
         None => deps(new) && placed(new),
-        Some(old) => old.generation() != new.generation() && (deps(old) || deps(new)) && (placed(old) || placed(new) || new.is_deleting()),
+        Some(old) => {
+            old.generation() != new.generation()
+                && (deps(old) || deps(new))
+                && (placed(old) || placed(new) || new.is_deleting())
+        }
     }
 }
 
@@ -99,7 +103,9 @@ impl Distributor {
                 let message = "Sync schedule results to dependencies succeed.";
                 control.events.normal(SOURCE, about, "SyncScheduleResultToDependenciesSucceed", message);
             }
-            Err(Failure(error)) => control.events.warning(SOURCE, about, "SyncScheduleResultToDependenciesFailed", error),
+            Err(Failure(error)) => {
+                control.events.warning(SOURCE, about, "SyncScheduleResultToDependenciesFailed", error)
+            }
         }
         outcome
     }
@@ -107,7 +113,9 @@ impl Distributor {
     async fn follow(self: &Arc<Self>, binding: &Value, dependencies: &[Value]) -> Result<Next, Failure> {
         let control = &self.control;
         let text = json!(dependencies).to_string();
-        let same = |recorded: &str| serde_json::from_str::<Value>(recorded).is_ok_and(|recorded| recorded == json!(dependencies));
+        let same = |recorded: &str| {
+            serde_json::from_str::<Value>(recorded).is_ok_and(|recorded| recorded == json!(dependencies))
+        };
         if !same(binding.annotation(names::BINDING_DEPENDENCIES)) {
             let record = |binding: &mut Value| binding.set_annotation(names::BINDING_DEPENDENCIES, &text);
             control.writer.modify(binding, "", record).await?;
@@ -216,7 +224,8 @@ impl Distributor {
         let label = depended_by(binding);
         let leave = |attached: &mut Value| {
             attached.remove_labels(&[label.as_str()]);
-            let rest: Vec<Value> = attached.items("/spec/requiredBy").iter().filter(|one| !is_of(one, binding)).cloned().collect();
+            let rest: Vec<Value> =
+                attached.items("/spec/requiredBy").iter().filter(|one| !is_of(one, binding)).cloned().collect();
             let is_last = rest.is_empty();
             attached.put_or_remove(&["spec", "requiredBy"], (!is_last).then(|| json!(rest)));
             if is_last && attached.present("/spec/placement").is_none() {
@@ -233,7 +242,9 @@ fn names_object(dependency: &Value, object: &Value) -> bool {
     dependency.gvk() == object.gvk()
         && dependency.text("/namespace") == object.namespace()
         && match dependency.text("/name") {
-            "" => dependency.present("/labelSelector").is_some_and(|selector| selects(Some(selector), &object.labels())),
+            "" => {
+                dependency.present("/labelSelector").is_some_and(|selector| selects(Some(selector), &object.labels()))
+            }
             name => name == object.name(),
         }
 }
@@ -320,8 +331,11 @@ mod tests {
         let mut attached = attached_binding(&binding("a", "m1"), &object);
         merge(&mut attached, &attached_binding(&binding("b", "m2"), &object));
         merge(&mut attached, &attached_binding(&binding("a", "m3"), &object));
-        let all: Vec<(&str, &str)> =
-            attached.items("/spec/requiredBy").iter().map(|one| (one.text("/name"), one.text("/clusters/0/name"))).collect();
+        let all: Vec<(&str, &str)> = attached
+            .items("/spec/requiredBy")
+            .iter()
+            .map(|one| (one.text("/name"), one.text("/clusters/0/name")))
+            .collect();
         assert_eq!(all, [("a", "m3"), ("b", "m2")]);
     }
 }

@@ -79,7 +79,7 @@ enum Owner {
     WaitsForDependents,
 }
 
-fn judge(object: &Value, owners: &[Owner]) -> Verdict {
+fn judge(object: &Value, owners: &[Owner], has_dependents: bool) -> Verdict {
     let references = object.items("/metadata/ownerReferences");
     if owners.contains(&Owner::Solid) {
         if owners.iter().all(|owner| *owner == Owner::Solid) {
@@ -88,10 +88,12 @@ fn judge(object: &Value, owners: &[Owner]) -> Verdict {
         let solid = references.iter().zip(owners).filter(|(_, owner)| **owner == Owner::Solid);
         return Verdict::Forget(solid.map(|(reference, _)| reference.clone()).collect());
     }
-    Verdict::Delete(if owners.contains(&Owner::WaitsForDependents) || object.has_finalizer(FOREGROUND) {
+    Verdict::Delete(if owners.contains(&Owner::WaitsForDependents) && has_dependents {
         "Foreground"
     } else if object.has_finalizer(ORPHAN) {
         "Orphan"
+    } else if object.has_finalizer(FOREGROUND) {
+        "Foreground"
     } else {
         "Background"
     })
@@ -178,7 +180,8 @@ impl Collector {
             owners.push(self.owner(&object, reference).await?);
         }
         let writer = self.server.writer(COLLECTOR);
-        match judge(&object, &owners) {
+        let has_dependents = !lock(&self.graph).dependents_of(object.uid()).is_empty();
+        match judge(&object, &owners, has_dependents) {
             Verdict::Keep => {}
             Verdict::Forget(solid) => {
                 let patch = json!({"metadata": {"uid": object.uid(), "resourceVersion": object.resource_version(), "ownerReferences": solid}});
@@ -254,10 +257,11 @@ mod tests {
     #[test]
     fn an_object_lives_as_long_as_one_owner_does() {
         let object = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
-        assert_eq!(judge(&object, &[Owner::Solid, Owner::Solid]), Verdict::Keep);
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::Solid]), Verdict::Forget(vec![json!({"uid": "b"})]));
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::Gone]), Verdict::Delete("Background"));
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::WaitsForDependents]), Verdict::Delete("Foreground"));
+        assert_eq!(judge(&object, &[Owner::Solid, Owner::Solid], false), Verdict::Keep);
+        assert_eq!(judge(&object, &[Owner::Gone, Owner::Solid], false), Verdict::Forget(vec![json!({"uid": "b"})]));
+        assert_eq!(judge(&object, &[Owner::Gone, Owner::Gone], false), Verdict::Delete("Background"));
+        assert_eq!(judge(&object, &[Owner::Gone, Owner::WaitsForDependents], true), Verdict::Delete("Foreground"));
+        assert_eq!(judge(&object, &[Owner::Gone, Owner::WaitsForDependents], false), Verdict::Delete("Background"));
     }
 
     #[test]

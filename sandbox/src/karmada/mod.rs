@@ -25,6 +25,7 @@ pub mod rebalancer;
 pub mod scheduler;
 pub mod select;
 pub mod status;
+pub mod ttl;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -53,7 +54,7 @@ pub struct Config {
     pub access: Access,
     /// How often members are looked at.
     pub pace: Pace,
-    /// Whether to stand in for kube-controller-manager's garbage collector on the host.
+    /// Whether to stand in for kube-controller-manager on the host: garbage collection, TTL of finished Jobs.
     pub collect_garbage: bool,
     /// Whether to serve Karmada's admission webhooks (a real karmada-webhook may be there already).
     pub admission: bool,
@@ -135,6 +136,9 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     cluster::run::start(&control, config.access, config.pace);
     let detector = Detector::start(&control);
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));
+    if config.collect_garbage {
+        ttl::start(&control);
+    }
     follow_kinds(&server, move |gvk| {
         detector.follow(gvk);
         if let Some(collector) = &collector {

@@ -76,8 +76,11 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
     if again {
         return Err(Failure("some bindings could not be written".to_owned()));
     }
-    let Some(ttl) = rebalancer.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) else { return Ok(Next::Done) };
-    let finished: jiff::Timestamp = finish.parse().map_err(|error| Failure(format!("finishTime {finish:?}: {error}")))?;
+    let Some(ttl) = rebalancer.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) else {
+        return Ok(Next::Done);
+    };
+    let finished: jiff::Timestamp =
+        finish.parse().map_err(|error| Failure(format!("finishTime {finish:?}: {error}")))?;
     let left = finished.as_second() + ttl - control.clock.now().as_second();
     match u64::try_from(left) {
         Ok(left) if left > 0 => Ok(Next::After(Duration::from_secs(left))),
@@ -105,7 +108,13 @@ async fn trigger(control: &Control, workload: &Value, at: &str) -> Result<bool, 
 fn sort(observed: &mut [Value]) {
     let key = |one: &Value| -> [String; 5] {
         let of = |at: &str| one.text(at).to_owned();
-        [of("/workload/apiVersion"), of("/workload/kind"), of("/workload/namespace"), of("/workload/name"), of("/result")]
+        [
+            of("/workload/apiVersion"),
+            of("/workload/kind"),
+            of("/workload/namespace"),
+            of("/workload/name"),
+            of("/result"),
+        ]
     };
     observed.sort_by_key(key);
 }

@@ -14,7 +14,8 @@ pub fn differences(at: &str, recorded: &Value, real: &Value, found: &mut Vec<Str
             }
         }
         (Value::String(recorded), Value::String(real)) => {
-            let json = |text: &str| text.starts_with(['{', '[']).then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+            let json =
+                |text: &str| text.starts_with(['{', '[']).then(|| serde_json::from_str::<Value>(text).ok()).flatten();
             if let (Some(recorded), Some(real)) = (json(recorded), json(real)) {
                 differences(&format!("{at} (JSON)"), &recorded, &real, found);
             } else if !text_matches(recorded, real) {
@@ -87,7 +88,11 @@ pub fn stripped(object: &Value) -> Value {
 pub fn fields(path: &str, value: Option<&Value>) -> BTreeSet<String> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let below = |at: &[&str]| -> Vec<String> {
-        let keys = value.and_then(Value::as_object).into_iter().flatten().map(|(key, _)| key.replace('~', "~0").replace('/', "~1"));
+        let keys = value
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.replace('~', "~0").replace('/', "~1"));
         keys.map(|key| format!("/{}/{key}", at.join("/"))).collect()
     };
     let found = match parts.as_slice() {
@@ -100,7 +105,9 @@ pub fn fields(path: &str, value: Option<&Value>) -> BTreeSet<String> {
         ["spec", "workload", "manifests", "0", "metadata", map, key, ..] => {
             vec![format!("/spec/workload/manifests/0/metadata/{map}/{key}")]
         }
-        ["spec", "workload", "manifests", "0", "spec", field, ..] => vec![format!("/spec/workload/manifests/0/spec/{field}")],
+        ["spec", "workload", "manifests", "0", "spec", field, ..] => {
+            vec![format!("/spec/workload/manifests/0/spec/{field}")]
+        }
         [first, second, ..] => vec![format!("/{first}/{second}")],
         [only] => vec![format!("/{only}")],
         [] => Vec::new(),

@@ -77,7 +77,8 @@ fn computed(operation: &str, request: &Value) -> Option<Value> {
         }
         "AggregateStatus" => {
             let items: Vec<&Value> = request["aggregatedStatus"].as_array().into_iter().flatten().collect();
-            let phases: Vec<&str> = items.iter().map(|item| item["status"]["state"]["phase"].as_str().unwrap_or_default()).collect();
+            let phases: Vec<&str> =
+                items.iter().map(|item| item["status"]["state"]["phase"].as_str().unwrap_or_default()).collect();
             let phase = if !phases.is_empty() && phases.iter().all(|phase| *phase == "Completed") {
                 "Completed"
             } else if phases.contains(&"Running") {
@@ -85,7 +86,8 @@ fn computed(operation: &str, request: &Value) -> Option<Value> {
             } else {
                 "Pending"
             };
-            let mut wanted = json!({"minAvailable": request["object"]["spec"]["minAvailable"], "state": {"phase": phase}});
+            let mut wanted =
+                json!({"minAvailable": request["object"]["spec"]["minAvailable"], "state": {"phase": phase}});
             for field in ["pending", "running", "succeeded", "failed"] {
                 let sum: i64 = items.iter().filter_map(|item| item["status"][field].as_i64()).sum();
                 if sum != 0 {
@@ -108,13 +110,16 @@ async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> imp
     let operation = request["operation"].as_str().unwrap_or_default().to_owned();
     *own.0.counts.lock().unwrap().entry(operation.clone()).or_default() += 1;
     let mut response = match computed(&operation, request) {
-        Some(response) => json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response}),
+        Some(response) => {
+            json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response})
+        }
         None => {
             let same = |call: &&Value| {
                 let known = &call["request"]["request"];
                 call["operation"] == operation.as_str() && known["replicas"] == request["replicas"]
             };
-            let close = |call: &&Value| usize::from(call["request"]["request"]["object"]["spec"] == request["object"]["spec"]);
+            let close =
+                |call: &&Value| usize::from(call["request"]["request"]["object"]["spec"] == request["object"]["spec"]);
             let known = own.0.answers.iter().filter(same).max_by_key(close);
             known.map_or_else(|| json!({"response": {"successful": true}}), |call| call["response"].clone())
         }
@@ -130,8 +135,7 @@ async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> imp
         }
         Some("wrong-uid") => response["response"]["uid"] = json!("another"),
         Some("unsuccessful") => {
-            response["response"] =
-                json!({"uid": request["uid"], "successful": false, "status": {"code": 422, "message": "recorder says no"}});
+            response["response"] = json!({"uid": request["uid"], "successful": false, "status": {"code": 422, "message": "recorder says no"}});
         }
         _ => {}
     }

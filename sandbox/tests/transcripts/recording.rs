@@ -23,6 +23,8 @@ pub struct Action {
     pub subresource: String,
     pub body: Option<Value>,
     pub code: u64,
+    /// Of a deletion.
+    pub propagation: Option<&'static str>,
 }
 
 impl Recording {
@@ -53,7 +55,9 @@ impl Recording {
                 return Some(format!("a burst that the recording does not spell out: {what}"));
             }
         }
-        let denied = |write: &&Value| write["effect"] == "denied" && write["object"].as_str().is_some_and(|one| one.starts_with("Work/"));
+        let denied = |write: &&Value| {
+            write["effect"] == "denied" && write["object"].as_str().is_some_and(|one| one.starts_with("Work/"))
+        };
         if self.list("writes").iter().any(|write| denied(&write)) {
             return Some("a webhook that denies is not repeated".to_owned());
         }
@@ -76,7 +80,8 @@ impl Recording {
             let target = parts.next().unwrap_or_default();
             let recorder = one["who"] == "recorder";
             let (at, object) = target.split_once(':').unwrap_or(("", what));
-            let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch") && matches!(at, "host" | "m1" | "m2");
+            let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch")
+                && matches!(at, "host" | "m1" | "m2");
             let created_by_recorder = recorder && what == "ResourceInterpreterWebhookConfiguration created";
             let known_event = [
                 "fault removed",
@@ -104,8 +109,19 @@ impl Recording {
             } else {
                 ("recorder", "")
             };
+            let t = one["t"].as_f64().unwrap();
+            // How an object was deleted is in the log of writes, a moment later.
+            let write = self.list("writes").iter().find(|write| {
+                verb == "delete"
+                    && write["verb"] == "delete"
+                    && write["object"] == object
+                    && write["t"].as_f64().unwrap() >= t
+            });
+            let propagation = write.and_then(|write| write["options"]["propagationPolicy"].as_str());
+            let propagation = ["Background", "Foreground", "Orphan"].into_iter().find(|one| propagation == Some(one));
             actions.push(Action {
-                t: one["t"].as_f64().unwrap(),
+                propagation,
+                t,
                 who: one["who"].as_str().unwrap().to_owned(),
                 verb: verb.to_owned(),
                 at: at.to_owned(),
@@ -120,8 +136,11 @@ impl Recording {
 
     /// Watch events of everything but Events, in the order of their times.
     fn events(&self) -> Vec<&Value> {
-        let mut events: Vec<&Value> =
-            self.list("timeline").iter().filter(|event| !event["object"].as_str().unwrap().starts_with("Event/")).collect();
+        let mut events: Vec<&Value> = self
+            .list("timeline")
+            .iter()
+            .filter(|event| !event["object"].as_str().unwrap().starts_with("Event/"))
+            .collect();
         events.sort_by(|a, b| a["t"].as_f64().partial_cmp(&b["t"].as_f64()).unwrap());
         events
     }
@@ -149,7 +168,11 @@ impl Recording {
     /// Seconds since anything happened before a time, Events apart.
     pub fn quiet_before(&self, t: f64) -> f64 {
         let events = self.events().into_iter().map(|event| event["t"].as_f64().unwrap());
-        let actions = self.list("actions").iter().filter(|action| action["who"] != "recorder").map(|action| action["t"].as_f64().unwrap());
+        let actions = self
+            .list("actions")
+            .iter()
+            .filter(|action| action["who"] != "recorder")
+            .map(|action| action["t"].as_f64().unwrap());
         t - events.chain(actions).filter(|at| *at < t).fold(f64::NEG_INFINITY, f64::max)
     }
 
@@ -165,7 +188,10 @@ impl Recording {
                 "DELETED" => drop(fields.insert("(gone)".to_owned())),
                 _ => {
                     for step in event["diff"].as_array().into_iter().flatten() {
-                        fields.extend(super::compare::fields(step["path"].as_str().unwrap(), step.get("value").or(step.get("old"))));
+                        fields.extend(super::compare::fields(
+                            step["path"].as_str().unwrap(),
+                            step.get("value").or(step.get("old")),
+                        ));
                     }
                 }
             }

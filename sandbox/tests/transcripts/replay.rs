@@ -52,8 +52,8 @@ pub async fn replay(recording: &Recording) -> Vec<String> {
                     stage.collect = true;
                     stage.run();
                 }
-                "API server of m2 stopped" => stage.set_down("m2", true),
-                "API server of m2 started" => stage.set_down("m2", false),
+                "API server of m2 stopped" => stage.set_down("m2", true).await,
+                "API server of m2 started" => stage.set_down("m2", false).await,
                 _ => {}
             }
             continue;
@@ -63,14 +63,24 @@ pub async fn replay(recording: &Recording) -> Vec<String> {
         match outcome {
             Ok(()) if accepted => {}
             Err(_) if !accepted => {}
-            Ok(()) => found.push(format!("t={}: {} {} was refused with {}, here it was not", action.t, action.verb, action.object, action.code)),
+            Ok(()) => found.push(format!(
+                "t={}: {} {} was refused with {}, here it was not",
+                action.t, action.verb, action.object, action.code
+            )),
             Err(error) => found.push(format!("t={}: {} {}: {error}", action.t, action.verb, action.object)),
         }
     }
     let mut last = recording.final_states();
     // What the recorder cleared away afterwards is not in the recording.
     let seen = recording.state_before(f64::INFINITY);
-    last.retain(|subject, state| state.is_some() || seen.get(subject).is_none_or(Option::is_none));
+    let deleted: BTreeSet<Subject> = recording
+        .actions()
+        .into_iter()
+        .filter(|action| action.verb == "delete")
+        .map(|action| (action.at, action.object))
+        .collect();
+    last.retain(|subject, state| state.is_none() || !deleted.contains(subject));
+    last.retain(|subject, state| seen.get(subject).is_none_or(|seen| seen.is_some() == state.is_some()));
     settle(&mut stage, &last, patience).await;
     for difference in check(&mut stage, &last).await {
         found.push(format!("at the end: {difference}"));
@@ -141,10 +151,20 @@ fn real(value: &Value, address: &str, ca: &str, uids: &BTreeMap<String, String>)
         Value::String(text) if text.starts_with("<t+") => {
             let seconds: i64 = text.trim_start_matches("<t+").trim_end_matches('>').parse().unwrap_or(0);
             let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-            json!(start.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+            json!(
+                start
+                    .checked_add(jiff::SignedDuration::from_secs(seconds))
+                    .unwrap()
+                    .strftime("%Y-%m-%dT%H:%M:%SZ")
+                    .to_string()
+            )
         }
         Value::String(text) => json!(text.replace("<addr>", address)),
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), real(value, address, ca, uids))).collect::<serde_json::Map<_, _>>().into(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), real(value, address, ca, uids)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
         Value::Array(list) => list.iter().map(|value| real(value, address, ca, uids)).collect::<Vec<_>>().into(),
         other => other.clone(),
     }
@@ -167,11 +187,15 @@ async fn act(stage: &mut Stage, action: &Action, address: &str, ca: &str) -> Res
         })
         .collect();
     let body = action.body.as_ref().map(|body| real(body, address, ca, &uids));
+    if key.gvk.kind == "WorkloadRebalancer" {
+        // It counts only when a later second than that of the last scheduling shows on the clock.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+    }
     let outcome = match (action.verb.as_str(), body) {
         ("create", Some(body)) => writer.create(&body).await.map(drop),
         ("delete", _) => match server.live(&key.gvk, &key.namespace, &key.name).await {
             Ok(None) => return Err("not found".to_owned()),
-            Ok(Some(_)) => writer.delete(&key, &Delete::default()).await,
+            Ok(Some(_)) => writer.delete(&key, &Delete { propagation: action.propagation, ..Delete::default() }).await,
             Err(error) => Err(error),
         },
         ("merge-patch", Some(body)) => writer.merge(&key, &action.subresource, &body).await.map(drop),
@@ -187,18 +211,21 @@ fn compared(writer: &str) -> bool {
 }
 
 fn writes(recording: &Recording, stage: &Stage) -> Vec<String> {
-    let recorded: BTreeMap<_, _> = recording.written().into_iter().filter(|((_, writer), _)| compared(writer)).collect();
+    let recorded: BTreeMap<_, _> =
+        recording.written().into_iter().filter(|((_, writer), _)| compared(writer)).collect();
     let log = stage.log.lock().unwrap();
     let written = log.written();
     let ours: BTreeMap<_, _> = written.iter().filter(|((_, writer), _)| compared(writer)).collect();
     let subjects: BTreeSet<&Subject> = recorded.keys().map(|(subject, _)| subject).collect();
     let mut found = Vec::new();
     // Whether a binding loses its marks before it goes with its template depends on who is first.
-    let race = |object: &str, field: &String| object.contains("Binding/") && field.contains("propagationpolicy.karmada.io~1");
+    let race =
+        |object: &str, field: &String| object.contains("Binding/") && field.contains("propagationpolicy.karmada.io~1");
     for (key, fields) in &recorded {
         let ((at, object), writer) = key;
         let none = BTreeSet::new();
-        let real: BTreeSet<String> = ours.get(key).copied().unwrap_or(&none).iter().filter(|field| !race(object, field)).cloned().collect();
+        let real: BTreeSet<String> =
+            ours.get(key).copied().unwrap_or(&none).iter().filter(|field| !race(object, field)).cloned().collect();
         let real = &real;
         let fields: BTreeSet<String> = fields.iter().filter(|field| !race(object, field)).cloned().collect();
         let fields = &fields;

@@ -93,9 +93,11 @@ pub fn kind_of(subject: &str) -> Gvk {
         "Job.batch.volcano.sh" => return Gvk::new("batch.volcano.sh/v1alpha1", "Job"),
         "Job.batch" => return Gvk::new("batch/v1", "Job"),
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps/v1",
-        "PropagationPolicy" | "ClusterPropagationPolicy" | "OverridePolicy" | "ClusterOverridePolicy" | "FederatedResourceQuota" => {
-            "policy.karmada.io/v1alpha1"
-        }
+        "PropagationPolicy"
+        | "ClusterPropagationPolicy"
+        | "OverridePolicy"
+        | "ClusterOverridePolicy"
+        | "FederatedResourceQuota" => "policy.karmada.io/v1alpha1",
         "ResourceBinding" | "ClusterResourceBinding" => "work.karmada.io/v1alpha2",
         "Work" => "work.karmada.io/v1alpha1",
         "Cluster" => "cluster.karmada.io/v1alpha1",
@@ -118,7 +120,13 @@ pub fn place_of(subject: &str) -> (String, String) {
 }
 
 /// A client whose writes are noted. `writer` overrides what the request says of itself.
-fn tapped(server: &ApiServer, at: &'static str, writer: Option<String>, log: SharedLog, down: Arc<AtomicBool>) -> Client {
+fn tapped(
+    server: &ApiServer,
+    at: &'static str,
+    writer: Option<String>,
+    log: SharedLog,
+    down: Arc<AtomicBool>,
+) -> Client {
     let router = server.router();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let (router, log, writer, down) = (router.clone(), log.clone(), writer.clone(), down.clone());
@@ -128,7 +136,12 @@ fn tapped(server: &ApiServer, at: &'static str, writer: Option<String>, log: Sha
             }
             let is_write = request.method() != http::Method::GET;
             let (method, uri) = (request.method().clone(), request.uri().clone());
-            let agent = request.headers().get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+            let agent = request
+                .headers()
+                .get("user-agent")
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned();
             let (parts, body) = request.into_parts();
             let bytes = body.collect().await.map_err(tower::BoxError::from)?.to_bytes();
             let request = http::Request::from_parts(parts, axum::body::Body::from(bytes));
@@ -151,7 +164,10 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
     if answer["kind"] == "Event" {
         return;
     }
-    log.lines.push(format!("{at} {writer} {method} {path} {code} {}", if code >= 400 { answer["message"].to_string() } else { String::new() }));
+    log.lines.push(format!(
+        "{at} {writer} {method} {path} {code} {}",
+        if code >= 400 { answer["message"].to_string() } else { String::new() }
+    ));
     log.last = Some(Instant::now());
     if code >= 400 {
         return;
@@ -162,10 +178,14 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let name = parts.pop()?;
         let _plural = parts.pop();
-        let namespace = parts.iter().position(|part| *part == "namespaces").and_then(|index| parts.get(index + 1)).copied();
+        let namespace =
+            parts.iter().position(|part| *part == "namespaces").and_then(|index| parts.get(index + 1)).copied();
         let found = log.states.iter().find(|((server, _), state)| {
             server == at && state.uid() == details["uid"].as_str().unwrap_or("-")
-                || server == at && state.name() == name && namespace.is_none_or(|one| state.namespace() == one) && details["uid"].is_null()
+                || server == at
+                    && state.name() == name
+                    && namespace.is_none_or(|one| state.namespace() == one)
+                    && details["uid"].is_null()
         });
         found.map(|(subject, _)| subject.clone())
     };
@@ -185,7 +205,8 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
         _ => answer.uid().to_owned(),
     };
     let version = if ended { u64::MAX } else { answer.resource_version().parse().unwrap_or(u64::MAX) };
-    let newest = known.as_ref().is_none_or(|one| one.uid() != uid || one.resource_version().parse().unwrap_or(0) <= version);
+    let newest =
+        known.as_ref().is_none_or(|one| one.uid() != uid || one.resource_version().parse().unwrap_or(0) <= version);
     if ended {
         log.states.remove(&subject);
     } else if newest {
@@ -204,14 +225,20 @@ async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Val
     use base64::Engine;
     let request = &asked["request"];
     let name = match request["namespace"].as_str() {
-        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{}", request["name"].as_str().unwrap_or_default()),
+        Some(namespace) if !namespace.is_empty() => {
+            format!("{namespace}/{}", request["name"].as_str().unwrap_or_default())
+        }
         _ => request["name"].as_str().unwrap_or_default().to_owned(),
     };
     if uri.path() == "/volcano" {
-        return Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": volcano(request)}));
+        return Json(
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": volcano(request)}),
+        );
     }
     let mut calls = calls.lock().unwrap();
-    let same = |call: &Value| call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str();
+    let same = |call: &Value| {
+        call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str()
+    };
     let index = calls.iter().position(same);
     let mut response = json!({"uid": request["uid"], "allowed": true});
     if let Some(index) = index {
@@ -241,7 +268,8 @@ fn volcano(request: &Value) -> Value {
         let refusals = job_admission::validate_update(&request["oldObject"], object);
         if !refusals.is_empty() {
             response["allowed"] = json!(false);
-            response["status"] = json!({"message": refusals.join("; ")});
+            let message = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`";
+            response["status"] = json!({"message": message});
         }
     }
     response
@@ -298,7 +326,13 @@ impl Stage {
         let (name, server) = servers.get_key_value(at).unwrap();
         self.clients
             .entry((at.to_owned(), who.to_owned()))
-            .or_insert_with(|| Server::new(at, tapped(server, name, Some(who.to_owned()), log.clone(), Arc::default()), shutdown.clone()))
+            .or_insert_with(|| {
+                Server::new(
+                    at,
+                    tapped(server, name, Some(who.to_owned()), log.clone(), Arc::default()),
+                    shutdown.clone(),
+                )
+            })
             .clone()
     }
 
@@ -326,9 +360,18 @@ impl Stage {
         tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
     }
 
-    /// Makes a member unreachable for Karmada, or reachable again.
-    pub fn set_down(&self, member: &str, down: bool) {
+    /// Makes a member unreachable for Karmada, or reachable again, and waits until Karmada says so.
+    pub async fn set_down(&mut self, member: &str, down: bool) {
         self.down[member].store(down, Ordering::SeqCst);
+        let server = self.server("host", "setup");
+        let clusters = karmada::control::cluster_kind();
+        let told = || {
+            let cluster = server.cached(&clusters, "", member);
+            cluster.is_some_and(|one| {
+                karmada::control::is_ready(&one) != down && one.items("/spec/taints").is_empty() != down
+            })
+        };
+        eventually("its readiness is told", told).await;
     }
 
     async fn install(&mut self) {
@@ -347,7 +390,8 @@ impl Stage {
             server.synced(&definitions).await;
             let established = || {
                 let all = server.list(&definitions);
-                all.len() >= crds.len() && all.iter().all(|crd| karmada::object::condition_status(crd, "Established") == "True")
+                all.len() >= crds.len()
+                    && all.iter().all(|crd| karmada::object::condition_status(crd, "Established") == "True")
             };
             eventually("definitions are served", established).await;
             if at != "host" {
@@ -388,7 +432,9 @@ impl Stage {
         server.watch(&clusters);
         let ready = || {
             let all = server.list(&clusters);
-            let spaces = ["m1", "m2"].iter().all(|name| all.iter().any(|one| one.name() == *name && karmada::control::is_ready(one)));
+            let spaces = ["m1", "m2"]
+                .iter()
+                .all(|name| all.iter().any(|one| one.name() == *name && karmada::control::is_ready(one)));
             spaces && all.iter().all(|one| one.items("/spec/taints").is_empty())
         };
         eventually("members are ready", ready).await;
@@ -399,7 +445,8 @@ impl Stage {
 
     /// Registers the recorder's own admission webhooks, by the paths that were called.
     async fn gate(&mut self, recording: &Recording) {
-        let paths: BTreeSet<&str> = recording.admission_calls().iter().filter_map(|call| call["path"].as_str()).collect();
+        let paths: BTreeSet<&str> =
+            recording.admission_calls().iter().filter_map(|call| call["path"].as_str()).collect();
         for path in paths {
             let calls = recording.admission_calls().iter().filter(|call| call["path"] == path);
             let operations: BTreeSet<&str> = calls.clone().filter_map(|call| call["operation"].as_str()).collect();
@@ -410,7 +457,7 @@ impl Stage {
                 "kind": "MutatingWebhookConfiguration",
                 "metadata": {"name": name},
                 "webhooks": [{
-                    "name": format!("{}.recorder.example.com", path.trim_matches('/')),
+                    "name": format!("recorder-{}.example.com", path.trim_matches('/')),
                     "clientConfig": {"url": format!("https://recorder:443{path}"), "caBundle": ""},
                     "rules": [{"operations": operations, "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources, "scope": "*"}],
                     "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 3,

@@ -92,8 +92,11 @@ pub fn used(quota: &Value, bindings: &[Shared]) -> Option<Value> {
             *total.entry(name).or_default() += amount;
         }
     }
-    let used: Map<String, Value> =
-        total.into_iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), json!(written(&name, amount)))).collect();
+    let used: Map<String, Value> = total
+        .into_iter()
+        .filter(|(_, amount)| *amount > 0)
+        .map(|(name, amount)| (name.clone(), json!(written(&name, amount))))
+        .collect();
     (!used.is_empty()).then_some(Value::Object(used))
 }
 

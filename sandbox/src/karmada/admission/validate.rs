@@ -34,7 +34,9 @@ pub fn validate(object: &Value, old: Option<&Value>) -> Result<(), String> {
 fn models(cluster: &Value) -> Result<(), String> {
     let models = cluster.items("/spec/resourceModels");
     let amount = |range: &Value, field: &str| {
-        range.get(field).and_then(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned).parse::<Quantity>().ok())
+        range
+            .get(field)
+            .and_then(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned).parse::<Quantity>().ok())
     };
     for pair in models.windows(2) {
         for range in pair[0].items("/ranges") {

@@ -178,9 +178,8 @@ impl Interpreter {
         }
         let mut template = template.clone();
         if is_volcano_job(&gvk) {
-            // An empty table comes out of Lua only where there was something before.
-            let had = template.present("/status").is_some();
-            let status = volcano::aggregate(items, now).filter(|status| had || *status != serde_json::json!({}));
+            // An empty table does not come out of Lua.
+            let status = volcano::aggregate(items, now).filter(|status| *status != serde_json::json!({}));
             template.put_or_remove(&["status"], status);
         } else if let Some(status) = status::aggregate(&template, items, now) {
             template.put(&["status"], status);

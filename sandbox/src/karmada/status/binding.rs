@@ -21,7 +21,7 @@ use crate::karmada::{
 
 type Key = (Gvk, String, String);
 
-const AFTER_DELETION: Duration = Duration::from_millis(15);
+const AFTER_DELETION: Duration = Duration::from_millis(50);
 
 fn source(gvk: &Gvk) -> &'static str {
     if gvk.kind == "ResourceBinding" {
