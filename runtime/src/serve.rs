@@ -35,7 +35,6 @@ impl Ready {
 pub type SharedRegistry = Arc<Mutex<Registry>>;
 
 /// Routes of the admin port.
-#[must_use]
 pub fn router(ready: Ready, registry: SharedRegistry) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
