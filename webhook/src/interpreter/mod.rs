@@ -105,7 +105,7 @@ fn answer(request: &Request<'_>, index: &Index) -> Result<Map<String, Value>, St
     }
     match request.operation.as_ref() {
         "InterpretReplica" => replicas::needed(job, &request.namespace),
-        "InterpretComponent" => replicas::components(job, &request.namespace),
+        "InterpretComponent" => replicas::components(job),
         "ReviseReplica" => {
             let replicas = request.replicas.and_then(|replicas| u32::try_from(replicas).ok());
             let replicas = replicas.ok_or("ReviseReplica without a number of replicas")?;

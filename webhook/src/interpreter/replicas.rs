@@ -1,8 +1,8 @@
 //! What a job needs: pods, and the requirements of one of them.
 //!
 //! Karmada knows one template for each workload and counts `replicas` times its request (quota, estimates). For several
-//! templates the request given is the average over all pods, rounded up per resource, so that the product covers the
-//! job's whole demand by less than one milli-unit a pod. Placement does not use it: the scheduler reads the tasks.
+//! templates the request given is the average over all pods, rounded up per resource (to a thousandth of a core, to whole
+//! units of all else), so that the product covers the job's whole demand by less than one such step a pod. Placement does not use it: the scheduler reads the tasks.
 
 use caldera_core::{gang::Gang, quantity::Quantity, resources::ResourceName, resources::Resources};
 use serde_json::{Map, Value, json};
@@ -20,14 +20,13 @@ pub fn needed(job: &Value, namespace: &str) -> Result<Map<String, Value>, String
 }
 
 /// InterpretComponent.
-pub fn components(job: &Value, namespace: &str) -> Result<Map<String, Value>, String> {
+pub fn components(job: &Value) -> Result<Map<String, Value>, String> {
     let gang = caldera_crds::workload::gang(job).map_err(|error| error.to_string())?;
     let component = |(index, task): (usize, &caldera_core::gang::Task)| {
         let mut requirements = json!({"resourceRequest": without_pods(&task.request)});
         claim(&mut requirements, job, index, &task.priority_class);
         json!({"name": task.name, "replicas": task.replicas, "replicaRequirements": requirements})
     };
-    let _ = namespace;
     Ok(fields([("components", gang.tasks.iter().enumerate().map(component).collect())]))
 }
 
@@ -37,17 +36,22 @@ fn without_pods(request: &Resources) -> Resources {
 }
 
 fn average(gang: &Gang) -> Resources {
-    if let [task] = gang.tasks.as_slice() {
-        return task.request.clone();
+    let mut requests = gang.tasks.iter().filter(|task| task.replicas > 0).map(|task| &task.request);
+    if let Some(first) = requests.next()
+        && requests.all(|request| request == first)
+    {
+        return first.clone();
     }
     let pods = i128::from(gang.replicas().max(1));
-    let share = |amount: Quantity| {
-        // Whole milli-units: what Karmada multiplies and compares.
-        let milli = amount.milli_ceil();
-        let up = milli / pods + i128::from(milli % pods != 0);
-        Quantity::from_nano(up.saturating_mul(1_000_000))
+    let share = |name: &ResourceName, amount: Quantity| {
+        // What Karmada counts in: thousandths of cores, whole units of all else.
+        let grain = if name.as_str() == ResourceName::CPU { 1_000_000 } else { 1_000_000_000 };
+        let up = |value: i128, by: i128| value / by + i128::from(value % by != 0);
+        let each = up(up(amount.as_nano(), grain), pods).saturating_mul(grain);
+        // Taken away from the sum, so that gibibytes stay gibibytes.
+        amount.minus(Quantity::from_nano(amount.as_nano() - each))
     };
-    gang.full_demand().iter().map(|(name, amount)| (name.clone(), share(amount))).collect()
+    gang.full_demand().iter().map(|(name, amount)| (name.clone(), share(name, amount))).collect()
 }
 
 fn claim(requirements: &mut Value, job: &Value, task: usize, priority_class: &str) {

@@ -58,6 +58,31 @@ fn a2_02_replicas_and_requirements_cover_all_tasks() {
 }
 
 #[test]
+fn an_average_is_rounded_up_in_the_unit_that_karmada_counts() {
+    let mut object = job(&[1, 2]);
+    let requests = "/template/spec/containers/0/resources/requests";
+    for (task, request) in [(0, json!({"cpu": "1", "memory": "1Gi"})), (1, json!({"cpu": "2", "memory": "3Gi"}))] {
+        *object["spec"]["tasks"][task].pointer_mut(requests).unwrap() = request;
+    }
+    let gpus = json!({"cpu": "2", "memory": "3Gi", "nvidia.com/gpu": 8});
+    *object["spec"]["tasks"][1].pointer_mut(requests).unwrap() = gpus.clone();
+    let response = ask("InterpretReplica", &object, json!({}));
+    let want = json!({"cpu": "1667m", "memory": "2505397590", "nvidia.com/gpu": "6"});
+    assert_eq!(response["replicaRequirements"]["resourceRequest"], want);
+    *object["spec"]["tasks"][0].pointer_mut(requests).unwrap() = gpus;
+    let response = ask("InterpretReplica", &object, json!({}));
+    assert_eq!(response["replicaRequirements"]["resourceRequest"]["memory"], "3Gi");
+}
+
+#[test]
+fn a_job_scaled_to_nothing_is_still_a_workload_to_karmada() {
+    // Without requirements it would count as a plain object and go whole to every cluster.
+    let response = ask("InterpretReplica", &job(&[0]), json!({}));
+    assert_eq!(response["replicas"], 0);
+    assert!(response["replicaRequirements"].is_object());
+}
+
+#[test]
 fn a2_30_revised_copies_are_valid_by_themselves() {
     let whole = job(&[1, 9]);
     let same = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 10})));

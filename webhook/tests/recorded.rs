@@ -1,0 +1,115 @@
+//! Questions that a real Karmada asked an interpreter, put to ours. The folder of recordings comes from
+//! `CALDERA_TRANSCRIPTS_DIR`; without it there is a notice and nothing to do.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use caldera_crds::{job_admission::validate_update, workload};
+use caldera_webhook::{index::Index, interpreter::interpret};
+use serde_json::{Value, json};
+
+fn recordings() -> Option<PathBuf> {
+    let folder = std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
+        .map_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/transcripts").into(), PathBuf::from);
+    folder.is_dir().then_some(folder)
+}
+
+/// The object with the answer's patch, if there is one.
+fn patched(object: &Value, response: &Value) -> Value {
+    let Some(patch) = response.get("patch") else {
+        assert_eq!(response.get("patchType"), None, "a patch type without a patch");
+        return object.clone();
+    };
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch = STANDARD.decode(patch.as_str().unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}
+
+/// Counters over all members of a question, as a naive reader adds them up.
+fn sum(request: &Value, counter: &str) -> u64 {
+    let items = request["aggregatedStatus"].as_array().into_iter().flatten();
+    items.filter_map(|item| item["status"][counter].as_u64()).sum()
+}
+
+/// What is wrong with our answer.
+fn fault(request: &Value, recorded: &Value, response: &Value) -> Option<String> {
+    let object = &request["object"];
+    let wrong =
+        |what: &str, got: &Value, want: &Value| (got != want).then(|| format!("{what}: {got}, recorded {want}"));
+    if response["uid"] != request["uid"] || response["successful"] != true {
+        return Some(format!("no answer: {response}"));
+    }
+    match request["operation"].as_str().unwrap() {
+        "InterpretReplica" => wrong("replicas", &response["replicas"], &recorded["replicas"]).or_else(|| {
+            let request = |response: &Value| response["replicaRequirements"]["resourceRequest"].clone();
+            wrong("request", &request(response), &request(recorded))
+        }),
+        "InterpretComponent" => (!response["components"].is_array()).then(|| "no components".to_owned()),
+        "ReviseReplica" => {
+            let revised = workload::gang(&patched(object, response)).unwrap().replicas();
+            wrong("replicas", &json!(revised), &request["replicas"])
+        }
+        "Retain" => {
+            let kept = patched(object, response);
+            validate_update(&request["observedObject"], &kept).pop()
+        }
+        "AggregateStatus" => {
+            let status = &patched(object, response)["status"];
+            ["pending", "running", "succeeded", "failed"].into_iter().find_map(|counter| {
+                let (got, want) = (status[counter].as_u64().unwrap_or(0), sum(request, counter));
+                wrong(counter, &json!(got), &json!(want))
+            })
+        }
+        "InterpretStatus" => {
+            let status = object.get("status").cloned().unwrap_or_else(|| json!({}));
+            wrong("status", &response["rawStatus"], &status)
+        }
+        "InterpretHealth" => wrong(
+            "health",
+            &response["healthy"],
+            &json!(matches!(object["status"]["state"]["phase"].as_str(), Some("Running" | "Completing" | "Completed"))),
+        ),
+        "InterpretDependency" => (!response["dependencies"].is_array()).then(|| "no dependencies".to_owned()),
+        other => Some(format!("unknown operation {other}")),
+    }
+}
+
+#[test]
+fn every_recorded_question_is_answered() {
+    let Some(folder) = recordings() else {
+        println!("skipped: no recordings (CALDERA_TRANSCRIPTS_DIR)");
+        return;
+    };
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut tally: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
+        let scenario: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        for call in scenario["interpreter_calls"].as_array().into_iter().flatten() {
+            let request = &call["request"]["request"];
+            let is_volcano_job = request["kind"]["group"] == "batch.volcano.sh" && request["kind"]["kind"] == "Job";
+            // Failures that the recorder staged are no answers to compare with.
+            if !is_volcano_job || call["http_status"] != 200 || call["response"]["response"]["successful"] != true {
+                continue;
+            }
+            let reply = interpret(call["request"].to_string().as_bytes(), &Index::default());
+            assert_eq!(reply.status, 200);
+            let answer: Value = serde_json::from_slice(&reply.body).unwrap();
+            let (good, all) = tally.entry(request["operation"].as_str().unwrap().to_owned()).or_default();
+            *all += 1;
+            match fault(request, &call["response"]["response"], &answer["response"]) {
+                None => *good += 1,
+                Some(fault) => faults.push(format!("{} {}: {fault}", scenario["id"], request["operation"])),
+            }
+        }
+    }
+    for (operation, (good, all)) in &tally {
+        println!("interpreter {operation}: {good} of {all}");
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
