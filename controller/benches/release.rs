@@ -40,7 +40,7 @@ struct Host {
 }
 
 fn measure(queues: usize, waiting: usize, rounds: usize) {
-    let slots = 100.max(queues);
+    let slots = 100_usize.div_ceil(queues) * queues;
     let total = waiting + slots + rounds;
     let (jobs, bindings): (Vec<Workload>, Vec<Binding>) =
         (0..total).map(|i| (Workload::read(&job(i, queues, None)).unwrap(), binding(i, 1))).unzip();

@@ -199,6 +199,8 @@ pub struct Index {
     pub(crate) last_sweep: Option<Timestamp>,
     sweep_taken: Option<Timestamp>,
     pub(crate) refreshes: Refreshes,
+    /// The last turn sent releases and left the rest to this one.
+    pub(crate) hurried: bool,
     pub(crate) default_queue_asked: bool,
     freed: bool,
     pub(crate) now: Timestamp,

@@ -34,7 +34,7 @@ const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 const REFRESHES: usize = 10;
 /// Work of one turn, so that new events are never far behind.
 const RELEASES: usize = 256;
-const LOOKS: usize = 512;
+const LOOKS: usize = 128;
 
 /// What is to be written, and when to ask again if nothing happens.
 #[derive(Debug, Default)]
@@ -58,6 +58,12 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     timers(index, now, &mut plan);
     room(index);
     releases(index, &mut plan);
+    // Releases go out before anything is written about them; the next turn is for that, whatever else happens.
+    if plan.releases > 0 && !std::mem::replace(&mut index.hurried, true) {
+        plan.next = Some(now);
+        return plan;
+    }
+    index.hurried = false;
     plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
     for (key, uid) in std::mem::take(&mut index.orphans) {
         plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));
@@ -247,6 +253,7 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
     if there.is_some_and(|group| group.owner != workload.uid) {
         return None;
     }
+    let swept = known.is_some();
     let Some((stage, reason)) = stands(index, key, known) else {
         // Out of scope: what we made before is taken away.
         return there.map(|group| Verdict::TakeAway(group_key, Arc::clone(&group.uid)));
@@ -256,8 +263,10 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
     let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
     let since = since.unwrap_or_else(|| rfc3339(now));
     let status = podgroup::status(workload, stage, &reason, &note(index, workload, unknown_class), since);
-    let spec = podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0));
-    let print = fingerprint(&spec);
+    // A sweep is about reasons alone: nothing that the spec depends on has changed.
+    let only_reason = swept && there.is_some();
+    let spec = (!only_reason).then(|| podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0)));
+    let print = spec.as_ref().map_or(entry.group.spec_written, fingerprint);
     let mut tells = Vec::new();
     if reason.needs_a_change() && same_reason.is_none() {
         tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
@@ -268,10 +277,10 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
             let message = format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class);
             tells.push(tell(workload, EventType::Warning, "PriorityClassNotFound", message));
         }
-        let object = podgroup::object(workload, &spec, &status);
+        let object = podgroup::object(workload, &spec.unwrap_or_default(), &status);
         return write(Effect::CreateGroup { key: group_key, object }, tells, false);
     };
-    let spec_differs = group.spec != print && entry.group.spec_written != print;
+    let spec_differs = spec.is_some() && group.spec != print && entry.group.spec_written != print;
     let difference = Difference::between(&group.status, &status);
     match due(&entry.group, difference, spec_differs, now) {
         None => Some(Verdict::Same),

@@ -10,7 +10,7 @@ use caldera_runtime::{
     clock::{SharedClock, SystemClock},
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
-    watch::{Event, follow_json, follow_typed, resource},
+    watch::{Event, follow_json_as, follow_typed, follow_typed_as, resource},
     write::{Done, Writer},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -196,11 +196,12 @@ fn watch_host(
     let ours = watcher::Config::default().labels(WORKLOAD_KIND);
     macro_rules! typed {
         ($kind:ty, $config:expr, $input:expr, $read:expr) => {
-            tokio::spawn(follow_typed(
+            tokio::spawn(follow_typed_as(
                 Api::<DeserializeGuard<$kind>>::all(client.clone()),
                 $config,
                 inputs.clone(),
-                move |event: Event<$kind>| event.filter_map(|object| Some($read(&object))).map($input),
+                |object: $kind| Some($read(&object)),
+                |event| Some($input(event)),
                 stop.clone(),
             ))
         };
@@ -218,11 +219,9 @@ fn watch_host(
         stop.clone(),
     ));
     for kind in WorkloadKind::ALL {
-        let read = move |event: Event<serde_json::Value>| {
-            let read = event.filter_map(|object| Workload::read(&object))?;
-            Some(Input::Workloads(kind, read))
-        };
-        tokio::spawn(follow_json(client.clone(), api_of(kind), all(), inputs.clone(), read, stop.clone()));
+        let read = |object: serde_json::Value| Workload::read(&object);
+        let input = move |event| Some(Input::Workloads(kind, event));
+        tokio::spawn(follow_json_as(client.clone(), api_of(kind), all(), inputs.clone(), read, input, stop.clone()));
     }
 }
 
