@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[allow(clippy::needless_pass_by_value)]
 fn queue(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }

@@ -42,7 +42,7 @@ pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> 
         };
         next = parent(found);
     }
-    let pods = find(above, there).map(|queue| allocated_pods(queue)).unwrap_or_default();
+    let pods = find(above, there).map(allocated_pods).unwrap_or_default();
     if pods > Quantity::ZERO && children(above, there).next().is_none() {
         return refusal(
             format!("queue {above} cannot be the parent queue of queue {own} because it has allocated Pods: {pods}"),

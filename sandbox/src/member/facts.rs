@@ -1,16 +1,18 @@
 //! What the schedulers need to know of pods and nodes, read once for each state of an object.
 //!
-//! A pod's request and node claim never change after its creation, so they are read once for its whole life.
+//! A pod's request and node claim never change after its creation, so they are read once for its whole life; and once
+//! for all pods of a controller whose template can not change (a task of a Volcano Job, a ReplicaSet).
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::{NodeClaim, Taint},
+    quantity::Quantity,
     resources::Resources,
 };
 use serde_json::Value;
 
-use super::object::{annotation, deleting, label, list, text, uid};
+use super::object::{annotation, deleting, label, list, number, text, uid};
 
 /// Annotation: a pod's PodGroup.
 pub const GROUP: &str = "scheduling.k8s.io/group-name";
@@ -101,13 +103,10 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
-    /// Reads a pod; `known` is what was known of the same pod before.
+    /// Reads a pod; `claim` is what is known of its claim.
     #[must_use]
-    pub fn read(pod: &Value, known: Option<&Self>, changed: u64) -> Self {
-        let claim = match known.filter(|known| known.uid == uid(pod)) {
-            Some(known) => known.claim.clone(),
-            None => Arc::new(claim(pod)),
-        };
+    pub fn read(pod: &Value, claim: Option<Arc<Claim>>, changed: u64) -> Self {
+        let claim = claim.unwrap_or_else(|| Arc::new(Claim::read(pod)));
         Self {
             uid: uid(pod).to_owned(),
             claim,
@@ -135,16 +134,92 @@ impl PodFacts {
     }
 }
 
-fn claim(pod: &Value) -> Claim {
-    match caldera_crds::workload::gang(pod) {
-        Ok(gang) => gang
-            .tasks
-            .into_iter()
-            .next()
-            .map(|task| Claim { request: task.request, node: task.node, broken: None })
-            .unwrap_or_default(),
-        Err(error) => Claim { broken: Some(error.to_string()), ..Claim::default() },
+impl Claim {
+    fn read(pod: &Value) -> Self {
+        match caldera_crds::workload::gang(pod) {
+            Ok(gang) => gang
+                .tasks
+                .into_iter()
+                .next()
+                .map(|task| Self { request: task.request, node: task.node, broken: None })
+                .unwrap_or_default(),
+            Err(error) => Self { broken: Some(error.to_string()), ..Self::default() },
+        }
     }
+}
+
+/// What many pods take together: equal claims are counted before they are added.
+#[must_use]
+pub fn sum<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> Resources {
+    let mut counts: BTreeMap<usize, (&Claim, u64)> = BTreeMap::new();
+    for pod in pods {
+        counts.entry(Arc::as_ptr(&pod.claim).addr()).or_insert((&pod.claim, 0)).1 += 1;
+    }
+    let mut sum = Resources::new();
+    for (claim, count) in counts.into_values() {
+        sum.add(&claim.request.times(count));
+    }
+    sum
+}
+
+/// A PodGroup, as the schedulers see it.
+#[derive(Debug, Clone)]
+pub struct GroupFacts {
+    /// Its queue.
+    pub queue: String,
+    /// Its phase, empty before the scheduler saw it.
+    pub phase: String,
+    /// Its PriorityClass, empty for none.
+    pub class: String,
+    /// `minResources`; none asks for nothing to be enqueued.
+    pub minimum: Option<Resources>,
+    /// `minMember`.
+    pub min_member: i64,
+    /// `minTaskMember`, where it counts: not below the sum of the tasks' minimums.
+    pub min_tasks: BTreeMap<String, i64>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+impl GroupFacts {
+    /// Reads a PodGroup.
+    #[must_use]
+    pub fn read(group: &Value) -> Self {
+        let tasks = group.pointer("/spec/minTaskMember").and_then(Value::as_object).into_iter().flatten();
+        let mut min_tasks: BTreeMap<String, i64> =
+            tasks.map(|(task, least)| (task.clone(), least.as_i64().unwrap_or_default())).collect();
+        let min_member = number(group, "/spec/minMember");
+        if min_member < min_tasks.values().sum() {
+            min_tasks.clear();
+        }
+        let queue = match text(group, "/spec/queue") {
+            "" => "default",
+            queue => queue,
+        };
+        Self {
+            queue: queue.to_owned(),
+            phase: text(group, "/status/phase").to_owned(),
+            class: text(group, "/spec/priorityClassName").to_owned(),
+            minimum: min_resources(group),
+            min_member,
+            min_tasks,
+            deleting: deleting(group),
+        }
+    }
+}
+
+/// `minResources` as the scheduler reads it: without `requests.*`, `limits.*` and `count/*`.
+fn min_resources(group: &Value) -> Option<Resources> {
+    let read = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
+    let entries = group.pointer("/spec/minResources")?.as_object()?;
+    let dropped = |name: &str| ["requests.", "limits.", "count/"].iter().any(|start| name.starts_with(start));
+    Some(
+        entries
+            .iter()
+            .filter(|(name, _)| !dropped(name))
+            .filter_map(|(name, amount)| Some((name.as_str(), read(amount)?)))
+            .collect(),
+    )
 }
 
 /// A node, as the schedulers see it.

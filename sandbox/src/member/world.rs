@@ -3,14 +3,17 @@
 //! A state machine without I/O. An object that a write of ours returned counts as seen at once, so that a decision is
 //! never repeated for want of a watch event; older news about it is ignored by resource version.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use caldera_runtime::{watch::Event, write::Body};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    facts::{NodeFacts, PodFacts, TASK_SPEC},
+    facts::{Claim, GroupFacts, NodeFacts, PodFacts, TASK_SPEC},
     object::{Key, annotation, controller_uid, key, label, number, text, uid},
 };
 pub use super::{
@@ -71,12 +74,18 @@ pub struct World {
     objects: BTreeMap<Kind, BTreeMap<Key, Value>>,
     pods: BTreeMap<Key, PodFacts>,
     nodes: BTreeMap<String, NodeFacts>,
+    groups: BTreeMap<Key, GroupFacts>,
+    /// By controller and task, where all pods of both are alike.
+    claims: BTreeMap<(String, String), Arc<Claim>>,
     /// Pods by the UID of their controller.
     pods_of: BTreeMap<String, BTreeSet<Key>>,
-    in_flight: BTreeSet<ObjectKey>,
+    /// Writes on their way, with the data that they write.
+    in_flight: BTreeMap<ObjectKey, Option<Value>>,
     listed: BTreeSet<Kind>,
     /// Of the kinds that are not watched: whether it is there, where a write told.
     there: BTreeMap<ObjectKey, bool>,
+    /// Data of ConfigMaps as written last.
+    written: BTreeMap<ObjectKey, Value>,
     /// UIDs of pods that a write of ours deletes.
     killed: BTreeSet<String>,
     evicted: BTreeMap<Key, Evicted>,
@@ -99,10 +108,13 @@ impl Default for World {
             objects: BTreeMap::new(),
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            claims: BTreeMap::new(),
             pods_of: BTreeMap::new(),
-            in_flight: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
             listed: BTreeSet::new(),
             there: BTreeMap::new(),
+            written: BTreeMap::new(),
             killed: BTreeSet::new(),
             evicted: BTreeMap::new(),
             actions: BTreeMap::new(),
@@ -212,17 +224,29 @@ impl World {
         self.queue_news |= kind == Kind::Queue;
         self.touch(kind, &object);
         match kind {
-            Kind::Pod => {
-                let facts = PodFacts::read(&object, self.pods.get(&key), self.clock);
-                self.pods.insert(key.clone(), facts);
-                self.pods_of.entry(controller_uid(&object).to_owned()).or_default().insert(key.clone());
-                self.evicted.remove(&key);
-            }
+            Kind::Pod => self.remember_pod(&key, &object),
+            Kind::PodGroup => drop(self.groups.insert(key.clone(), GroupFacts::read(&object))),
             Kind::Node => drop(self.nodes.insert(key.1.clone(), NodeFacts::read(&object))),
             Kind::VolcanoJob | Kind::Queue => self.settle_action(kind, &key, &object),
             _ => {}
         }
         self.objects.entry(kind).or_default().insert(key, object);
+    }
+
+    fn remember_pod(&mut self, key: &Key, pod: &Value) {
+        let owner = controller_uid(pod).to_owned();
+        let task = annotation(pod, TASK_SPEC);
+        let alike = !task.is_empty() || !label(pod, "pod-template-hash").is_empty();
+        let family = alike.then(|| (owner.clone(), task.to_owned()));
+        let known = self.pods.get(key).map(|known| known.claim.clone());
+        let known = known.or_else(|| self.claims.get(family.as_ref()?).cloned());
+        let facts = PodFacts::read(pod, known, self.clock);
+        if let Some(family) = family {
+            self.claims.entry(family).or_insert_with(|| facts.claim.clone());
+        }
+        self.pods.insert(key.clone(), facts);
+        self.pods_of.entry(owner).or_default().insert(key.clone());
+        self.evicted.remove(key);
     }
 
     /// Drops an object that is gone.
@@ -245,10 +269,14 @@ impl World {
                     rest.is_some_and(|rest| matches!(rest, "" | "-svc" | "-ssh" | "-head-svc"))
                 };
                 self.there.retain(|(_, (namespace, name)), _| *namespace != key.0 || !made(name));
+                self.written.retain(|(_, (namespace, name)), _| *namespace != key.0 || !made(name));
             }
-            Kind::PodGroup => self.there.retain(|(kind, (namespace, name)), _| {
-                *kind != Kind::Event || *namespace != key.0 || !name.starts_with(key.1.as_str())
-            }),
+            Kind::PodGroup => {
+                self.groups.remove(key);
+                self.there.retain(|(kind, (namespace, name)), _| {
+                    *kind != Kind::Event || *namespace != key.0 || !name.starts_with(key.1.as_str())
+                });
+            }
             Kind::Queue => drop(self.actions.remove(&(kind, key.clone()))),
             _ => {}
         }
@@ -261,6 +289,7 @@ impl World {
             pods.remove(key);
             if pods.is_empty() {
                 self.pods_of.remove(owner);
+                self.claims.retain(|(of, _), _| of != owner);
             }
         }
         if self.killed.remove(uid(gone)) || annotation(gone, JOB_VERSION).is_empty() {
@@ -361,6 +390,11 @@ impl World {
         self.pods.get(key)
     }
 
+    /// All PodGroups as the schedulers see them, with the objects.
+    pub fn groups(&self) -> impl Iterator<Item = (&Key, &GroupFacts, &Value)> {
+        self.groups.iter().filter_map(|(key, group)| Some((key, group, self.get(Kind::PodGroup, key)?)))
+    }
+
     /// All nodes as the schedulers see them, by name.
     pub fn nodes(&self) -> impl Iterator<Item = (&String, &NodeFacts)> {
         self.nodes.iter()
@@ -374,7 +408,7 @@ impl World {
     /// Whether a write to this object is on its way.
     #[must_use]
     pub fn is_in_flight(&self, at: &ObjectKey) -> bool {
-        self.in_flight.contains(at)
+        self.in_flight.contains_key(at)
     }
 
     /// Of a kind that is not watched: whether the object is there, where a write told.
@@ -383,23 +417,38 @@ impl World {
         self.there.get(at).copied()
     }
 
+    /// Whether the data of `object` is what was written last.
+    #[must_use]
+    pub fn has_written(&self, at: &ObjectKey, object: &Value) -> bool {
+        self.written.get(at) == object.get("data")
+    }
+
     /// Marks a write as on its way; false if one already is.
     pub fn take_off(&mut self, want: &Want) -> bool {
-        let free = self.in_flight.insert(want.about.clone());
-        if free
-            && want.about.0 == Kind::Pod
+        if self.in_flight.contains_key(&want.about) {
+            return false;
+        }
+        let data = match &want.write.body {
+            Body::Create(object) | Body::MergePatch(object) if want.about.0 == Kind::ConfigMap => object.get("data"),
+            _ => None,
+        };
+        self.in_flight.insert(want.about.clone(), data.cloned());
+        if want.about.0 == Kind::Pod
             && let Body::Delete { uid: Some(uid) } = &want.write.body
         {
             self.killed.insert(uid.clone());
         }
-        free
+        true
     }
 
     /// Takes in what became of a write.
     pub fn land(&mut self, at: &ObjectKey, landing: Landing) {
-        self.in_flight.remove(at);
+        let data = self.in_flight.remove(at).flatten();
         let (kind, key) = at;
         let watched = Kind::WATCHED.contains(kind);
+        if let (Some(data), Landing::Written(_)) = (data, &landing) {
+            self.written.insert(at.clone(), data);
+        }
         match landing {
             Landing::Written(_) | Landing::Exists if !watched => drop(self.there.insert(at.clone(), true)),
             Landing::Deleted | Landing::Gone if !watched => drop(self.there.insert(at.clone(), false)),

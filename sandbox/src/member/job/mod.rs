@@ -86,11 +86,11 @@ impl<'a> View<'a> {
     fn live(&self) -> Plan {
         let commanded = self.world.action(Kind::VolcanoJob, self.job).and_then(|action| Act::of_command(&action.name));
         if let Some(act) = commanded {
-            return Plan { wants: self.leave(act), at: None };
+            return Plan { wants: self.leave(&act), at: None };
         }
         let event = policy::due(self.world, self.job, &self.pods, self.now);
         if let Some(act) = event.act {
-            return Plan { wants: self.leave(act), at: None };
+            return Plan { wants: self.leave(&act), at: None };
         }
         Plan { wants: self.sync_job(), at: event.at }
     }
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
             return Vec::new();
         }
         if text(self.job, "/status/state/phase").is_empty() {
-            return self.status(Change::to("Pending")).into_iter().collect();
+            return self.status(&Change::to("Pending")).into_iter().collect();
         }
         let mut wants = Vec::new();
         if self.phase() == "Pending" {
@@ -112,18 +112,20 @@ impl<'a> View<'a> {
                 return wants;
             }
         }
+        wants.extend(plugins::outdated_objects(self.world, self.job));
         let (group, change) = podgroup::ensure(self.world, self.job);
         wants.extend(change);
         let enqueued = group.is_some_and(|group| !matches!(text(group, "/status/phase"), "" | "Pending"));
         if !enqueued {
-            wants
-                .extend(self.status(Change { recount: false, ..Change::to(self.next_phase(&Counts::told(self.job))) }));
+            wants.extend(
+                self.status(&Change { recount: false, ..Change::to(self.next_phase(&Counts::told(self.job))) }),
+            );
             return wants;
         }
         // A plugin that fails (ray without its head) fails the whole sync: no pods, no status.
         let Ok(changes) = pods::changes(self.world, self.job, &self.pods) else { return wants };
         wants.extend(changes);
-        wants.extend(self.status(Change::to(self.next_phase(&self.counts))));
+        wants.extend(self.status(&Change::to(self.next_phase(&self.counts))));
         wants
     }
 
@@ -164,7 +166,7 @@ impl<'a> View<'a> {
             most => most,
         };
         if number(self.job, "/status/retryCount") >= most {
-            return Plan { wants: self.status(Change::to("Failed")).into_iter().collect(), at: None };
+            return Plan { wants: self.status(&Change::to("Failed")).into_iter().collect(), at: None };
         }
         if self.world.named(Kind::Queue, queue_of(self.job)).is_none() {
             return Plan::default();
@@ -186,14 +188,14 @@ impl<'a> View<'a> {
         let enqueued = group.is_some_and(|group| !matches!(text(group, "/status/phase"), "" | "Pending"));
         if !enqueued {
             if replaced && back(number(self.job, "/status/terminating")) && self.counts.terminating == 0 {
-                wants.extend(self.status(Change { recount: false, ..Change::to("Pending") }));
+                wants.extend(self.status(&Change { recount: false, ..Change::to("Pending") }));
             }
             return Plan { wants, at: event.at };
         }
         let Ok(changes) = pods::changes(self.world, self.job, &self.pods) else { return Plan { wants, at: event.at } };
         wants.extend(changes);
         let phase = if back(self.counts.terminating) && replaced { "Pending" } else { "Restarting" };
-        wants.extend(self.status(Change::to(phase)));
+        wants.extend(self.status(&Change::to(phase)));
         Plan { wants, at: event.at }
     }
 
@@ -205,9 +207,9 @@ impl<'a> View<'a> {
         let mut wants = self.kill(unfinished);
         wants.extend(podgroup::delete(self.world, self.job));
         if wants.is_empty() && self.counts.pending + self.counts.running + self.counts.terminating == 0 {
-            wants.extend(self.status(Change { killed: true, bump: true, ..Change::to(end) }));
+            wants.extend(self.status(&Change { killed: true, bump: true, ..Change::to(end) }));
         } else if wants.is_empty() {
-            wants.extend(self.status(Change { killed: true, ..Change::to(self.phase()) }));
+            wants.extend(self.status(&Change { killed: true, ..Change::to(self.phase()) }));
         }
         Plan { wants, at: None }
     }
@@ -222,7 +224,7 @@ impl<'a> View<'a> {
 
     fn resumed(&self) -> Option<Plan> {
         self.world.action(Kind::VolcanoJob, self.job)?;
-        Some(Plan { wants: self.leave(Act::Resume), at: None })
+        Some(Plan { wants: self.leave(&Act::Resume), at: None })
     }
 
     /// `state/finished.go`: everything but the finished pods goes; the garbage collector takes the job after its TTL.
@@ -231,9 +233,9 @@ impl<'a> View<'a> {
         wants.extend(podgroup::delete(self.world, self.job));
         if self.job.pointer("/status/runningDuration").is_none() {
             wants.extend(plugins::unwanted_objects(self.job));
-            wants.extend(self.status(Change { killed: true, bump: true, ..Change::to(self.phase()) }));
+            wants.extend(self.status(&Change { killed: true, bump: true, ..Change::to(self.phase()) }));
         } else if wants.is_empty() {
-            wants.extend(self.status(Change { killed: true, ..Change::to(self.phase()) }));
+            wants.extend(self.status(&Change { killed: true, ..Change::to(self.phase()) }));
         }
         let at = self.expiry();
         if wants.is_empty() && at.is_some_and(|at| at <= self.now) {
@@ -249,19 +251,19 @@ impl<'a> View<'a> {
     }
 
     /// `killJob` and `killTarget`: leaves the live phases.
-    fn leave(&self, act: Act) -> Vec<Want> {
-        let (phase, retries) = match &act {
+    fn leave(&self, act: &Act) -> Vec<Want> {
+        let (phase, retries) = match act {
             Act::Restart | Act::Target(_) | Act::Resume => ("Restarting", true),
             Act::Abort => ("Aborting", false),
             Act::Complete => ("Completing", false),
             Act::Terminate => ("Terminating", false),
         };
-        let keeps_finished = match &act {
+        let keeps_finished = match act {
             Act::Target(_) => false,
             Act::Restart => self.is_last_retry(),
             _ => true,
         };
-        let mut wants = match &act {
+        let mut wants = match act {
             Act::Target(targets) => self.kill(|pod| targets.contains(&super::object::key(pod))),
             // What has ended is kept to be looked at, unless the job will run again.
             Act::Restart if !keeps_finished => self.kill(|_| true),
@@ -274,7 +276,7 @@ impl<'a> View<'a> {
         }
         let killing = i64::try_from(wants.iter().filter(|want| want.about.0 == Kind::Pod).count()).unwrap_or(i64::MAX);
         let change = Change { killed: true, bump: whole, retries, killing, keeps_finished, ..Change::to(phase) };
-        wants.extend(self.status(change));
+        wants.extend(self.status(&change));
         wants
     }
 
@@ -292,9 +294,8 @@ impl<'a> View<'a> {
         self.kill(|pod| self.world.is_killed(pod) && !self.world.is_in_flight(&(Kind::Pod, super::object::key(pod))))
     }
 
-    #[allow(clippy::needless_pass_by_value)]
-    fn status(&self, change: Change) -> Option<Want> {
-        status::want(self.world, self.job, &self.counts, &change, self.now)
+    fn status(&self, change: &Change) -> Option<Want> {
+        status::want(self.world, self.job, &self.counts, change, self.now)
     }
 }
 

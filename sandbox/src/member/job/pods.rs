@@ -122,13 +122,13 @@ fn inherit(job: &Value, labels: &mut Value, annotations: &mut Value) {
     let from = |kind: &str| job.pointer(&format!("/metadata/{kind}")).and_then(Value::as_object).into_iter().flatten();
     let mut disruption: Option<(&String, &Value)> = None;
     for (key, value) in from("annotations") {
-        if COPIED.contains(&key.as_str()) {
+        let simulation = key.starts_with(kubelet::PREFIX) && annotations.get(key).is_none();
+        if simulation || COPIED.contains(&key.as_str()) {
             annotations[key.as_str()] = value.clone();
-        } else if key.starts_with(kubelet::PREFIX) && annotations.get(key).is_none() {
-            annotations[key.as_str()] = value.clone();
-        } else if key == "volcano.sh/jdb-min-available"
-            || (key == "volcano.sh/jdb-max-unavailable" && disruption.is_none())
-        {
+        }
+        // The minimum comes before the maximum, where both are given.
+        let is_minimum = key == "volcano.sh/jdb-min-available";
+        if is_minimum || (key == "volcano.sh/jdb-max-unavailable" && disruption.is_none()) {
             disruption = Some((key, value));
         }
     }

@@ -18,18 +18,18 @@ pub(super) fn enqueue(
     cycle: &mut Cycle,
 ) {
     for group in groups.iter().filter(|group| group.is_pending()) {
-        let minimum = group.minimum.clone().unwrap_or_default();
+        let minimum = group.facts.minimum.clone().unwrap_or_default();
         if let Some(refusal) = refusal(group, &minimum, ledger, nodes) {
             report::not_enqueued(world, group, &refusal, now, cycle);
             continue;
         }
-        ledger.promise(group.queue, &minimum);
+        ledger.promise(&group.facts.queue, &minimum);
         cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Inqueue"}})));
     }
 }
 
 fn refusal(group: &Group<'_>, minimum: &Resources, ledger: &Ledger<'_>, nodes: &Nodes<'_>) -> Option<String> {
-    let queue = group.queue;
+    let queue = &group.facts.queue;
     match ledger.state(queue) {
         None => return Some(format!("queue {queue} does not exist")),
         Some("Open") => {}
@@ -37,7 +37,7 @@ fn refusal(group: &Group<'_>, minimum: &Resources, ledger: &Ledger<'_>, nodes: &
             return Some(format!("queue {queue} is {}", if state.is_empty() { "not open yet" } else { state }));
         }
     }
-    group.minimum.as_ref()?;
+    group.facts.minimum.as_ref()?;
     let insufficient = ledger.keeps_out(queue, minimum);
     if !insufficient.is_empty() {
         return Some(format!(

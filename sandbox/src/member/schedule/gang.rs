@@ -27,7 +27,7 @@ pub(super) fn allocate(
             cycle.wants.extend(report::phase(group, false, now));
             continue;
         }
-        if !ledger.is_open(group.queue) {
+        if !ledger.is_open(&group.facts.queue) {
             report::unschedulable(world, group, &Outcome::default(), nodes, now, cycle);
             continue;
         }
@@ -43,7 +43,7 @@ pub(super) fn allocate(
         } else {
             nodes.take_back();
             for request in &outcome.charged {
-                ledger.take_back(group.queue, request);
+                ledger.take_back(&group.facts.queue, request);
             }
             report::unschedulable(world, group, &outcome, nodes, now, cycle);
         }
@@ -75,7 +75,8 @@ fn minimum<'a>(
     nodes: &mut Nodes<'a>,
 ) -> Outcome {
     let mut count = i64::try_from(group.ready().count()).unwrap_or(i64::MAX);
-    let mut lacking: BTreeMap<&str, i64> = group.min_tasks.clone();
+    let least = group.facts.min_tasks.iter().map(|(task, least)| (task.as_str(), *least));
+    let mut lacking: BTreeMap<&str, i64> = least.collect();
     for pod in group.ready() {
         if let Some(least) = lacking.get_mut(pod.task.as_str()) {
             *least -= 1;
@@ -104,14 +105,14 @@ fn minimum<'a>(
         }
     }
     for (key, pod) in left {
-        if count >= group.min_member {
+        if count >= group.facts.min_member {
             break;
         }
         if place(key, pod, &mut outcome) {
             count += 1;
         }
     }
-    outcome.is_ready = count >= group.min_member && lacking.values().all(|least| *least <= 0);
+    outcome.is_ready = count >= group.facts.min_member && lacking.values().all(|least| *least <= 0);
     outcome
 }
 
@@ -121,11 +122,11 @@ fn try_place<'a>(
     ledger: &mut Ledger<'_>,
     nodes: &mut Nodes<'a>,
 ) -> Result<&'a str, String> {
-    let over = ledger.refuses(group.queue, &pod.claim.request);
+    let over = ledger.refuses(&group.facts.queue, &pod.claim.request);
     if !over.is_empty() {
         return Err(format!("queue resource quota insufficient: insufficient {}", over.join(", insufficient ")));
     }
     let Some(node) = nodes.place(&pod.claim) else { return Err(nodes.refusal(&pod.claim, "unavailable")) };
-    ledger.allocate(group.queue, &pod.claim.request);
+    ledger.allocate(&group.facts.queue, &pod.claim.request);
     Ok(node)
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Group;
 use crate::member::{
+    facts::sum,
     object::text,
     world::{Kind, World},
 };
@@ -63,22 +64,20 @@ impl<'a> Ledger<'a> {
     }
 
     fn open(&mut self, group: &Group<'a>) {
-        let mut allocated = Resources::new();
-        for pod in group.allocated() {
-            allocated.add(&pod.claim.request);
-        }
-        self.allocate(group.queue, &allocated);
-        let Some(minimum) = &group.minimum else { return };
+        let allocated = sum(group.allocated());
+        self.allocate(&group.facts.queue, &allocated);
+        let Some(minimum) = &group.facts.minimum else { return };
         let count = i64::try_from(group.allocated().count()).unwrap_or(i64::MAX);
-        let promised = group.phase == "Inqueue" || (group.phase == "Running" && count >= group.min_member);
+        let promised =
+            group.facts.phase == "Inqueue" || (group.facts.phase == "Running" && count >= group.facts.min_member);
         let mut beyond = minimum.clone();
         beyond.saturating_sub(&allocated);
         if promised {
-            self.promise(group.queue, &beyond);
+            self.promise(&group.facts.queue, &beyond);
         }
         let mut elastic = allocated;
         elastic.saturating_sub(minimum);
-        self.each_above(group.queue, |account| account.elastic.add(&elastic));
+        self.each_above(&group.facts.queue, |account| account.elastic.add(&elastic));
     }
 
     /// What the queue itself says about itself: its state, `None` if there is no such queue.

@@ -15,14 +15,13 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use caldera_core::{quantity::Quantity, resources::Resources};
 use caldera_runtime::write::{Body, Write};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    facts::{Phase, PodFacts},
-    object::{Key, deleting, list, number, text, uid},
+    facts::{GroupFacts, Phase, PodFacts},
+    object::{Key, list, name, number, text, uid},
     world::{Kind, Want, World},
 };
 use ledger::Ledger;
@@ -80,45 +79,15 @@ fn is_kubernetes(scheduler: &str) -> bool {
 /// A PodGroup with its pods.
 struct Group<'a> {
     object: &'a Value,
-    queue: &'a str,
-    phase: &'a str,
+    facts: &'a GroupFacts,
     pods: Vec<(&'a Key, &'a PodFacts)>,
     priority: i32,
     queue_priority: i64,
-    /// `minResources`; none asks for nothing to be enqueued.
-    minimum: Option<Resources>,
-    min_member: i64,
-    min_tasks: BTreeMap<&'a str, i64>,
 }
 
 impl<'a> Group<'a> {
-    fn read(world: &World, object: &'a Value, pods: Vec<(&'a Key, &'a PodFacts)>) -> Self {
-        let queue = match text(object, "/spec/queue") {
-            "" => "default",
-            queue => queue,
-        };
-        let tasks = object.pointer("/spec/minTaskMember").and_then(Value::as_object).into_iter().flatten();
-        let min_tasks = tasks.map(|(task, least)| (task.as_str(), least.as_i64().unwrap_or_default()));
-        let mut group = Self {
-            object,
-            queue,
-            phase: text(object, "/status/phase"),
-            pods,
-            priority: priority_of(world, text(object, "/spec/priorityClassName")),
-            queue_priority: world.named(Kind::Queue, queue).map_or(0, |queue| number(queue, "/spec/priority")),
-            minimum: min_resources(object),
-            min_member: number(object, "/spec/minMember"),
-            min_tasks: min_tasks.collect(),
-        };
-        // Below the sum of the tasks' minimums the job's minimum alone counts.
-        if group.min_member < group.min_tasks.values().sum() {
-            group.min_tasks.clear();
-        }
-        group
-    }
-
     fn is_pending(&self) -> bool {
-        matches!(self.phase, "" | "Pending")
+        matches!(self.facts.phase.as_str(), "" | "Pending")
     }
 
     /// Pods with a node that neither ended nor are being deleted.
@@ -133,7 +102,7 @@ impl<'a> Group<'a> {
     }
 
     fn is_ready(&self) -> bool {
-        i64::try_from(self.ready().count()).is_ok_and(|ready| ready >= self.min_member)
+        i64::try_from(self.ready().count()).is_ok_and(|ready| ready >= self.facts.min_member)
     }
 }
 
@@ -142,54 +111,46 @@ fn groups(world: &World) -> Vec<Group<'_>> {
     for (key, pod) in world.pods().filter(|(_, pod)| !pod.group.is_empty() && !is_kubernetes(&pod.scheduler)) {
         pods.entry((&key.0, &pod.group)).or_default().push((key, pod));
     }
-    let mut groups: Vec<(bool, Group<'_>)> = world
-        .of(Kind::PodGroup)
-        .filter(|group| !deleting(group))
-        .map(|object| {
-            let at = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-            let group = Group::read(world, object, pods.remove(&at).unwrap_or_default());
-            (group.is_ready(), group)
+    let queues: BTreeMap<&str, i64> =
+        world.of(Kind::Queue).map(|queue| (name(queue), number(queue, "/spec/priority"))).collect();
+    let mut groups: Vec<(bool, &str, Group<'_>)> = world
+        .groups()
+        .filter(|(_, facts, _)| !facts.deleting)
+        .map(|(key, facts, object)| {
+            let group = Group {
+                object,
+                facts,
+                pods: pods.remove(&(key.0.as_str(), key.1.as_str())).unwrap_or_default(),
+                priority: priority_of(world, &facts.class),
+                queue_priority: queues.get(facts.queue.as_str()).copied().unwrap_or_default(),
+            };
+            (group.is_ready(), text(object, "/metadata/creationTimestamp"), group)
         })
         .collect();
-    groups.sort_by(|(a_ready, a), (b_ready, b)| {
-        let age = |group: &Group<'_>| text(group.object, "/metadata/creationTimestamp").to_owned();
+    groups.sort_by(|(a_ready, a_age, a), (b_ready, b_age, b)| {
         b.queue_priority
             .cmp(&a.queue_priority)
             .then_with(|| b.priority.cmp(&a.priority))
             .then_with(|| a_ready.cmp(b_ready))
-            .then_with(|| age(a).cmp(&age(b)))
+            .then_with(|| a_age.cmp(b_age))
             .then_with(|| uid(a.object).cmp(uid(b.object)))
     });
-    groups.into_iter().map(|(_, group)| group).collect()
+    groups.into_iter().map(|(.., group)| group).collect()
 }
 
-/// `minResources` as the scheduler reads it: without `requests.*`, `limits.*` and `count/*`.
-fn min_resources(group: &Value) -> Option<Resources> {
-    let read = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
-    let entries = group.pointer("/spec/minResources")?.as_object()?;
-    let dropped = |name: &str| ["requests.", "limits.", "count/"].iter().any(|start| name.starts_with(start));
-    Some(
-        entries
-            .iter()
-            .filter(|(name, _)| !dropped(name))
-            .filter_map(|(name, amount)| Some((name.as_str(), read(amount)?)))
-            .collect(),
-    )
-}
-
-fn bind((namespace, name): &Key, node: &str) -> Want {
+fn bind((namespace, pod): &Key, node: &str) -> Want {
     let body = json!({
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": namespace},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     });
     let write = Write {
         resource: Kind::Pod.resource(),
         namespace: namespace.clone(),
-        name: name.clone(),
+        name: pod.clone(),
         subresource: Some("binding"),
         body: Body::Create(body),
     };
-    Want { about: (Kind::Pod, (namespace.clone(), name.clone())), write }
+    Want { about: (Kind::Pod, (namespace.clone(), pod.clone())), write }
 }
 
 fn sooner(known: &mut Option<Timestamp>, at: Timestamp) {

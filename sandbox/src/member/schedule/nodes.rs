@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use caldera_core::resources::Resources;
 
 use crate::member::{
-    facts::{Claim, NodeFacts},
+    facts::{Claim, NodeFacts, PodFacts, sum},
     world::World,
 };
 
@@ -36,10 +36,15 @@ impl<'a> Nodes<'a> {
             total.add(&node.allocatable);
             free.insert(name, (node, node.allocatable.clone()));
         }
+        let mut pods: BTreeMap<&str, Vec<&PodFacts>> = BTreeMap::new();
         for (_, pod) in world.pods().filter(|(_, pod)| pod.holds()) {
-            if let Some((_, free)) = free.get_mut(pod.node.as_str()) {
-                free.saturating_sub(&pod.claim.request);
-                used.add(&pod.claim.request);
+            pods.entry(&pod.node).or_default().push(pod);
+        }
+        for (node, pods) in pods {
+            if let Some((_, free)) = free.get_mut(node) {
+                let taken = sum(pods.into_iter());
+                free.saturating_sub(&taken);
+                used.add(&taken);
             }
         }
         let nodes = free.into_iter().map(|(name, (node, free))| (name, node, free)).collect();

@@ -23,7 +23,7 @@ const SESSION: SignedDuration = SignedDuration::from_secs(1);
 
 /// A group that stays out of its queue: Pending, and an event that says why.
 pub(super) fn not_enqueued(world: &World, group: &Group<'_>, why: &str, now: Timestamp, cycle: &mut Cycle) {
-    if group.phase.is_empty() {
+    if group.facts.phase.is_empty() {
         cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Pending"}})));
     }
     let time = rfc3339(now);
@@ -53,21 +53,21 @@ pub(super) fn phase(group: &Group<'_>, unschedulable: bool, now: Timestamp) -> O
     let (running, succeeded, failed) = (counted(Phase::Running), counted(Phase::Succeeded), counted(Phase::Failed));
     // Pods being deleted hold their node until they are gone.
     let scheduled = group.pods.iter().filter(|(_, pod)| pod.holds()).count() + succeeded + failed;
-    let minimum = usize::try_from(group.min_member).unwrap_or_default();
+    let minimum = usize::try_from(group.facts.min_member).unwrap_or_default();
     let phase = if running > 0 && unschedulable {
         "Unknown"
     } else if group.pods.len() < minimum {
         // The job controller is about to make up for pods that went; a session once a second would not see the gap.
-        group.phase
+        group.facts.phase.as_str()
     } else if scheduled >= minimum {
         if scheduled == succeeded + failed { "Completed" } else { "Running" }
-    } else if group.phase == "Inqueue" {
+    } else if group.facts.phase == "Inqueue" {
         "Inqueue"
     } else {
         "Pending"
     };
     let told = |field: &str| usize::try_from(number(group.object, &format!("/status/{field}"))).unwrap_or_default();
-    let same = phase == group.phase
+    let same = phase == group.facts.phase
         && [("running", running), ("succeeded", succeeded), ("failed", failed)]
             .iter()
             .all(|(field, count)| told(field) == *count);
@@ -75,7 +75,7 @@ pub(super) fn phase(group: &Group<'_>, unschedulable: bool, now: Timestamp) -> O
         return None;
     }
     let mut status = json!({"phase": phase, "running": running, "succeeded": succeeded, "failed": failed});
-    if phase == "Running" && group.phase != "Running" {
+    if phase == "Running" && group.facts.phase != "Running" {
         let condition = condition(group, "Scheduled", "tasks in gang are ready to be scheduled", "", now);
         status["conditions"] = with_condition(group.object, condition);
     }
@@ -152,7 +152,7 @@ fn condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Ti
 fn message(group: &Group<'_>, outcome: &Outcome) -> String {
     let placed = outcome.bindings.len();
     let ready = group.ready().count();
-    let minimum = usize::try_from(group.min_member).unwrap_or_default();
+    let minimum = usize::try_from(group.facts.min_member).unwrap_or_default();
     let mut states: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, pod) in &group.pods {
         *states.entry(state(pod)).or_default() += 1;

@@ -273,6 +273,7 @@ impl Cluster {
         self.world.named(Kind::Queue, name).expect("the queue is there")
     }
 
+    #[allow(clippy::needless_pass_by_value)]
     fn add_queue(&mut self, name: &str, spec: Value) {
         self.put(Kind::Queue, json!({"metadata": {"name": name}, "spec": spec}));
         self.settle();
@@ -294,6 +295,7 @@ fn task(name: &str, replicas: u32, cpu: &str, command: &str) -> Value {
     })
 }
 
+#[allow(clippy::needless_pass_by_value)]
 fn job_of(name: &str, tasks: Vec<Value>) -> Value {
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "ns"},

@@ -63,6 +63,18 @@ fn svc_ssh_and_env_make_their_objects_and_take_them_away_at_the_end() {
 }
 
 #[test]
+fn a_scaled_job_has_new_host_lists() {
+    let mut cluster = started(json!({"svc": []}), vec![task("t", 1, "1", "sleep 50")]);
+    let mut job = cluster.job("j").clone();
+    job["spec"]["tasks"][0]["replicas"] = 2.into();
+    cluster.put(Kind::VolcanoJob, job);
+    cluster.settle();
+    let lists = &cluster.made[&(Kind::ConfigMap, ("ns".into(), "j-svc".into()))]["data"];
+    assert_eq!(lists["VC_T_HOSTS"], "j-t-0.j,j-t-1.j");
+    assert_eq!(number(cluster.job("j"), "/status/running"), 2);
+}
+
+#[test]
 fn svc_does_as_its_arguments_say() {
     let cluster = started(
         json!({"svc": ["--disable-network-policy=true", "--publish-not-ready-addresses", "--inject-hosts-env=false"]}),

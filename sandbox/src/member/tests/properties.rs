@@ -34,12 +34,12 @@ fn job(index: usize, spec: &Spec) -> Value {
     job["spec"]["minAvailable"] = spec.min_available.into();
     let actions = ["RestartJob", "RestartTask", "RestartPod", "AbortJob", "TerminateJob", "CompleteJob"];
     let events = ["PodFailed", "PodEvicted", "TaskCompleted", "*"];
-    if spec.policy % 2 == 0 {
+    if spec.policy.is_multiple_of(2) {
         let (event, action) = (events[usize::from(spec.policy / 2 % 4)], actions[usize::from(spec.policy / 8 % 6)]);
         job["spec"]["policies"] = json!([{"event": event, "action": action}]);
     }
     let plugins = ["svc", "env", "pytorch", "ray", "tensorflow", "ssh"];
-    if spec.plugin % 3 == 0 {
+    if spec.plugin.is_multiple_of(3) {
         job["spec"]["plugins"] = json!({plugins[usize::from(spec.plugin / 3 % 6)]: []});
     }
     job

@@ -6,10 +6,9 @@ use super::*;
 
 #[test]
 fn a_decision_stays_cheap_with_two_thousand_pods_and_five_hundred_jobs() {
-    let mut cluster = Cluster::new(100, "10");
-    // Half of them run, half of them wait for room.
+    let mut cluster = Cluster::new(200, "10");
     for index in 0..500 {
-        cluster.submit(volcano_job(&format!("j{index}"), 4, 4, "1", "sleep 100000")).unwrap();
+        cluster.submit(volcano_job(&format!("j{index:03}"), 4, 4, "1", "sleep 100000")).unwrap();
     }
     let fill = Instant::now();
     cluster.settle();

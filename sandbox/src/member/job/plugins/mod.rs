@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::key_of;
 use crate::member::{
     object::{list, name, text},
-    world::{Kind, Want, World, create, delete_named},
+    world::{Kind, Want, World, create, delete_named, merge},
 };
 
 /// Why a plugin lets no pod of the job be created.
@@ -34,6 +34,20 @@ pub(super) fn missing_objects(world: &World, job: &Value) -> Vec<Want> {
         }
     }
     wants
+}
+
+/// Changes the host lists of a job that was scaled (`OnJobUpdate`); unknown lists are written again.
+pub(super) fn outdated_objects(world: &World, job: &Value) -> Vec<Want> {
+    let told = job.pointer("/status/controlledResources/plugin-svc").is_some();
+    let lists = plugins(job).filter(|plugin| told && plugin.name == "svc").flat_map(|plugin| plugin.objects(job));
+    lists
+        .filter(|(kind, _)| *kind == Kind::ConfigMap)
+        .filter(|(kind, object)| !world.has_written(&(*kind, key_of(job, name(object))), object))
+        .map(|(kind, object)| match world.is_there(&(kind, key_of(job, name(&object)))) {
+            Some(false) => create(kind, object),
+            _ => merge(kind, &object, None, json!({"data": object["data"]})),
+        })
+        .collect()
 }
 
 /// Deletes the objects of the plugins that the job's status names: they go as soon as a job is killed.
@@ -70,7 +84,8 @@ pub(super) fn on_pod(job: &Value, task: &Value, index: i64, pod: &mut Value) -> 
     for plugin in plugins(job) {
         match plugin.name {
             "env" => {
-                add_env(pod, &[("VK_TASK_INDEX", &index.to_string()), ("VC_TASK_INDEX", &index.to_string())], true)
+                let index = index.to_string();
+                add_env(pod, &[("VK_TASK_INDEX", &index), ("VC_TASK_INDEX", &index)], true);
             }
             "svc" => network::svc_on_pod(job, &plugin, pod),
             "ssh" => network::ssh_on_pod(job, &plugin, pod),
