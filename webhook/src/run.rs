@@ -119,6 +119,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let rustls = axum_server::tls_rustls::RustlsConfig::from_config(tls);
     axum_server::from_tcp_rustls(config.listener, rustls)
         .map_err(Error::Serve)?
+        .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
         .handle(handle)
         .serve(router(memory, config.ready).into_make_service())
         .await
