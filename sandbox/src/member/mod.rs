@@ -141,7 +141,10 @@ async fn serve_admission(
     let identity =
         authority.server("simulated-volcano", &["localhost"], &[config.admission.ip()]).map_err(Error::Tls)?;
     let tls = server_config(&identity).map_err(Error::Tls)?;
-    let listener = std::net::TcpListener::bind(config.admission).map_err(Error::Listen)?;
+    let taken = |error: std::io::Error| {
+        std::io::Error::new(error.kind(), format!("failed to listen on {}: {error}", config.admission))
+    };
+    let listener = std::net::TcpListener::bind(config.admission).map_err(|error| Error::Listen(taken(error)))?;
     listener.set_nonblocking(true).map_err(Error::Listen)?;
     let address = listener.local_addr().map_err(Error::Listen)?;
     let handle = axum_server::Handle::new();
