@@ -53,11 +53,29 @@ pub async fn follow<K, T>(
     api: Api<K>,
     config: watcher::Config,
     events: mpsc::Sender<T>,
-    mut convert: impl FnMut(Event<K>) -> Option<T> + Send,
+    convert: impl FnMut(Event<K>) -> Option<T> + Send,
     shutdown: CancellationToken,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     K::DynamicType: Clone,
+    T: Send,
+{
+    follow_as(what, api, config, events, Some, convert, shutdown).await;
+}
+
+/// [`follow`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
+async fn follow_as<K, R, T>(
+    what: &str,
+    api: Api<K>,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut read: impl FnMut(K) -> Option<R> + Send,
+    mut convert: impl FnMut(Event<R>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Clone,
+    R: Send,
     T: Send,
 {
     let mut stream = Box::pin(watcher(api, config));
@@ -99,14 +117,14 @@ pub async fn follow<K, T>(
                 continue;
             }
             watcher::Event::InitApply(object) => {
-                listed.push(object);
+                listed.extend(read(object));
                 continue;
             }
-            watcher::Event::InitDone => Event::Reset(std::mem::take(&mut listed)),
-            watcher::Event::Apply(object) => Event::Applied(object),
-            watcher::Event::Delete(object) => Event::Deleted(object),
+            watcher::Event::InitDone => Some(Event::Reset(std::mem::take(&mut listed))),
+            watcher::Event::Apply(object) => read(object).map(Event::Applied),
+            watcher::Event::Delete(object) => read(object).map(Event::Deleted),
         };
-        if let Some(event) = convert(event)
+        if let Some(event) = event.and_then(&mut convert)
             && events.send(event).await.is_err()
         {
             return;
@@ -119,15 +137,31 @@ pub async fn follow_typed<K, T>(
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
     events: mpsc::Sender<T>,
-    mut convert: impl FnMut(Event<K>) -> Option<T> + Send,
+    convert: impl FnMut(Event<K>) -> Option<T> + Send,
     shutdown: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     T: Send,
 {
+    follow_typed_as(api, config, events, Some, convert, shutdown).await;
+}
+
+/// [`follow_typed`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
+pub async fn follow_typed_as<K, R, T>(
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut read: impl FnMut(K) -> Option<R> + Send,
+    convert: impl FnMut(Event<R>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    R: Send,
+    T: Send,
+{
     let kind = K::kind(&()).into_owned();
     let parsed = |guard: DeserializeGuard<K>| match guard.0 {
-        Ok(object) => Some(object),
+        Ok(object) => read(object),
         Err(invalid) => {
             let name = invalid.metadata.name.as_deref().unwrap_or_default();
             let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
@@ -135,8 +169,7 @@ pub async fn follow_typed<K, T>(
             None
         }
     };
-    let convert = |event: Event<DeserializeGuard<K>>| event.filter_map(parsed).and_then(&mut convert);
-    follow(&kind, api, config, events, convert, shutdown).await;
+    follow_as(&kind, api, config, events, parsed, convert, shutdown).await;
 }
 
 /// [`follow`] for any kind, as JSON.
@@ -145,23 +178,38 @@ pub async fn follow_json<T>(
     resource: ApiResource,
     config: watcher::Config,
     events: mpsc::Sender<T>,
-    mut convert: impl FnMut(Event<Value>) -> Option<T> + Send,
+    convert: impl FnMut(Event<Value>) -> Option<T> + Send,
     shutdown: CancellationToken,
 ) where
     T: Send,
 {
+    follow_json_as(client, resource, config, events, Some, convert, shutdown).await;
+}
+
+/// [`follow_json`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
+pub async fn follow_json_as<R, T>(
+    client: Client,
+    resource: ApiResource,
+    config: watcher::Config,
+    events: mpsc::Sender<T>,
+    mut read: impl FnMut(Value) -> Option<R> + Send,
+    convert: impl FnMut(Event<R>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    R: Send,
+    T: Send,
+{
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
     let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-    let to_json = |object: DynamicObject| {
+    let to_read = |object: DynamicObject| {
         let mut value = serde_json::to_value(object).ok()?;
         // Items of a list carry no type of their own.
         let map = value.as_object_mut()?;
         map.insert("apiVersion".into(), api_version.clone().into());
         map.insert("kind".into(), kind.clone().into());
-        Some(value)
+        read(value)
     };
-    let convert = |event: Event<DynamicObject>| event.filter_map(to_json).and_then(&mut convert);
-    follow(&resource.kind, api, config, events, convert, shutdown).await;
+    follow_as(&resource.kind, api, config, events, to_read, convert, shutdown).await;
 }
 
 /// The resource of a kind, by its parts.
