@@ -48,7 +48,7 @@ pub enum Command {
     /// Gives an API server simulated nodes and a simulated Volcano.
     MemberSim(MemberSimArgs),
     /// Runs the Karmada stand-ins against an API server that has Karmada's and Volcano's CRDs.
-    KarmadaSim(ComponentArgs),
+    KarmadaSim(KarmadaSimArgs),
     /// Runs the webhook: gates, plans, validation, Karmada's resource interpreter.
     Webhook(WebhookArgs),
     /// Runs the controller: queues, quotas, releases.
@@ -147,6 +147,13 @@ pub struct MemberSimArgs {
     /// Where the simulated Volcano's admission listens; the API server must reach it.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub admission: SocketAddr,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct KarmadaSimArgs {
+    /// Kubeconfig of the host; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -43,18 +43,41 @@ pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the objects of a YAML file.
+///
+/// # Errors
+/// If it is not YAML.
+pub fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("failed to read YAML")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
 fn endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
     if let Some(url) = &args.webhook_url {
-        anyhow::ensure!(url.starts_with("https://"), "--webhook-url must begin with https://, not {url:?}");
+        anyhow::ensure!(is_url(url), "--webhook-url must be https://HOST[:PORT][/PATH], not {url:?}");
         return Ok(Endpoint::Url(url.trim_end_matches('/').to_owned()));
     }
     let service = args.webhook_service.as_deref().unwrap_or("caldera-system/caldera-webhook:443");
-    let (namespace, rest) = service.split_once('/').context("--webhook-service wants NAMESPACE/NAME[:PORT]")?;
+    let parts = service.split_once('/').filter(|(namespace, rest)| !namespace.is_empty() && !rest.is_empty());
+    let (namespace, rest) =
+        parts.with_context(|| format!("--webhook-service wants NAMESPACE/NAME[:PORT], not {service:?}"))?;
     let (name, port) = match rest.split_once(':') {
         Some((name, port)) => (name, port.parse().with_context(|| format!("{port:?} is not a port"))?),
         None => (rest, 443),
     };
     Ok(Endpoint::Service { namespace: namespace.to_owned(), name: name.to_owned(), port })
+}
+
+/// Whether an API server takes it as a webhook's address: HTTPS, a host, no user, query or fragment.
+fn is_url(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("https://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#' | '@' | '"' | '<' | '>' | '\\');
+    let port_is_number = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => !name.is_empty() && port.parse::<u16>().is_ok(),
+        _ => true,
+    };
+    !host.is_empty() && rest.chars().all(plain) && port_is_number
 }
 
 /// Webhook and interpreter configurations for the webhook at `endpoint`.
@@ -189,6 +212,18 @@ pub fn apply_write(object: Value, manager: &'static str) -> anyhow::Result<Write
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_webhooks_url_has_a_host_and_no_more_than_a_path() {
+        for good in ["https://a", "https://a.b:8443", "https://10.0.0.1:1/x/", "https://[::1]:8443", "https://[::1]"] {
+            assert!(is_url(good), "{good}");
+        }
+        for bad in
+            ["", "a", "http://a", "https://", "https:///x", "https://:1", "https://a:b", "https://a b", "https://a?x=1"]
+        {
+            assert!(!is_url(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn plurals_follow_from_kinds() {

@@ -3,17 +3,14 @@
 use std::{io::Write, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_runtime::{
-    client::{self, WriteCounts},
-    shutdown,
-};
+use caldera_runtime::{client::WriteCounts, shutdown};
 use caldera_sandbox::{
     fleet, karmada,
     member::{self, NodeGroup},
 };
 
 use crate::{
-    args::{ComponentArgs, MemberSimArgs, SandboxArgs},
+    args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     stack::Stack,
 };
 
@@ -56,10 +53,9 @@ pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the Karmada stand-ins until a signal.
-pub async fn karmada_sim(args: ComponentArgs) -> anyhow::Result<ExitCode> {
+pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let config = client::config(args.kubeconfig.as_deref()).await?;
-    let client = client::from_config(config, "karmada", &WriteCounts::default())?;
+    let client = crate::components::client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

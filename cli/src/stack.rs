@@ -1,17 +1,21 @@
 //! Caldera's three components in this process, pointed at one Karmada host: what `sandbox` and `demo` run.
 
-use std::net::Ipv4Addr;
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    time::Duration,
+};
 
 use anyhow::Context;
 use caldera_runtime::{
     client::WriteCounts,
-    tls::Authority,
+    tls::{Authority, Identity},
     write::{self, Failure},
 };
 use caldera_sandbox::fleet::Endpoint;
 use kube::Client;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::manifests;
@@ -19,9 +23,48 @@ use crate::manifests;
 /// Who applies what the components need.
 const INSTALLER: &str = "install";
 
-/// The running components.
+/// One of Caldera's components.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// `caldera webhook`.
+    Webhook,
+    /// `caldera controller`.
+    Controller,
+    /// `caldera scheduler`.
+    Scheduler,
+}
+
+impl Component {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Controller => "controller",
+            Self::Scheduler => "scheduler",
+        }
+    }
+}
+
+/// A component that runs; dropping it ends it.
+struct Running {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.task.abort();
+    }
+}
+
+/// The running components; dropping it ends them.
 pub struct Stack {
-    tasks: JoinSet<()>,
+    client: Box<dyn Fn(&str) -> anyhow::Result<Client> + Send + Sync>,
+    stop: CancellationToken,
+    /// Where the webhook listens, also after it was started again: its configurations name this address.
+    webhook: SocketAddr,
+    identity: Identity,
+    running: BTreeMap<Component, Running>,
 }
 
 impl Stack {
@@ -33,8 +76,12 @@ impl Stack {
     pub async fn start(host: &Endpoint, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
         // What is installed once is not a job's.
         let uncounted = WriteCounts::default();
-        let counts = |component: &str| if component == INSTALLER { &uncounted } else { counts };
-        Self::start_with(|component| Ok(host.client(component, counts(component))?), stop).await
+        let (host, counts) = (host.clone(), counts.clone());
+        let client = move |component: &str| {
+            let counts = if component == INSTALLER { &uncounted } else { &counts };
+            Ok(host.client(component, counts)?)
+        };
+        Self::start_with(client, stop).await
     }
 
     /// The same with a client made by `client` for each component.
@@ -42,49 +89,91 @@ impl Stack {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_with(
-        client: impl Fn(&str) -> anyhow::Result<Client>,
+        client: impl Fn(&str) -> anyhow::Result<Client> + Send + Sync + 'static,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let mut tasks = JoinSet::new();
         let installer = client(INSTALLER)?;
-
         let authority = Authority::new("caldera-webhook")?;
         let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-        let listener =
-            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
-        let address = listener.local_addr()?;
-        let config = caldera_webhook::Config::new(listener, identity);
-        let (webhook, stopped) = (client("webhook")?, stop.clone());
-        tasks.spawn(async move { tell("webhook", caldera_webhook::run(config, webhook, stopped).await) });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
+        let webhook = listener.local_addr()?;
+        let running = BTreeMap::new();
+        let mut stack = Self { client: Box::new(client), stop: stop.clone(), webhook, identity, running };
+        stack.serve_webhook(listener)?;
 
-        let endpoint = caldera_webhook::Endpoint::Url(format!("https://{address}"));
+        let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         let mut objects = manifests::webhooks(&endpoint, &authority.cert_pem);
         objects.extend(manifests::policies());
         for object in objects {
             apply(&installer, object).await?;
         }
-
-        let (controller, stopped) = (client("controller")?, stop.clone());
-        tasks.spawn(async move {
-            let config = caldera_controller::Config::default();
-            tell("controller", caldera_controller::run(config, controller, stopped).await);
-        });
-        let (scheduler, stopped) = (client("scheduler")?, stop.clone());
-        tasks.spawn(async move {
-            let config = caldera_global_scheduler::Config::default();
-            tell("scheduler", caldera_global_scheduler::run(config, scheduler, stopped).await);
-        });
-        Ok(Self { tasks })
+        stack.resume(Component::Controller)?;
+        stack.resume(Component::Scheduler)?;
+        Ok(stack)
     }
 
-    /// Lets the components run on until their token is cancelled.
-    pub fn detach(mut self) {
-        self.tasks.detach_all();
+    /// Ends a component in the middle of what it does, as if its process was killed.
+    pub async fn kill(&mut self, component: Component) {
+        if let Some(mut running) = self.running.remove(&component) {
+            running.stop.cancel();
+            // The webhook's kept connections end with its server; nobody else may finish anything.
+            if component == Component::Webhook {
+                let _ = tokio::time::timeout(Duration::from_secs(5), &mut running.task).await;
+            }
+        }
+    }
+
+    /// Starts a component (again); nothing if it runs.
+    ///
+    /// # Errors
+    /// If the webhook's port was taken by somebody else meanwhile.
+    pub fn resume(&mut self, component: Component) -> anyhow::Result<()> {
+        if self.running.contains_key(&component) {
+            return Ok(());
+        }
+        match component {
+            Component::Webhook => {
+                let listener = TcpListener::bind(self.webhook)
+                    .with_context(|| format!("failed to listen on {} again", self.webhook))?;
+                self.serve_webhook(listener)?;
+            }
+            Component::Controller => {
+                let config = caldera_controller::Config::default();
+                let client = (self.client)(component.name())?;
+                self.spawn(component, |stop| caldera_controller::run(config, client, stop));
+            }
+            Component::Scheduler => {
+                let config = caldera_global_scheduler::Config::default();
+                let client = (self.client)(component.name())?;
+                self.spawn(component, |stop| caldera_global_scheduler::run(config, client, stop));
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_webhook(&mut self, listener: TcpListener) -> anyhow::Result<()> {
+        let config = caldera_webhook::Config::new(listener, self.identity.clone());
+        let client = (self.client)(Component::Webhook.name())?;
+        self.spawn(Component::Webhook, |stop| caldera_webhook::run(config, client, stop));
+        Ok(())
+    }
+
+    fn spawn<F, E>(&mut self, component: Component, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::error::Error + 'static,
+    {
+        let stop = self.stop.child_token();
+        let running = run(stop.clone());
+        let task = tokio::spawn(async move { tell(component.name(), running.await) });
+        self.running.insert(component, Running { task, stop });
     }
 
     /// Waits until all components have stopped.
     pub async fn stopped(mut self) {
-        while self.tasks.join_next().await.is_some() {}
+        for running in self.running.values_mut() {
+            let _ = (&mut running.task).await;
+        }
     }
 }
 

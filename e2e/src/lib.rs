@@ -11,4 +11,5 @@ pub mod manifest;
 pub mod scenario;
 pub mod world;
 
-pub use scenario::{Scenario, run};
+pub use caldera_cli::stack::Component;
+pub use scenario::{Scenario, run, run_alone, run_in, run_with_components};

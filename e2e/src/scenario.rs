@@ -5,13 +5,14 @@ use std::{
     fmt::Write as _,
     future::Future,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::Context;
+use caldera_cli::stack::Component;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::Kind,
     manifest::policy,
-    world::{World, api, runtime, world},
+    world::{Turn, World, api, runtime, world},
 };
 
 /// How long a condition may take.
@@ -35,6 +36,7 @@ pub struct Scenario {
     pub namespace: String,
     /// Cluster-scoped objects to take away at the end.
     cluster_scoped: Mutex<Vec<(Kind, String)>>,
+    _turn: Turn,
 }
 
 /// Runs a scenario in a namespace of its own and cleans up after it; on failure tells what was there.
@@ -43,12 +45,74 @@ pub struct Scenario {
 /// If the scenario fails: this is a test.
 pub fn run<F, Fut>(name: &str, play: F)
 where
-    F: FnOnce(std::sync::Arc<Scenario>) -> Fut,
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    run_in_turn(name, world(), false, play);
+}
+
+/// The same while no other scenario of this process runs: for those that need the members' whole capacity.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_alone<F, Fut>(name: &str, play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    run_in_turn(name, world(), true, play);
+}
+
+/// The same for scenarios that kill components; skipped with a notice where somebody else runs them.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with_components<F, Fut>(name: &str, play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    run_in_turn(name, world(), true, async |scenario: Arc<Scenario>| {
+        if !scenario.world.runs_components() {
+            println!("{name}: skipped, Caldera's components are not run by this process");
+            return Ok(());
+        }
+        let result = play(scenario.clone()).await;
+        for component in [Component::Webhook, Component::Controller, Component::Scheduler] {
+            scenario.world.resume(component).await?;
+        }
+        result
+    });
+}
+
+/// The same in a world of the scenario's own, which ends with it.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_in<F, Fut>(name: &str, start: impl Future<Output = anyhow::Result<World>>, play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    let own = async { start.await.map(|world| &*Box::leak(Box::new(world))) };
+    run_in_turn(name, own, true, async |scenario: Arc<Scenario>| {
+        let result = play(scenario.clone()).await;
+        if let Err(error) = &result {
+            eprintln!("{error:#}\n{}", scenario.account().await);
+        }
+        scenario.world.end();
+        result
+    });
+}
+
+fn run_in_turn<F, Fut>(name: &str, world: impl Future<Output = anyhow::Result<&'static World>>, alone: bool, play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
     runtime().block_on(async {
-        let scenario = match Scenario::start(name).await {
-            Ok(scenario) => std::sync::Arc::new(scenario),
+        let scenario = match Scenario::start(name, world, alone).await {
+            Ok(scenario) => Arc::new(scenario),
             #[allow(clippy::panic)]
             Err(error) => panic!("the world did not start: {error:#}"),
         };
@@ -63,12 +127,17 @@ where
 }
 
 impl Scenario {
-    async fn start(name: &str) -> anyhow::Result<Self> {
+    async fn start(
+        name: &str,
+        world: impl Future<Output = anyhow::Result<&'static World>>,
+        alone: bool,
+    ) -> anyhow::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let world = world().await?;
+        let world = world.await?;
+        let turn = world.turn(alone).await;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("e2e-{name}-{}-{number}", std::process::id());
-        let scenario = Self { world, namespace, cluster_scoped: Mutex::default() };
+        let scenario = Self { world, namespace, cluster_scoped: Mutex::default(), _turn: turn };
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scenario.namespace}});
         scenario.create(Kind::Namespace, object).await?;
         Ok(scenario)
@@ -78,6 +147,25 @@ impl Scenario {
     #[must_use]
     pub fn host(&self) -> Client {
         self.world.host.clone()
+    }
+
+    /// Kills one of Caldera's components in the middle of what it does.
+    pub async fn kill(&self, component: Component) {
+        self.world.kill(component).await;
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn resume(&self, component: Component) -> anyhow::Result<()> {
+        self.world.resume(component).await
+    }
+
+    /// Whether a pod of a service image ends by itself.
+    #[must_use]
+    pub const fn is_simulated(&self) -> bool {
+        self.world.simulated
     }
 
     /// Names of the members.
@@ -113,6 +201,18 @@ impl Scenario {
         }
         let object: DynamicObject = serde_json::from_value(object)?;
         Ok(serde_json::to_value(self.api(kind).create(&PostParams::default(), &object).await?)?)
+    }
+
+    /// Creates an object that other scenarios may use too and that stays; one that is there already is as good.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub async fn create_shared(&self, kind: Kind, object: Value) -> anyhow::Result<()> {
+        let object: DynamicObject = serde_json::from_value(object)?;
+        match self.api(kind).create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
+            result => Ok(result.map(drop)?),
+        }
     }
 
     /// Creates a workload and a policy for it.
@@ -251,7 +351,8 @@ impl Scenario {
     ) -> anyhow::Result<Value> {
         let (name, uid) = (workload["metadata"]["name"].as_str(), workload["metadata"]["uid"].as_str());
         let uid = uid.context("the workload has no uid: was it created?")?;
-        let prefix = if workload["apiVersion"] == "batch.volcano.sh/v1alpha1" { name.unwrap_or_default() } else { "podgroup" };
+        let prefix =
+            if workload["apiVersion"] == "batch.volcano.sh/v1alpha1" { name.unwrap_or_default() } else { "podgroup" };
         self.until(Kind::PodGroup, &format!("{prefix}-{uid}"), what, met).await
     }
 
@@ -265,6 +366,30 @@ impl Scenario {
         let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
         let read = |c: &Value| (c["name"].as_str().unwrap_or_default().to_owned(), c["replicas"].as_u64().unwrap_or(0));
         Ok(clusters.iter().map(read).collect())
+    }
+
+    /// Deletes a Volcano Job's binding and waits until Karmada has made a new one. Karmada makes it when it next sees
+    /// the job change, so the job is touched until then.
+    ///
+    /// # Errors
+    /// If there is no binding, or no new one within the scenario's patience.
+    pub async fn lose_binding(&self, job: &str) -> anyhow::Result<Value> {
+        let name = format!("{job}-job");
+        let old = self.get(Kind::Binding, &name).await?.context("there is no binding to delete")?;
+        let uid = old["metadata"]["uid"].clone();
+        self.delete(Kind::Binding, &name).await?;
+        let renewed = |binding: Option<&DynamicObject>| {
+            binding.is_some_and(|binding| binding.metadata.uid.as_deref().is_some_and(|new| uid != new))
+        };
+        for touch in 0..40 {
+            let waiting = await_condition(self.api(Kind::Binding), &name, renewed);
+            if let Ok(binding) = tokio::time::timeout(Duration::from_secs(1), waiting).await {
+                return Ok(serde_json::to_value(binding?)?);
+            }
+            let annotations = json!({"e2e.caldera.dev/touched": touch.to_string()});
+            self.patch(Kind::Job, job, &json!({"metadata": {"annotations": annotations}})).await?;
+        }
+        anyhow::bail!("Karmada made no new binding {name}")
     }
 
     /// What there is, for a failure's account.
@@ -294,12 +419,7 @@ impl Scenario {
     }
 }
 
-async fn until(
-    api: Api<DynamicObject>,
-    name: &str,
-    what: &str,
-    met: impl Fn(&Value) -> bool,
-) -> anyhow::Result<Value> {
+async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
     let matches = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| serde_json::to_value(object).is_ok_and(|object| met(&object)))
     };

@@ -7,7 +7,10 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
 use anyhow::Context;
-use caldera_cli::{manifests, stack::Stack};
+use caldera_cli::{
+    manifests,
+    stack::{Component, Stack},
+};
 use caldera_runtime::{
     client::{self, WriteCounts},
     write,
@@ -20,7 +23,10 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 use tokio_util::sync::CancellationToken;
 
 /// A Karmada host and its members.
@@ -29,7 +35,57 @@ pub struct World {
     pub host: Client,
     /// The members' APIs by cluster name.
     pub members: BTreeMap<String, Client>,
+    /// Whether a pod of a service image ends by itself, as simulated pods do.
+    pub simulated: bool,
+    /// Caldera's components, where this process runs them.
+    components: Option<Mutex<Stack>>,
+    /// Held by every scenario; exclusively by those that stop components or need all members' capacity.
+    turns: RwLock<()>,
     stop: CancellationToken,
+}
+
+/// A scenario's turn in the world.
+pub enum Turn {
+    /// Together with others.
+    Shared(#[allow(dead_code)] RwLockReadGuard<'static, ()>),
+    /// With nobody else.
+    Alone(#[allow(dead_code)] RwLockWriteGuard<'static, ()>),
+}
+
+impl World {
+    /// Waits for a turn among the scenarios of this process.
+    pub async fn turn(&'static self, alone: bool) -> Turn {
+        if alone { Turn::Alone(self.turns.write().await) } else { Turn::Shared(self.turns.read().await) }
+    }
+
+    /// Stops everything that was started for it.
+    pub(crate) fn end(&self) {
+        self.stop.cancel();
+    }
+
+    /// Whether components can be killed here: not those that somebody else runs.
+    #[must_use]
+    pub const fn runs_components(&self) -> bool {
+        self.components.is_some()
+    }
+
+    /// Kills a component in the middle of what it does.
+    pub async fn kill(&self, component: Component) {
+        if let Some(components) = &self.components {
+            components.lock().await.kill(component).await;
+        }
+    }
+
+    /// Starts it again; nothing if it runs.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn resume(&self, component: Component) -> anyhow::Result<()> {
+        match &self.components {
+            Some(components) => components.lock().await.resume(component),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Drop for World {
@@ -65,11 +121,21 @@ async fn start() -> anyhow::Result<World> {
 async fn sandbox() -> anyhow::Result<World> {
     let stop = CancellationToken::new();
     let fleet = Fleet::start(Config::with_members(3), &stop).await?;
+    of_fleet(&fleet, stop).await
+}
+
+/// The world of a sandbox that was started with the token `stop`, with Caldera's components.
+///
+/// # Errors
+/// If a component does not start.
+pub async fn of_fleet(fleet: &Fleet, stop: CancellationToken) -> anyhow::Result<World> {
     let counts = WriteCounts::default();
-    Stack::start(&fleet.host, &counts, &stop).await?.detach();
-    let member = |endpoint: &Endpoint| Ok::<_, anyhow::Error>((endpoint.name.clone(), endpoint.client("e2e", &counts)?));
+    let stack = Stack::start(&fleet.host, &counts, &stop).await?;
+    let member =
+        |endpoint: &Endpoint| Ok::<_, anyhow::Error>((endpoint.name.clone(), endpoint.client("e2e", &counts)?));
     let members = fleet.members.iter().map(member).collect::<Result<_, _>>()?;
-    Ok(World { host: fleet.host.client("e2e", &counts)?, members, stop })
+    let host = fleet.host.client("e2e", &counts)?;
+    Ok(World { host, members, simulated: true, components: Some(Mutex::new(stack)), turns: RwLock::default(), stop })
 }
 
 async fn real(host: PathBuf) -> anyhow::Result<World> {
@@ -77,26 +143,30 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
     let counts = WriteCounts::default();
     let config = client::config(Some(&host)).await?;
     let host = client::from_config(config.clone(), "e2e", &counts)?;
-    let mut members = BTreeMap::new();
+    let (mut members, mut simulated) = (BTreeMap::new(), true);
     let named = std::env::var("CALDERA_E2E_MEMBERS").context("CALDERA_E2E_MEMBERS=m1=FILE,m2=FILE is not set")?;
     for part in named.split(',').filter(|part| !part.is_empty()) {
         let (name, file) = part.split_once('=').with_context(|| format!("{part:?} is not NAME=FILE"))?;
         let config = client::config(Some(file.as_ref())).await?;
         let client = client::from_config(config, "e2e", &counts)?;
-        bring_volcano(name, &client, &stop).await?;
+        simulated &= bring_volcano(name, &client, &stop).await?;
         members.insert(name.to_owned(), client);
     }
-    if std::env::var("CALDERA_E2E_COMPONENTS").as_deref() != Ok("external") {
+    let components = if std::env::var("CALDERA_E2E_COMPONENTS").as_deref() == Ok("external") {
+        None
+    } else {
         install(&host, caldera_crds::manifests::volcano_crds()).await?;
-        Stack::start_with(move |component| Ok(client::from_config(config.clone(), component, &counts)?), &stop)
-            .await?
-            .detach();
-    }
-    Ok(World { host, members, stop })
+        let client = move |component: &str| Ok(client::from_config(config.clone(), component, &counts)?);
+        Some(Mutex::new(Stack::start_with(client, &stop).await?))
+    };
+    Ok(World { host, members, simulated, components, turns: RwLock::default(), stop })
 }
 
-/// Gives a member that has no Volcano the simulated one.
-async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<()> {
+/// Gives a member that has no Volcano the simulated one, and says whether the member's is a simulated one.
+///
+/// # Errors
+/// If the member refuses what a Volcano needs.
+pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<bool> {
     install(client, caldera_crds::manifests::volcano_crds()).await?;
     let configurations: Api<DynamicObject> = Api::all_with(
         client.clone(),
@@ -107,11 +177,13 @@ async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) ->
             "mutatingwebhookconfigurations",
         ),
     );
-    let present = configurations.list(&ListParams::default()).await?.items.iter().any(|configuration| {
+    let configurations = configurations.list(&ListParams::default()).await?.items;
+    let volcano = configurations.iter().find(|configuration| {
         configuration.metadata.name.as_deref().is_some_and(|name| name.starts_with("volcano-admission-service"))
     });
-    if present {
-        return Ok(());
+    if let Some(configuration) = volcano {
+        // A real one is a service of its cluster; a simulated one is wherever it was started.
+        return Ok(configuration.data.pointer("/webhooks/0/clientConfig/url").is_some());
     }
     let (client, stop, name) = (client.clone(), stop.clone(), name.to_owned());
     tokio::spawn(async move {
@@ -119,7 +191,7 @@ async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) ->
             tracing::error!(member = name, %error, "the simulated Volcano stopped");
         }
     });
-    Ok(())
+    Ok(true)
 }
 
 /// Creates what is not there.

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use caldera_e2e::{
     Scenario,
     kinds::Kind,
-    manifest::{job, task},
+    manifest::{aggregated, job, task},
     run,
 };
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ async fn refused(s: &Scenario, kind: Kind, object: Value, words: &[&str]) -> any
 #[test]
 fn more_minimum_than_replicas_is_refused() {
     run("minimum", async |s| {
-        let mut workload = job("greedy", "default", &[task("a", 2, "100m", "sleep 1"), task("b", 2, "100m", "sleep 1")]);
+        let mut workload =
+            job("greedy", "default", &[task("a", 2, "100m", "sleep 1"), task("b", 2, "100m", "sleep 1")]);
         workload["spec"]["minAvailable"] = 5.into();
         refused(&s, Kind::Job, workload, &["minAvailable"]).await?;
         let mut workload = job("greedytask", "default", &[task("a", 2, "100m", "sleep 1")]);
@@ -67,5 +68,32 @@ fn a_queue_that_contradicts_itself_is_refused() {
         let mut queue = caldera_e2e::manifest::queue(&s.own("q"), &json!({"cpu": "1"}));
         queue["spec"]["deserved"] = json!({"cpu": "2"});
         refused(&s, Kind::Queue, queue, &["cpu"]).await
+    });
+}
+
+#[test]
+fn zero_is_a_number() {
+    run("zero", async |s| {
+        // As in Volcano, a limit of zero cores is none; of anything else zero is zero.
+        let queue = s.queue("q", json!({"cpu": "0", "nvidia.com/gpu": "0"})).await?;
+        let mut greedy = task("a", 1, "100m", "sleep 1");
+        greedy["template"]["spec"]["containers"][0]["resources"] =
+            json!({"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}});
+        let greedy = s.submit(Kind::Job, job("greedy", &queue, &[greedy]), &aggregated()).await?;
+        s.until_podgroup(&greedy, "says that it can never start", |group| {
+            group["status"]["conditions"].to_string().contains("never")
+        })
+        .await?;
+        for (name, cpu) in [("some", "100m"), ("none", "0")] {
+            s.submit(Kind::Job, job(name, &queue, &[task("a", 1, cpu, "sleep 1")]), &aggregated()).await?;
+        }
+        s.until_phase("some", "Completed").await?;
+        s.until_phase("none", "Completed").await?;
+        // A task without replicas beside one that has some.
+        let queue = s.queue("r", json!({"cpu": "1"})).await?;
+        let tasks = [task("idle", 0, "100m", "sleep 1"), task("busy", 1, "100m", "sleep 1")];
+        s.submit(Kind::Job, job("half", &queue, &tasks), &aggregated()).await?;
+        s.until_phase("half", "Completed").await?;
+        Ok(())
     });
 }

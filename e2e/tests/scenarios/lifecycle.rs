@@ -17,7 +17,8 @@ fn empty(queue: &Value) -> bool {
 fn deleting_a_waiting_job_leaves_nothing() {
     run("delwait", async |s| {
         let queue = s.queue("q", json!({"cpu": "100m"})).await?;
-        let workload = s.submit(Kind::Job, job("never", &queue, &[task("a", 2, "1", "sleep 1")]), &aggregated()).await?;
+        let workload =
+            s.submit(Kind::Job, job("never", &queue, &[task("a", 2, "1", "sleep 1")]), &aggregated()).await?;
         let group = s.until_podgroup(&workload, "waits", |group| group["status"]["conditions"][0].is_object()).await?;
         s.delete(Kind::Job, "never").await?;
         s.until_gone(Kind::Binding, "never-job").await?;

@@ -4,8 +4,11 @@
 //! that a known defect of the peer is not ours.
 
 mod bad_input;
+mod bad_luck;
+mod examples;
 mod lifecycle;
 mod queueing;
+mod restarts;
 mod services;
 mod splitting;
 mod suspension;

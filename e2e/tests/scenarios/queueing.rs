@@ -90,7 +90,8 @@ fn a_job_over_its_queues_limit_is_told_that_it_can_never_start() {
 fn a2_24_a_job_may_come_before_its_queue() {
     run("noqueue", async |s| {
         let queue = s.own("late");
-        let workload = s.submit(Kind::Job, job("early", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
+        let workload =
+            s.submit(Kind::Job, job("early", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&workload, "says that its queue is missing", says("does not exist")).await?;
         s.create(Kind::Queue, caldera_e2e::manifest::queue(&queue, &json!({"cpu": "1"}))).await?;
         s.until_phase("early", "Completed").await?;
@@ -106,7 +107,8 @@ fn a2_11_a_closed_queue_releases_nothing_until_it_opens() {
         let api = caldera_e2e::world::api(&client, &Kind::Queue.resource(), None);
         let state = |state: &str| kube::api::Patch::Merge(json!({"status": {"state": state}}));
         api.patch_status(&queue, &kube::api::PatchParams::default(), &state("Closed")).await?;
-        let workload = s.submit(Kind::Job, job("shut", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
+        let workload =
+            s.submit(Kind::Job, job("shut", &queue, &[task("a", 1, "100m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&workload, "says that its queue is closed", says("Closed")).await?;
         api.patch_status(&queue, &kube::api::PatchParams::default(), &state("Open")).await?;
         s.until_phase("shut", "Completed").await?;

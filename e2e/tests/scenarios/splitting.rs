@@ -6,7 +6,7 @@ use caldera_e2e::{
     capacity::free_cores,
     kinds::Kind,
     manifest::{aggregated, duplicated, job, task},
-    run,
+    run, run_alone,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn a_gang_larger_than_any_member_is_split_and_completes() {
-    run("split", async |s| {
+    run_alone("split", async |s| {
         let queue = s.queue("q", json!({})).await?;
         let cores = free_cores(&s).await;
         // Two-core pods on the two smallest members: more than one of them holds, at most what both hold.
@@ -60,18 +60,27 @@ fn a_gang_larger_than_any_member_is_split_and_completes() {
 fn a2_02_every_task_is_placed_not_only_the_first() {
     run("tasks", async |s| {
         let queue = s.queue("q", json!({"cpu": "4"})).await?;
-        let tasks =
-            [task("master", 1, "500m", "sleep 2"), task("worker", 3, "500m", "sleep 2"), task("ps", 2, "250m", "sleep 2")];
+        let tasks = [
+            task("master", 1, "500m", "sleep 2"),
+            task("worker", 3, "500m", "sleep 2"),
+            task("ps", 2, "250m", "sleep 2"),
+        ];
         s.submit(Kind::Job, job("many", &queue, &tasks), &aggregated()).await?;
         let clusters = s.until_placed("many-job").await?;
         ensure!(clusters.iter().map(|(_, replicas)| replicas).sum::<u64>() == 6, "{clusters:?}");
         let queue = s
-            .until(Kind::Queue, &queue, "is charged for all tasks", |queue| queue["status"]["allocated"]["cpu"] == "2500m")
+            .until(Kind::Queue, &queue, "is charged for all tasks", |queue| {
+                queue["status"]["allocated"]["cpu"] == "2500m"
+            })
             .await?;
         ensure!(queue["status"]["state"] == "Open");
         let done = s.until_phase("many", "Completed").await?;
         for (task, pods) in [("master", 1), ("worker", 3), ("ps", 2)] {
-            ensure!(number(&done["status"]["taskStatusCount"][task]["phase"]["Succeeded"]) == pods, "{}", done["status"]);
+            ensure!(
+                number(&done["status"]["taskStatusCount"][task]["phase"]["Succeeded"]) == pods,
+                "{}",
+                done["status"]
+            );
         }
         Ok(())
     });
@@ -145,7 +154,8 @@ fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
         let queue = s.queue("q", json!({})).await?;
         let members: Vec<String> = s.members().map(str::to_owned).collect();
         ensure!(members.len() >= 2, "splitting needs two members");
-        let workload = job("uneven", &queue, &[task("quick", 2, "100m", "sleep 1"), task("slow", 2, "100m", "sleep 5")]);
+        let workload =
+            job("uneven", &queue, &[task("quick", 2, "100m", "sleep 1"), task("slow", 2, "100m", "sleep 5")]);
         let mut placement = json!({"replicaScheduling": {
             "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
             "weightPreference": {"staticWeightList": [
@@ -158,7 +168,11 @@ fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
         let clusters = s.until_placed("uneven-job").await?;
         ensure!(clusters.len() == 2, "{clusters:?}");
         let running = s.until_phase("uneven", "Running").await?;
-        ensure!(number(&running["status"]["running"]) + number(&running["status"]["succeeded"]) >= 4, "{}", running["status"]);
+        ensure!(
+            number(&running["status"]["running"]) + number(&running["status"]["succeeded"]) >= 4,
+            "{}",
+            running["status"]
+        );
         let done = s.until_phase("uneven", "Completed").await?;
         ensure!(number(&done["status"]["succeeded"]) == 4, "{}", done["status"]);
         ensure!(number(&done["status"]["running"]) == 0, "{}", done["status"]);

@@ -52,7 +52,8 @@ fn a2_16_a_users_own_suspension_is_never_lifted() {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
         s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "200m", "sleep 3")]), &aggregated()).await?;
         s.until_placed("holder-job").await?;
-        let workload = s.submit(Kind::Job, job("mine", &queue, &[task("a", 1, "200m", "sleep 1")]), &aggregated()).await?;
+        let workload =
+            s.submit(Kind::Job, job("mine", &queue, &[task("a", 1, "200m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&workload, "waits", |group| group["status"]["conditions"][0]["message"].is_string()).await?;
         // The user takes the gate's ownership away: from now on the suspension is theirs.
         let own = json!({"metadata": {"annotations": {"caldera.dev/gate": null}}, "spec": {"suspension": {"scheduling": true}}});
@@ -74,7 +75,8 @@ fn a2_16_a_users_own_suspension_is_never_lifted() {
 #[test]
 fn a2_22_what_is_not_ours_is_left_alone() {
     run("others", async |s| {
-        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}});
+        let config =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}});
         s.submit(Kind::ConfigMap, config, &json!({})).await?;
         let clusters = s.until(Kind::Binding, "plain-configmap", "is placed", |binding| {
             binding["spec"]["clusters"].as_array().is_some_and(|all| !all.is_empty())

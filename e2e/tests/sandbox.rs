@@ -1,0 +1,184 @@
+//! Scenarios in sandboxes of their own: members that are down from the start or later, members of which Karmada knows
+//! nothing, and members that bring no Volcano.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    Scenario,
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run_in, world,
+};
+use caldera_runtime::client::WriteCounts;
+use caldera_sandbox::{
+    fleet::{Config, Endpoint, Fleet},
+    karmada,
+};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// A host with this many members of its own.
+async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
+    Ok(Fleet::start(Config::with_members(members), stop).await?)
+}
+
+async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Result<()> {
+    let request = karmada::Member {
+        name: name.to_owned(),
+        endpoint: member.server.clone(),
+        token: member.token.clone(),
+        ca_pem: member.ca_pem.clone(),
+        ..karmada::Member::default()
+    };
+    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
+}
+
+fn message(group: &Value) -> String {
+    let conditions = group["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().filter_map(|condition| condition["message"].as_str()).collect::<Vec<_>>().join(" / ")
+}
+
+fn only(cluster: &str) -> Value {
+    let mut placement = aggregated();
+    placement["clusterAffinity"] = json!({"clusterNames": [cluster]});
+    placement
+}
+
+fn small(name: &str, queue: &str) -> Value {
+    job(name, queue, &[task("a", 2, "100m", "sleep 1")])
+}
+
+fn ready(cluster: &Value, status: &str) -> bool {
+    let conditions = cluster["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == status)
+}
+
+/// A job that can only run in `cluster` says why it waits; one that can run anywhere completes elsewhere.
+async fn degrades_only_itself(s: &Scenario, cluster: &str) -> anyhow::Result<()> {
+    let queue = s.queue("q", json!({"cpu": "1"})).await?;
+    let stuck = s.submit(Kind::Job, small("stuck", &queue), &only(cluster)).await?;
+    let group = s.until_podgroup(&stuck, "says why it waits", |group| message(group).contains("ready")).await?;
+    ensure!(group["status"]["phase"] == "Pending", "{group}");
+    let text = message(&group);
+    ensure!(text.contains("cluster"), "unclear: {text:?}");
+    s.submit(Kind::Job, small("free", &queue), &aggregated()).await?;
+    let clusters = s.until_placed("free-job").await?;
+    ensure!(clusters.iter().all(|(name, _)| name != cluster), "{clusters:?}");
+    s.until_phase("free", "Completed").await?;
+    let binding = s.get(Kind::Binding, "stuck-job").await?.context("no binding")?;
+    ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "placed: {binding}");
+    Ok(())
+}
+
+#[test]
+fn a_member_that_is_down_from_the_start_degrades_only_itself() {
+    let start = async {
+        let stop = CancellationToken::new();
+        let fleet = fleet(1, &stop).await?;
+        let nobody = Endpoint { server: "https://127.0.0.1:1".into(), ..fleet.members[0].clone() };
+        join(&fleet, "gone", &nobody).await?;
+        world::of_fleet(&fleet, stop).await
+    };
+    run_in("down", start, async |s| {
+        s.until(Kind::Cluster, "gone", "is known to be down", |cluster| !ready(cluster, "True")).await?;
+        degrades_only_itself(&s, "gone").await
+    });
+}
+
+#[test]
+fn a_member_that_goes_down_later_degrades_only_itself() {
+    let member = CancellationToken::new();
+    let down = member.clone();
+    let start = async {
+        let stop = CancellationToken::new();
+        let (fleet, other) = (fleet(1, &stop).await?, fleet(1, &member).await?);
+        join(&fleet, "late", &other.members[0]).await?;
+        world::of_fleet(&fleet, stop).await
+    };
+    run_in("later", start, async |s| {
+        s.until(Kind::Cluster, "late", "is ready", |cluster| ready(cluster, "True")).await?;
+        s.submit(Kind::Job, small("before", "default"), &only("late")).await?;
+        s.until_phase("before", "Completed").await?;
+        down.cancel();
+        // While nobody has noticed yet, jobs that need not go there are not held up.
+        s.submit(Kind::Job, small("during", "default"), &only("member1")).await?;
+        s.until_phase("during", "Completed").await?;
+        s.until(Kind::Cluster, "late", "is known to be down", |cluster| !ready(cluster, "True")).await?;
+        degrades_only_itself(&s, "late").await
+    });
+}
+
+#[test]
+fn a_cluster_without_a_resource_summary_holds_nothing_and_says_so() {
+    let start = async {
+        let stop = CancellationToken::new();
+        let fleet = fleet(1, &stop).await?;
+        world::of_fleet(&fleet, stop).await
+    };
+    run_in("nosummary", start, async |s| {
+        // An agent's cluster (Pull), of which nobody has told what it has.
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "silent"},
+            "spec": {"syncMode": "Pull"},
+        });
+        s.create(Kind::Cluster, cluster).await?;
+        let client = s.host();
+        let clusters = world::api(&client, &Kind::Cluster.resource(), None);
+        let now = "2026-01-01T00:00:00Z";
+        let status = json!({"status": {
+            "kubernetesVersion": "v1.33.0",
+            "apiEnablements": [{"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"kind": "Job", "name": "jobs"}]}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": now}],
+        }});
+        clusters.patch_status("silent", &PatchParams::default(), &Patch::Merge(status)).await?;
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let stuck = s.submit(Kind::Job, small("stuck", &queue), &only("silent")).await?;
+        let group = s.until_podgroup(&stuck, "says why it waits", |group| !message(group).is_empty()).await?;
+        ensure!(group["status"]["phase"] == "Pending", "{group}");
+        s.submit(Kind::Job, small("free", &queue), &aggregated()).await?;
+        let placed = s.until_placed("free-job").await?;
+        ensure!(placed.iter().all(|(name, _)| name == "member1"), "{placed:?}");
+        s.until_phase("free", "Completed").await?;
+        let binding = s.get(Kind::Binding, "stuck-job").await?.context("no binding")?;
+        ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "placed: {binding}");
+        Ok(())
+    });
+}
+
+#[test]
+fn members_without_a_volcano_are_brought_a_simulated_one() {
+    // API servers with nodes and nothing that runs pods: what a real Karmada's members may be in a test installation.
+    let start = async {
+        let stop = CancellationToken::new();
+        let host = fleet(0, &stop).await?;
+        for name in ["plain1", "plain2"] {
+            let plain = fleet(0, &stop).await?.host;
+            let client = plain.client("e2e", &WriteCounts::default())?;
+            for node in ["node1", "node2"] {
+                let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+                let nodes = world::api(&client, &Kind::Node.resource(), None);
+                nodes.create(&kube::api::PostParams::default(), &serde_json::from_value(object)?).await?;
+                let status = json!({"status": {
+                    "capacity": {"cpu": "32", "memory": "64Gi", "pods": "110"},
+                    "allocatable": {"cpu": "32", "memory": "64Gi", "pods": "110"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                }});
+                nodes.patch_status(node, &PatchParams::default(), &Patch::Merge(status)).await?;
+            }
+            ensure!(world::bring_volcano(name, &client, &stop).await?, "{name} was said to have a real Volcano");
+            join(&host, name, &plain).await?;
+        }
+        world::of_fleet(&host, stop).await
+    };
+    run_in("plain", start, async |s| {
+        let queue = s.queue("q", json!({"cpu": "200"})).await?;
+        // More than one of them holds.
+        let mut wide = job("wide", &queue, &[task("a", 3, "30", "sleep 1")]);
+        wide["spec"]["minAvailable"] = 3.into();
+        s.submit(Kind::Job, wide, &aggregated()).await?;
+        let clusters = s.until_placed("wide-job").await?;
+        ensure!(clusters.len() == 2, "{clusters:?}");
+        s.until_phase("wide", "Completed").await?;
+        Ok(())
+    });
+}
