@@ -316,8 +316,9 @@ impl Server {
             state.handlers.push(handler.clone());
             state.objects.values().cloned().collect()
         };
+        let tell = handler;
         for object in present {
-            handler(&Change { old: None, new: Some(object) });
+            tell(&Change { old: None, new: Some(object) });
         }
     }
 

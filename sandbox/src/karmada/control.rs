@@ -54,6 +54,9 @@ pub struct Gates {
 /// A namespace and a name.
 pub type Named = (String, String);
 
+/// Makes a handler for a member's name.
+type Hook = Arc<dyn Fn(&str) -> Handler + Send + Sync>;
+
 /// See the module.
 pub struct Control {
     /// The Karmada API server.
@@ -71,8 +74,8 @@ pub struct Control {
     /// The end.
     pub shutdown: CancellationToken,
     members: Mutex<BTreeMap<String, Arc<Server>>>,
-    hooks: Mutex<Vec<(Gvk, Arc<dyn Fn(&str) -> Handler + Send + Sync>)>>,
-    any_kind: Mutex<Vec<Arc<dyn Fn(&str) -> Handler + Send + Sync>>>,
+    hooks: Mutex<Vec<(Gvk, Hook)>>,
+    any_kind: Mutex<Vec<Hook>>,
 }
 
 impl std::fmt::Debug for Control {
@@ -113,14 +116,15 @@ impl Control {
 
     /// Gives access to a member, or takes it away. What was watched there ends.
     pub fn set_member(&self, name: &str, server: Option<Arc<Server>>) {
-        let old = match &server {
-            Some(server) => {
-                for (gvk, hook) in lock(&self.hooks).iter() {
-                    server.on(gvk, hook(name));
-                }
-                lock(&self.members).insert(name.to_owned(), server.clone())
+        if let Some(server) = &server {
+            for (gvk, hook) in lock(&self.hooks).iter() {
+                server.on(gvk, hook(name));
             }
-            None => lock(&self.members).remove(name),
+        }
+        let mut members = lock(&self.members);
+        let old = match server {
+            Some(server) => members.insert(name.to_owned(), server),
+            None => members.remove(name),
         };
         if let Some(old) = old {
             old.shutdown().cancel();
@@ -129,7 +133,7 @@ impl Control {
 
     /// Tells of every change of a kind in any member, present or future. `hook` makes a handler for a member's name.
     pub fn on_members(&self, gvk: &Gvk, hook: impl Fn(&str) -> Handler + Send + Sync + 'static) {
-        let hook: Arc<dyn Fn(&str) -> Handler + Send + Sync> = Arc::new(hook);
+        let hook: Hook = Arc::new(hook);
         lock(&self.hooks).push((gvk.clone(), hook.clone()));
         let members = lock(&self.members).clone();
         for (name, server) in members {

@@ -104,7 +104,7 @@ impl Distributor {
                 control.events.normal(SOURCE, about, "SyncScheduleResultToDependenciesSucceed", message);
             }
             Err(Failure(error)) => {
-                control.events.warning(SOURCE, about, "SyncScheduleResultToDependenciesFailed", error)
+                control.events.warning(SOURCE, about, "SyncScheduleResultToDependenciesFailed", error);
             }
         }
         outcome

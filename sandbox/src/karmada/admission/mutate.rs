@@ -28,7 +28,7 @@ pub fn mutate(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
             default_namespaces(&mut object);
         }
         "ClusterPropagationPolicy" => {
-            policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id)
+            policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id);
         }
         "OverridePolicy" => default_namespaces(&mut object),
         "ResourceBinding" if verb == Verb::Create => identify(&mut object, names::BINDING_ID, id),

@@ -106,7 +106,7 @@ async fn register(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), Api
         match host.live(&desired.gvk(), "", desired.name()).await? {
             None => drop(writer.create(&desired).await?),
             Some(live) => {
-                drop(writer.modify(&live, "", |one| one.put(&["webhooks"], desired["webhooks"].clone())).await?)
+                drop(writer.modify(&live, "", |one| one.put(&["webhooks"], desired["webhooks"].clone())).await?);
             }
         }
     }

@@ -199,11 +199,9 @@ impl Members {
         let name = cluster.name();
         let source = self.source(cluster).await?;
         let known = lock(&self.running).get(name).map(|(source, trigger)| (source.clone(), trigger.clone()));
-        if let Some((known, trigger)) = known {
-            if known == source {
-                trigger.notify_one();
-                return Ok(Next::Done);
-            }
+        if let Some((_, trigger)) = known.filter(|(known, _)| *known == source) {
+            trigger.notify_one();
+            return Ok(Next::Done);
         }
         let client = match &self.access {
             Access::Given(clients) => match clients.get(name) {
@@ -264,12 +262,15 @@ impl Members {
     }
 }
 
+/// What a member serves, and whether all of it answered; `None` where it must be asked again.
+type Enablements = Arc<Mutex<Option<(Vec<Value>, bool)>>>;
+
 /// Collects one member's status.
 struct Collector {
     control: Arc<Control>,
     server: Arc<Server>,
     pace: Pace,
-    enablements: Arc<Mutex<Option<(Vec<Value>, bool)>>>,
+    enablements: Enablements,
 }
 
 /// What readiness was seen last, and since when.

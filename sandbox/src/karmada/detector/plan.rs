@@ -321,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    fn policy(name: &str, priority: i64, selector: Value) -> Shared {
+    fn policy(name: &str, priority: i64, selector: &Value) -> Shared {
         Arc::new(
             json!({"metadata": {"name": name, "namespace": "n", "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
             "spec": {"priority": priority, "resourceSelectors": [selector], "schedulerName": "s", "placement": {}}}),
@@ -339,15 +339,15 @@ mod tests {
         let named = json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": "n", "name": "a"});
         let labels = json!({"apiVersion": "batch/v1", "kind": "Job", "labelSelector": {"matchLabels": {"x": "1"}}});
         let chosen = |policies: &[Shared]| choose(&job(), policies).map(|policy| policy.name().to_owned());
-        assert_eq!(chosen(&[policy("b", 0, all.clone()), policy("c", 0, named.clone())]), Some("c".to_owned()));
-        assert_eq!(chosen(&[policy("b", 1, all.clone()), policy("c", 0, named)]), Some("b".to_owned()));
-        assert_eq!(chosen(&[policy("b", 0, labels), policy("a", 0, all.clone())]), Some("b".to_owned()));
-        assert_eq!(chosen(&[policy("b", 0, all.clone()), policy("a", 0, all)]), Some("a".to_owned()));
+        assert_eq!(chosen(&[policy("b", 0, &all), policy("c", 0, &named)]), Some("c".to_owned()));
+        assert_eq!(chosen(&[policy("b", 1, &all), policy("c", 0, &named)]), Some("b".to_owned()));
+        assert_eq!(chosen(&[policy("b", 0, &labels), policy("a", 0, &all)]), Some("b".to_owned()));
+        assert_eq!(chosen(&[policy("b", 0, &all), policy("a", 0, &all)]), Some("a".to_owned()));
     }
 
     #[test]
     fn third_party_fields_survive_a_pass_and_the_policys_do_not() {
-        let policy = policy("p", 0, json!({}));
+        let policy = policy("p", 0, &json!({}));
         let desired = build(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
         let mut existing = desired.clone();
         existing.put(&["spec", "clusters"], json!([{"name": "m1"}]));
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_binding_of_another_template_of_that_name_is_not_touched() {
-        let policy = policy("p", 0, json!({}));
+        let policy = policy("p", 0, &json!({}));
         let desired = build(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
         let mut other = job();
         other.put(&["metadata", "uid"], json!("v"));

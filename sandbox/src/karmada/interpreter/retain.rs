@@ -33,7 +33,7 @@ pub fn retain(desired: &mut Value, observed: &Value) {
             copy(desired, observed, &["spec", "template", "metadata", "labels"]);
         }
         "Deployment" if desired.label(names::RETAIN_REPLICAS) == "true" => {
-            copy(desired, observed, &["spec", "replicas"])
+            copy(desired, observed, &["spec", "replicas"]);
         }
         "Service" => {
             for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
@@ -41,15 +41,11 @@ pub fn retain(desired: &mut Value, observed: &Value) {
             }
             node_ports(desired, observed);
         }
-        "ServiceAccount" => {
-            if desired.items("/secrets").is_empty() {
-                copy(desired, observed, &["secrets"]);
-            }
-        }
+        "ServiceAccount" if desired.items("/secrets").is_empty() => copy(desired, observed, &["secrets"]),
         "PersistentVolumeClaim" => copy(desired, observed, &["spec", "volumeName"]),
         "PersistentVolume" => copy(desired, observed, &["spec", "claimRef"]),
         "Secret" if desired.text("/type") == "kubernetes.io/service-account-token" => {
-            copy(desired, observed, &["data"])
+            copy(desired, observed, &["data"]);
         }
         _ => {}
     }

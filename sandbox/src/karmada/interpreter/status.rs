@@ -306,7 +306,7 @@ pub fn healthy(observed: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn item(cluster: &str, status: Value) -> Value {
+    fn item(cluster: &str, status: &Value) -> Value {
         json!({"clusterName": cluster, "status": status})
     }
 
@@ -316,9 +316,9 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": 2}, "status": {}});
         let seen = json!({"generation": 1, "resourceTemplateGeneration": 2, "observedGeneration": 1, "replicas": 6});
         let late = json!({"generation": 1, "resourceTemplateGeneration": 1, "observedGeneration": 1, "replicas": 4});
-        let both = aggregate(&template, &[item("m1", seen.clone()), item("m2", late)], "now");
+        let both = aggregate(&template, &[item("m1", &seen), item("m2", &late)], "now");
         assert_eq!(both, Some(json!({"replicas": 10})));
-        let one = aggregate(&template, &[item("m1", seen)], "now");
+        let one = aggregate(&template, &[item("m1", &seen)], "now");
         assert_eq!(one, Some(json!({"replicas": 6, "observedGeneration": 2})));
     }
 
@@ -326,16 +326,16 @@ mod tests {
     fn a_batch_job_is_complete_when_all_members_are() {
         let template = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "status": {}});
         let done = json!({"succeeded": 4, "startTime": "a", "conditions": [{"type": "Complete", "status": "True"}]});
-        let half = aggregate(&template, &[item("m1", done.clone()), item("m2", json!({"active": 1}))], "now");
+        let half = aggregate(&template, &[item("m1", &done), item("m2", &json!({"active": 1}))], "now");
         assert_eq!(half, Some(json!({"active": 1, "succeeded": 4})));
-        let all = aggregate(&template, &[item("m1", done)], "now").unwrap();
+        let all = aggregate(&template, &[item("m1", &done)], "now").unwrap();
         assert_eq!(all["conditions"][0]["reason"], "Completed");
         assert_eq!(all["startTime"], "a");
     }
 
     #[test]
     fn a_pod_without_a_reported_status_is_pending() {
-        let items = [item("m1", json!({"phase": "Running"})), json!({"clusterName": "m2"})];
+        let items = [item("m1", &json!({"phase": "Running"})), json!({"clusterName": "m2"})];
         assert_eq!(aggregate_pod(&items), json!({"phase": "Pending"}));
     }
 

@@ -222,19 +222,19 @@ pub fn components(object: &Value, requirements: impl Fn(&Value) -> Option<Value>
 mod tests {
     use super::*;
 
-    fn item(cluster: &str, status: Value) -> Value {
+    fn item(cluster: &str, status: &Value) -> Value {
         json!({"clusterName": cluster, "status": status})
     }
 
     #[test]
     fn one_member_is_copied() {
-        assert_eq!(aggregate(&[item("m1", json!({"pending": 0}))], "now"), Some(json!({"pending": 0})));
+        assert_eq!(aggregate(&[item("m1", &json!({"pending": 0}))], "now"), Some(json!({"pending": 0})));
     }
 
     #[test]
     fn phases_of_running_members_are_missing() {
         let running = json!({"state": {"phase": "Running"}, "running": 2, "version": 1});
-        let status = aggregate(&[item("m1", running.clone()), item("m2", running)], "now");
+        let status = aggregate(&[item("m1", &running), item("m2", &running)], "now");
         assert_eq!(status, Some(json!({"running": 4, "version": 1})));
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn a_failure_in_one_members_history_takes_its_conditions_alone() {
         let bad = json!({"state": {"phase": "Failed"}, "conditions": [{"status": "Running"}, {"status": "Failed"}]});
         let good = json!({"state": {"phase": "Running"}, "conditions": [{"status": "Running"}]});
-        let status = aggregate(&[item("m1", good), item("m2", bad)], "now").unwrap();
+        let status = aggregate(&[item("m1", &good), item("m2", &bad)], "now").unwrap();
         assert_eq!(status["conditions"], json!([{"status": "Running"}, {"status": "Failed"}]));
         assert_eq!(status["state"]["message"], "Job failed in clusters: m2");
     }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::karmada::cluster::plan::default_models;
 
-    fn cluster(models: Vec<Value>) -> Value {
+    fn cluster(models: &[Value]) -> Value {
         let counts: Vec<Value> =
             (0..models.len()).map(|grade| json!({"grade": grade, "count": i64::from(grade == 5)})).collect();
         json!({"spec": {"resourceModels": models}, "status": {"resourceSummary": {
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn a_node_is_as_small_as_its_grade_allows() {
         let request = json!({"resourceRequest": {"cpu": "500m", "memory": "256Mi"}});
-        assert_eq!(replicas(&cluster(default_models()), Some(&request)), 32, "16 cpus of a node of 32");
-        assert_eq!(replicas(&cluster(Vec::new()), Some(&request)), 64);
+        assert_eq!(replicas(&cluster(&default_models()), Some(&request)), 32, "16 cpus of a node of 32");
+        assert_eq!(replicas(&cluster(&[]), Some(&request)), 64);
     }
 
     #[test]
     fn gpus_are_not_in_the_default_models() {
         let request = json!({"resourceRequest": {"cpu": "1", "nvidia.com/gpu": "1"}});
-        assert_eq!(replicas(&cluster(default_models()), Some(&request)), 0);
-        assert_eq!(replicas(&cluster(Vec::new()), Some(&request)), 8);
+        assert_eq!(replicas(&cluster(&default_models()), Some(&request)), 0);
+        assert_eq!(replicas(&cluster(&[]), Some(&request)), 8);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn concerns(binding: &Value) -> bool {
     let ours = matches!(binding.text("/spec/schedulerName"), "" | NAME);
     let claimed = [names::POLICY_ID, names::CLUSTER_POLICY_ID, names::BINDING_MANAGED_BY];
     let has = |label: &&str| binding.pointer("/metadata/labels").and_then(|labels| labels.get(*label)).is_some();
-    ours && !binding.flag("/spec/suspension/scheduling") && claimed.iter().any(|label| has(&label))
+    ours && !binding.flag("/spec/suspension/scheduling") && claimed.iter().any(has)
 }
 
 /// What to do about a binding that the scheduler was told of.

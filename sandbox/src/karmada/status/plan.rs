@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn work(cluster: &str, status: Value) -> Shared {
+    fn work(cluster: &str, status: &Value) -> Shared {
         Arc::new(json!({"metadata": {"namespace": format!("karmada-es-{cluster}")}, "status": status}))
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let applied = json!({"conditions": [{"type": "Applied", "status": "True"}],
             "manifestStatuses": [{"status": {"a": 1}, "health": "Healthy"}]});
         assert_eq!(
-            aggregate(&[work("m2", failed), work("m1", applied)]),
+            aggregate(&[work("m2", &failed), work("m1", &applied)]),
             [
                 json!({"clusterName": "m1", "applied": true, "status": {"a": 1}, "health": "Healthy"}),
                 json!({"clusterName": "m2", "appliedMessage": "no", "health": "Unknown"}),
