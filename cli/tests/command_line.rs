@@ -1,0 +1,269 @@
+//! What the binary says and how it ends: wrong input, taken ports, help, signals.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+fn caldera(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+/// Runs to the end; killed, and the test failed, if that takes longer than any refusal may.
+fn ends(args: &[&str]) -> Output {
+    let child = caldera(args).spawn().unwrap();
+    let id = child.id().to_string();
+    let (done, output) = mpsc::channel();
+    thread::spawn(move || done.send(child.wait_with_output()));
+    output
+        .recv_timeout(Duration::from_secs(20))
+        .unwrap_or_else(|_| {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+            panic!("{args:?} did not end within 20 s");
+        })
+        .unwrap()
+}
+
+fn wait(child: &mut Child, patience: Duration, what: &[&str]) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > patience {
+            let _ = child.kill();
+            panic!("{what:?} did not end within {patience:?}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends with exit code 1 and one sentence that has these words.
+fn fails(args: &[&str], words: &[&str]) {
+    let output = ends(args);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
+    let said = text.find("caldera: ").map(|start| &text[start..]);
+    let said = said.unwrap_or_else(|| panic!("{args:?}: {text}"));
+    for word in words {
+        assert!(said.contains(word), "{args:?}: {word:?} is not in {said:?}");
+    }
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+/// A kubeconfig of a server that nobody runs at `address`.
+fn kubeconfig(dir: &Path, address: &str) -> String {
+    let path = dir.join("dead.kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: c\n  cluster:\n    server: \
+         https://{address}\nusers:\n- name: u\n  user:\n    token: t\ncontexts:\n- name: c\n  context:\n    cluster: \
+         c\n    user: u\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A `caldera sandbox` that serves.
+struct Sandbox {
+    child: Child,
+    /// URLs of its servers.
+    servers: Vec<String>,
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sandbox {
+    fn start(dir: &Path, members: &str) -> Self {
+        let mut child =
+            caldera(&["sandbox", "--bare", "--dir", dir.to_str().unwrap(), "--members", members]).spawn().unwrap();
+        let mut servers = Vec::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line == "ready" {
+                return Self { child, servers };
+            }
+            servers.extend(line.split_whitespace().find(|word| word.starts_with("https://")).map(str::to_owned));
+        }
+        let mut text = String::new();
+        let _ = child.stderr.take().unwrap().read_to_string(&mut text);
+        panic!("the sandbox ended before it was ready: {text}");
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_is_not_there_is_told() {
+    for component in ["webhook", "controller", "scheduler", "member-sim", "karmada-sim"] {
+        fails(&[component, "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_is_none_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("garbage");
+    fs::write(&path, "neither: [this\n").unwrap();
+    fails(&["controller", "--kubeconfig", path.to_str().unwrap()], &["garbage"]);
+}
+
+#[test]
+fn no_kubeconfig_at_all_is_told() {
+    fails(&["controller"], &["kubeconfig"]);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nobody listens at a port that was just given back.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let file = kubeconfig(dir.path(), &address);
+    for component in ["webhook", "controller", "scheduler", "member-sim", "karmada-sim"] {
+        let began = Instant::now();
+        fails(&[component, "--kubeconfig", &file], &[&address]);
+        assert!(began.elapsed() < Duration::from_secs(10), "{component} took {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_taken_port_is_told_with_its_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), "0");
+    let file = dir.path().join("host.kubeconfig");
+    let file = file.to_str().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for component in ["webhook", "controller", "scheduler"] {
+        fails(&[component, "--kubeconfig", file, "--admin", &address], &[&address, "in use"]);
+    }
+    fails(&["webhook", "--kubeconfig", file, "--listen", &address], &[&address, "in use"]);
+    fails(&["member-sim", "--kubeconfig", file, "--admission", &address], &[&address, "in use"]);
+    let other = dir.path().join("other");
+    fails(&["sandbox", "--dir", other.to_str().unwrap(), "--listen", &address], &[&address, "in use"]);
+    drop(sandbox);
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("below");
+    fails(&["sandbox", "--members", "0", "--dir", below.to_str().unwrap()], &["below"]);
+}
+
+#[test]
+fn a_wrong_certificate_is_told_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), "0");
+    let file = dir.path().join("host.kubeconfig");
+    let file = file.to_str().unwrap();
+    let (cert, key) = ("/no/such/cert.pem", "/no/such/key.pem");
+    fails(&["webhook", "--kubeconfig", file, "--tls-cert", cert, "--tls-key", key], &[cert]);
+    drop(sandbox);
+}
+
+#[test]
+fn a_bad_webhook_address_is_told() {
+    fails(&["manifests", "--webhook-url", "http://plain"], &["--webhook-url", "https://", "http://plain"]);
+    fails(&["manifests", "--webhook-url", "https://"], &["--webhook-url"]);
+    fails(&["manifests", "--webhook-url", "https://a b"], &["--webhook-url"]);
+    fails(&["manifests", "--webhook-service", "nameonly"], &["--webhook-service"]);
+    fails(&["manifests", "--webhook-service", "ns/name:port"], &["port"]);
+    fails(&["manifests", "--webhook-service", "/name"], &["--webhook-service"]);
+    fails(&["manifests", "--ca-bundle", "/no/such/bundle"], &["/no/such/bundle"]);
+}
+
+#[test]
+fn contradicting_arguments_are_a_usage_error() {
+    for args in [
+        &["manifests", "--webhook-url", "https://a", "--webhook-service", "a/b"][..],
+        &["sandbox"],
+        &["sandbox", "--dir", "d", "--members", "65"],
+        &["sandbox", "--dir", "d", "--listen", "nowhere"],
+        &["webhook", "--tls-cert", "c"],
+        &["member-sim", "--nodes", "x"],
+        &["nonsense"],
+    ] {
+        let output = ends(args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(text.starts_with("error: "), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn every_subcommand_has_help() {
+    for (subcommand, words) in [
+        ("demo", &["--json", "--keep", "--deadline"][..]),
+        ("sandbox", &["--dir", "--members", "--listen", "--bare"]),
+        ("member-sim", &["--kubeconfig", "--nodes", "--default-run", "--no-workloads", "--admission"]),
+        ("karmada-sim", &["--kubeconfig"]),
+        ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
+        ("controller", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
+        ("scheduler", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
+        ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only"]),
+    ] {
+        let output = ends(&[subcommand, "--help"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{subcommand}");
+        for word in words {
+            assert!(text.contains(word), "{word} is not in the help of {subcommand}: {text}");
+        }
+        // Every option says what it is for: a line of flags is followed by text.
+        let mut lines = text.lines().skip_while(|line| !line.starts_with("Options")).skip(1).peekable();
+        while let Some(line) = lines.next() {
+            let flag = line.trim_start().starts_with("--") || line.trim_start().starts_with("-h");
+            let described =
+                line.trim().split_once("  ").is_some() || lines.peek().is_some_and(|next| !next.trim().is_empty());
+            assert!(!flag || described, "{subcommand}: nothing is said of {line:?}");
+        }
+    }
+    let text = String::from_utf8(ends(&["--help"]).stdout).unwrap();
+    assert!(text.contains("sandbox") && text.contains("member-sim") && text.contains("manifests"), "{text}");
+    assert_eq!(ends(&["--version"]).status.code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_the_sandbox_at_once_and_frees_its_ports() {
+    for signal in ["-INT", "-TERM"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sandbox = Sandbox::start(dir.path(), "2");
+        assert_eq!(sandbox.servers.len(), 3);
+        for server in ["host", "members/member1", "members/member2"] {
+            assert!(dir.path().join(format!("{server}.kubeconfig")).is_file(), "{server}");
+        }
+        let began = Instant::now();
+        let sent = Command::new("kill").args([signal, &sandbox.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        wait(&mut sandbox.child, Duration::from_secs(10), &["kill", signal]);
+        // Two seconds on a machine that is not busy with other tests too.
+        assert!(began.elapsed() < Duration::from_secs(4), "{signal}: {:?}", began.elapsed());
+        assert_eq!(sandbox.child.wait().unwrap().code(), Some(0), "{signal}");
+        for server in &sandbox.servers {
+            let address = server.strip_prefix("https://").unwrap();
+            TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut child = caldera(&["manifests"]).spawn().unwrap();
+    let mut first = [0; 3];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    drop(out);
+    wait(&mut child, Duration::from_secs(20), &["manifests"]);
+    assert_eq!((child.wait().unwrap().code(), &first), (Some(0), b"---"));
+}
