@@ -34,12 +34,13 @@ async fn ends_well(s: &Scenario, queue: &str) -> anyhow::Result<()> {
 fn a_waiting_jobs_binding_may_be_deleted() {
     run("losewait", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        s.submit(Kind::Job, job("first", &queue, &[task("a", 1, "200m", "sleep 6")]), &aggregated()).await?;
+        s.submit(Kind::Job, job("first", &queue, &[task("a", 1, "200m", "sleep 600")]), &aggregated()).await?;
         s.until_placed("first-job").await?;
         let lost = s.submit(Kind::Job, job("lost", &queue, &[task("a", 1, "200m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&lost, "waits", |group| group["status"]["conditions"][0].is_object()).await?;
         let renewed = s.lose_binding("lost").await?;
         ensure!(renewed["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "placed at once: {renewed}");
+        s.delete(Kind::Job, "first").await?;
         ends_well(&s, &queue).await
     });
 }

@@ -22,7 +22,7 @@ fn says(text: &'static str) -> impl Fn(&Value) -> bool {
 fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
     run("quota", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
-        s.submit(Kind::Job, job("first", &queue, &[task("a", 2, "400m", "sleep 4")]), &aggregated()).await?;
+        s.submit(Kind::Job, job("first", &queue, &[task("a", 2, "400m", "sleep 8")]), &aggregated()).await?;
         s.until_placed("first-job").await?;
         let second =
             s.submit(Kind::Job, job("second", &queue, &[task("a", 1, "300m", "sleep 1")]), &aggregated()).await?;
@@ -53,13 +53,15 @@ fn the_more_urgent_job_overtakes_in_its_queue() {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class}, "value": 1000,
         });
         s.create(Kind::PriorityClass, object).await?;
-        s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "500m", "sleep 3")]), &aggregated()).await?;
+        s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "500m", "sleep 600")]), &aggregated()).await?;
         s.until_placed("holder-job").await?;
         let low = s.submit(Kind::Job, job("low", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&low, "waits", |group| !message(group).is_empty()).await?;
         let mut high = job("high", &queue, &[task("a", 1, "500m", "sleep 1")]);
         high["spec"]["priorityClassName"] = class.as_str().into();
-        s.submit(Kind::Job, high, &aggregated()).await?;
+        let high = s.submit(Kind::Job, high, &aggregated()).await?;
+        s.until_podgroup(&high, "waits", |group| !message(group).is_empty()).await?;
+        s.delete(Kind::Job, "holder").await?;
         s.until_placed("high-job").await?;
         let low = s.get(Kind::Binding, "low-job").await?.context("no binding")?;
         ensure!(low["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "low was first: {low}");
@@ -142,11 +144,12 @@ fn a2_05_a_parent_limits_its_children_together() {
             Ok(name)
         };
         let (left, right) = (child("left").await?, child("right").await?);
-        s.submit(Kind::Job, job("one", &left, &[task("a", 1, "700m", "sleep 3")]), &aggregated()).await?;
+        s.submit(Kind::Job, job("one", &left, &[task("a", 1, "700m", "sleep 600")]), &aggregated()).await?;
         s.until_placed("one-job").await?;
         let two = s.submit(Kind::Job, job("two", &right, &[task("a", 1, "700m", "sleep 1")]), &aggregated()).await?;
         let group = s.until_podgroup(&two, "tells the limit", |group| !message(group).is_empty()).await?;
         ensure!(message(&group).contains(&parent), "the parent is not named in {:?}", message(&group));
+        s.delete(Kind::Job, "one").await?;
         s.until_phase("two", "Completed").await?;
         Ok(())
     });

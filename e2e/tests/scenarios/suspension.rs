@@ -50,7 +50,7 @@ fn a2_16_a_policys_dispatching_suspension_survives_gate_and_release() {
 fn a2_16_a_users_own_suspension_is_never_lifted() {
     run("foreign", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "200m", "sleep 3")]), &aggregated()).await?;
+        s.submit(Kind::Job, job("holder", &queue, &[task("a", 1, "200m", "sleep 600")]), &aggregated()).await?;
         s.until_placed("holder-job").await?;
         let workload =
             s.submit(Kind::Job, job("mine", &queue, &[task("a", 1, "200m", "sleep 1")]), &aggregated()).await?;
@@ -58,7 +58,7 @@ fn a2_16_a_users_own_suspension_is_never_lifted() {
         // The user takes the gate's ownership away: from now on the suspension is theirs.
         let own = json!({"metadata": {"annotations": {"caldera.dev/gate": null}}, "spec": {"suspension": {"scheduling": true}}});
         s.patch(Kind::Binding, "mine-job", &own).await?;
-        s.until_phase("holder", "Completed").await?;
+        s.delete(Kind::Job, "holder").await?;
         s.until_podgroup(&workload, "says whose hold it is", |group| {
             group["status"]["conditions"].to_string().contains("suspen")
         })
