@@ -3,6 +3,8 @@
 //! Controllers read what the watch brought (as client-go's informers do) and write through a [`Writer`], whose name is
 //! the field manager and user agent, so that a server's audit and `managedFields` tell the parts of Karmada apart.
 
+mod write;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -15,9 +17,11 @@ use kube::{Client, core::WatchEvent};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::object::{Gvk, ObjectExt, ObjectKey, Shared};
+pub use write::{Delete, Writer};
+
+use super::object::{Gvk, ObjectExt, Shared};
 
 /// A request that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -501,126 +505,3 @@ impl Backoff {
         self.0 = 0;
     }
 }
-
-/// How to delete.
-#[derive(Debug, Clone, Default)]
-pub struct Delete {
-    /// `Background`, `Foreground` or `Orphan`.
-    pub propagation: Option<&'static str>,
-    /// Only this very object.
-    pub uid: Option<String>,
-    /// Only in this very state.
-    pub resource_version: Option<String>,
-}
-
-/// Writes to a server under a name.
-#[derive(Debug, Clone)]
-pub struct Writer {
-    server: Arc<Server>,
-    name: &'static str,
-}
-
-impl Writer {
-    /// The server written to.
-    #[must_use]
-    pub fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    async fn path(&self, gvk: &Gvk, namespace: &str, name: &str, subresource: &str) -> Result<String, ApiError> {
-        let mut path = self.server.resource(gvk).await?.path(namespace, name);
-        if !subresource.is_empty() {
-            path += "/";
-            path += subresource;
-        }
-        Ok(format!("{path}?fieldManager={}", self.name))
-    }
-
-    /// POST.
-    pub async fn create(&self, object: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&object.gvk(), object.namespace(), "", "").await?;
-        self.server.send("POST", &path, self.name, Some(("application/json", object))).await
-    }
-
-    /// PUT of the main resource.
-    pub async fn update(&self, object: &Value) -> Result<Value, ApiError> {
-        self.put(object, "").await
-    }
-
-    /// PUT of the status subresource.
-    pub async fn update_status(&self, object: &Value) -> Result<Value, ApiError> {
-        self.put(object, "status").await
-    }
-
-    /// PUT of a subresource.
-    pub async fn put(&self, object: &Value, subresource: &str) -> Result<Value, ApiError> {
-        let path = self.path(&object.gvk(), object.namespace(), object.name(), subresource).await?;
-        self.server.send("PUT", &path, self.name, Some(("application/json", object))).await
-    }
-
-    /// Merge patch.
-    pub async fn merge(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
-    }
-
-    /// JSON patch.
-    pub async fn json_patch(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
-    }
-
-    /// DELETE; an object that is gone already is no error.
-    pub async fn delete(&self, key: &ObjectKey, how: &Delete) -> Result<(), ApiError> {
-        let path = self.server.resource(&key.gvk).await?.path(&key.namespace, &key.name);
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        options.put_or_remove(&["propagationPolicy"], how.propagation.map(Value::from));
-        if let Some(uid) = &how.uid {
-            options.put(&["preconditions", "uid"], json!(uid));
-        }
-        if let Some(version) = &how.resource_version {
-            options.put(&["preconditions", "resourceVersion"], json!(version));
-        }
-        match self.server.send("DELETE", &path, self.name, Some(("application/json", &options))).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Changes an object until nobody else wrote in between: from the copy given, then from live ones. The change is
-    /// not sent when it leaves the object as it is. `None`: there is no such object any more.
-    pub async fn modify(
-        &self,
-        start: &Value,
-        subresource: &str,
-        mut change: impl FnMut(&mut Value),
-    ) -> Result<Option<Value>, ApiError> {
-        let mut current = start.clone();
-        for attempt in 0..=CONFLICT_RETRIES {
-            let mut next = current.clone();
-            change(&mut next);
-            if next == current {
-                return Ok(Some(current));
-            }
-            match self.put(&next, subresource).await {
-                Ok(written) => return Ok(Some(written)),
-                Err(error) if error.is_conflict() && attempt < CONFLICT_RETRIES => {
-                    let key = ObjectKey::of(&current);
-                    match self.server.live(&key.gvk, &key.namespace, &key.name).await? {
-                        Some(live) if live.uid() == start.uid() => current = live,
-                        _ => return Ok(None),
-                    }
-                }
-                Err(error) if error.is_not_found() => return Ok(None),
-                Err(error) => {
-                    warn!(server = self.server.name, kind = %current.gvk(), name = current.name(), %error, "a write failed");
-                    return Err(error);
-                }
-            }
-        }
-        Ok(Some(current))
-    }
-}
-
-const CONFLICT_RETRIES: u32 = 5;

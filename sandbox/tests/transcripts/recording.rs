@@ -176,6 +176,13 @@ impl Recording {
         t - events.chain(actions).filter(|at| *at < t).fold(f64::NEG_INFINITY, f64::max)
     }
 
+    /// Whether the recording ends while a deletion is still at work: something that was deleted is there in the end.
+    pub fn ends_in_clearing(&self) -> bool {
+        let last = self.final_states();
+        let deleted = self.actions().into_iter().filter(|action| action.verb == "delete");
+        deleted.into_iter().any(|action| last.get(&(action.at, action.object)).is_some_and(Option::is_some))
+    }
+
     /// What was written, by object and writer: the fields of every change.
     pub fn written(&self) -> BTreeMap<(Subject, String), std::collections::BTreeSet<String>> {
         let mut written: BTreeMap<(Subject, String), std::collections::BTreeSet<String>> = BTreeMap::new();

@@ -73,6 +73,9 @@ pub async fn replay(recording: &Recording) -> Vec<String> {
     let mut last = recording.final_states();
     // What the recorder cleared away afterwards is not in the recording.
     let seen = recording.state_before(f64::INFINITY);
+    // A recording that was closed in the middle of its own clearing away says nothing about what was still there.
+    let clearing = recording.ends_in_clearing();
+    last.retain(|_, state| state.is_none() || !clearing);
     let deleted: BTreeSet<Subject> = recording
         .actions()
         .into_iter()
