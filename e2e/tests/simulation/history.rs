@@ -1,0 +1,124 @@
+//! Everything that was committed, in the order of its commits, and what there is now: by fault-free watches.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash},
+    sync::{Arc, Mutex},
+};
+
+use futures::StreamExt;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// Server, kind, namespace, name.
+pub type Name = (String, String, String, String);
+
+#[derive(Debug, Clone)]
+pub struct Commit {
+    pub version: u64,
+    pub millis: u128,
+    pub name: Name,
+    /// `None`: deleted.
+    pub object: Option<Value>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    new: Vec<Commit>,
+    now: BTreeMap<Name, Value>,
+    changes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct History {
+    log: Arc<Mutex<Log>>,
+    began: Instant,
+}
+
+impl History {
+    pub fn new() -> Self {
+        Self { log: Arc::default(), began: Instant::now() }
+    }
+
+    /// Begins to watch a kind, from what there is.
+    pub fn follow(&self, server: &str, client: Client, resource: ApiResource) {
+        let (history, server) = (self.clone(), server.to_owned());
+        tokio::spawn(async move {
+            let api: Api<DynamicObject> = Api::all_with(client, &resource);
+            let list = api.list(&ListParams::default()).await.unwrap();
+            let mut version = list.metadata.resource_version.clone().unwrap();
+            for object in list {
+                history.commit(&server, &resource.kind, object, true);
+            }
+            loop {
+                let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+                while let Some(event) = events.next().await {
+                    let (object, there) = match event.unwrap() {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
+                        WatchEvent::Deleted(object) => (object, false),
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(status) => panic!("the history is not complete: {status:?}"),
+                    };
+                    version = object.metadata.resource_version.clone().unwrap();
+                    history.commit(&server, &resource.kind, object, there);
+                }
+            }
+        });
+    }
+
+    fn commit(&self, server: &str, kind: &str, object: DynamicObject, there: bool) {
+        let metadata = &object.metadata;
+        let name = (
+            server.to_owned(),
+            kind.to_owned(),
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
+        let version = metadata.resource_version.as_deref().unwrap().parse().unwrap();
+        let mut value = serde_json::to_value(object).unwrap();
+        value["metadata"].as_object_mut().unwrap().remove("managedFields");
+        let mut log = self.log.lock().unwrap();
+        log.changes += 1;
+        if there {
+            log.now.insert(name.clone(), value.clone());
+        } else {
+            log.now.remove(&name);
+        }
+        let object = there.then_some(value);
+        log.new.push(Commit { version, millis: self.began.elapsed().as_millis(), name, object });
+    }
+
+    /// What was committed since this was last asked.
+    pub fn take(&self) -> Vec<Commit> {
+        let mut new = std::mem::take(&mut self.log.lock().unwrap().new);
+        new.sort_by_key(|commit| (commit.millis, commit.name.0.clone(), commit.version));
+        new
+    }
+
+    pub fn changes(&self) -> u64 {
+        self.log.lock().unwrap().changes
+    }
+
+    pub fn all(&self, server: &str, kind: &str) -> Vec<Value> {
+        let log = self.log.lock().unwrap();
+        log.now.iter().filter(|(name, _)| name.0 == server && name.1 == kind).map(|(_, value)| value.clone()).collect()
+    }
+}
+
+/// Tells histories apart. UIDs are random, so that whatever contains them is left out.
+pub fn mix(hash: &mut DefaultHasher, commit: &Commit) {
+    let (server, kind, namespace, name) = &commit.name;
+    (commit.millis, server, kind, namespace).hash(hash);
+    let Some(object) = &commit.object else { return "deleted".hash(hash) };
+    match kind.as_str() {
+        "PodGroup" => object["metadata"]["labels"]["caldera.dev/workload-name"].to_string().hash(hash),
+        _ => name.hash(hash),
+    }
+    for part in ["/metadata/annotations", "/spec/clusters", "/spec/suspension", "/status"] {
+        object.pointer(part).map(ToString::to_string).hash(hash);
+    }
+}

@@ -1,0 +1,227 @@
+//! What must hold after every commit, computed from the objects alone and as naively as possible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::history::Commit;
+
+/// A queue of the simulation: its parent and its capability in cores.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    pub parent: Option<&'static str>,
+    pub cores: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Waiting,
+    Held,
+    Admitted,
+    Placed,
+}
+
+#[derive(Debug, Default)]
+pub struct Invariants {
+    limits: BTreeMap<String, Limit>,
+    jobs: BTreeMap<String, Value>,
+    bindings: BTreeMap<String, Value>,
+    /// Versions of bindings that a user wrote.
+    pub by_users: BTreeSet<u64>,
+    pub checked: u64,
+    /// The most that each queue ever held.
+    pub peaks: BTreeMap<String, u64>,
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn json(text: &Value) -> Option<Value> {
+    serde_json::from_str(text.as_str()?).ok()
+}
+
+fn cores_per_pod(job: &Value) -> BTreeMap<String, u64> {
+    let tasks = job["spec"]["tasks"].as_array().unwrap();
+    let cores = |task: &Value| {
+        text(&task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]).parse().unwrap()
+    };
+    tasks.iter().map(|task| (text(&task["name"]).to_owned(), cores(task))).collect()
+}
+
+fn is_suspended(binding: &Value) -> bool {
+    binding["spec"]["suspension"]["scheduling"] == true
+}
+
+fn gate(binding: &Value) -> &str {
+    text(&binding["metadata"]["annotations"]["caldera.dev/gate"])
+}
+
+fn record(binding: &Value) -> Option<Value> {
+    json(&binding["metadata"]["annotations"]["caldera.dev/admission"])
+}
+
+fn targets(binding: &Value) -> BTreeMap<String, u64> {
+    let targets = binding["spec"]["clusters"].as_array().into_iter().flatten();
+    targets.map(|target| (text(&target["name"]).to_owned(), target["replicas"].as_u64().unwrap_or(0))).collect()
+}
+
+pub fn has_ended(job: &Value) -> bool {
+    matches!(text(&job["status"]["state"]["phase"]), "Completed" | "Failed" | "Terminated" | "Aborted")
+}
+
+impl Invariants {
+    pub fn new(limits: BTreeMap<String, Limit>) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Takes in one commit and checks what it may have broken.
+    pub fn observe(&mut self, commit: &Commit) {
+        let (server, kind, _, name) = &commit.name;
+        if server != "host" {
+            return;
+        }
+        self.checked += 1;
+        match (kind.as_str(), &commit.object) {
+            ("Job", Some(job)) => {
+                if let Some(old) = self.jobs.insert(name.clone(), job.clone())
+                    && old["metadata"]["uid"] == job["metadata"]["uid"]
+                {
+                    assert!(!has_ended(&old) || has_ended(job), "{name} ended and runs again: {job}");
+                }
+            }
+            ("Job", None) => drop(self.jobs.remove(name)),
+            ("ResourceBinding", Some(binding)) => {
+                if let Some(old) = self.bindings.insert(name.clone(), binding.clone()) {
+                    self.no_foreign_suspension_is_lifted(commit, &old, binding);
+                    never_placed_twice(name, &old, binding);
+                }
+                self.stage(name);
+                self.gang_is_whole(name, binding);
+            }
+            ("ResourceBinding", None) => drop(self.bindings.remove(name)),
+            _ => return,
+        }
+        self.no_queue_is_over();
+    }
+
+    /// Each is waiting, held by a user, admitted, or placed: nothing else, nothing in between.
+    pub fn stage(&self, name: &str) -> Stage {
+        let binding = &self.bindings[name];
+        let placed = !targets(binding).is_empty();
+        match (record(binding).is_some(), placed, is_suspended(binding), gate(binding)) {
+            (false, false, true, "closed") => Stage::Waiting,
+            (_, false, true, _) => Stage::Held,
+            (true, false, false, "open") => Stage::Admitted,
+            (true, true, _, "open") => Stage::Placed,
+            _ => panic!("{name} is neither waiting, held, admitted nor placed: {binding}"),
+        }
+    }
+
+    fn no_foreign_suspension_is_lifted(&self, commit: &Commit, old: &Value, new: &Value) {
+        let by_user = self.by_users.contains(&commit.version);
+        if is_suspended(old) && gate(old) != "closed" && !by_user {
+            assert!(is_suspended(new), "a user's suspension was lifted: {old} became {new}");
+        }
+    }
+
+    fn gang_is_whole(&self, name: &str, binding: &Value) {
+        let targets = targets(binding);
+        if targets.is_empty() {
+            return;
+        }
+        let job = &self.jobs[name.trim_end_matches("-job")];
+        let annotations = &binding["metadata"]["annotations"];
+        let plan = json(&annotations["caldera.dev/plan"]).unwrap_or_else(|| panic!("{name} has no plan: {binding}"));
+        let record = record(binding).unwrap();
+        let shares = plan["clusters"].as_object().unwrap();
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let of_share =
+            |share: &Value| share["tasks"].as_object().unwrap().values().map(|t| number(&t["replicas"])).sum();
+        let by_plan: BTreeMap<String, u64> =
+            shares.iter().map(|(name, share)| (name.clone(), of_share(share))).collect();
+        assert_eq!(by_plan, targets, "{name}: the plan and the clusters differ");
+        let mut all = 0;
+        for task in job["spec"]["tasks"].as_array().unwrap() {
+            let task_name = text(&task["name"]);
+            let sum = |field: &str| shares.values().map(|share| number(&share["tasks"][task_name][field])).sum::<u64>();
+            let (replicas, minimum) = (sum("replicas"), sum("minAvailable"));
+            assert!(replicas >= number(&task["minAvailable"]), "{name}: task {task_name} is below its minimum: {plan}");
+            assert!(replicas <= number(&record["tasks"][task_name]), "{name} is over its record: {plan}, {record}");
+            assert_eq!(minimum, number(&task["minAvailable"]), "{name}: minimum of task {task_name}: {plan}");
+            all += replicas;
+        }
+        let needed = number(&job["spec"]["minAvailable"]);
+        assert!(all >= needed, "{name}: {all} of a gang of {needed} are placed: {plan}");
+        let minimum: u64 = shares.values().map(|share| number(&share["minAvailable"])).sum();
+        assert_eq!(minimum, needed, "{name}: the minimums do not add up: {plan}");
+    }
+
+    /// What a binding holds: what was admitted until it is placed, then what is placed; nothing once it ended.
+    fn held(&self, name: &str, binding: &Value) -> u64 {
+        let Some(record) = record(binding) else { return 0 };
+        let Some(job) = self.jobs.get(name.trim_end_matches("-job")) else { return 0 };
+        if has_ended(job) {
+            return 0;
+        }
+        let cores = cores_per_pod(job);
+        let pods = match json(&binding["metadata"]["annotations"]["caldera.dev/plan"]) {
+            Some(plan) if !targets(binding).is_empty() => {
+                let mut pods: BTreeMap<String, u64> = BTreeMap::new();
+                for share in plan["clusters"].as_object().unwrap().values() {
+                    for (task, share) in share["tasks"].as_object().unwrap() {
+                        *pods.entry(task.clone()).or_default() += share["replicas"].as_u64().unwrap_or(0);
+                    }
+                }
+                pods
+            }
+            _ => {
+                let tasks = record["tasks"].as_object().unwrap().iter();
+                tasks.map(|(task, pods)| (task.clone(), pods.as_u64().unwrap())).collect()
+            }
+        };
+        // Pods that are done gave their cores back.
+        let done = |task: &str| job["status"]["taskStatusCount"][task]["phase"]["Succeeded"].as_u64().unwrap_or(0);
+        pods.iter().map(|(task, pods)| cores[task] * pods.saturating_sub(done(task))).sum()
+    }
+
+    fn no_queue_is_over(&mut self) {
+        let mut used: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, binding) in &self.bindings {
+            let held = self.held(name, binding);
+            let mut queue = record(binding).map(|record| text(&record["queue"]).to_owned());
+            while let Some(at) = queue {
+                *used.entry(at.clone()).or_default() += held;
+                queue = self.limits.get(&at).and_then(|limit| limit.parent).map(ToOwned::to_owned);
+            }
+        }
+        for (queue, used) in used {
+            let peak = self.peaks.entry(queue.clone()).or_default();
+            *peak = used.max(*peak);
+            if let Some(limit) = self.limits.get(&queue).and_then(|limit| limit.cores) {
+                assert!(used <= limit, "queue {queue} holds {used} of {limit} cores");
+            }
+        }
+    }
+
+    pub fn jobs(&self) -> &BTreeMap<String, Value> {
+        &self.jobs
+    }
+
+    pub fn bindings(&self) -> &BTreeMap<String, Value> {
+        &self.bindings
+    }
+}
+
+/// No member is left here, so that what was placed only ever grows.
+fn never_placed_twice(name: &str, old: &Value, new: &Value) {
+    if old["metadata"]["uid"] != new["metadata"]["uid"] {
+        return;
+    }
+    let (before, after) = (targets(old), targets(new));
+    for (cluster, replicas) in &before {
+        let now = after.get(cluster).copied().unwrap_or(0);
+        assert!(now >= *replicas, "{name} was placed on {before:?} and is placed anew on {after:?}");
+    }
+    assert!(record(old).is_none() || record(new).is_some(), "{name} lost its admission: {old} became {new}");
+}

@@ -1,0 +1,561 @@
+//! One history: a host, two members, our three parts, users who submit, suspend and delete, and a fate from a seed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    hash::{DefaultHasher, Hasher},
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, extract::Request, response::IntoResponse};
+use caldera_apiserver::{ApiServer, Options, TokioClock as ServerClock};
+use caldera_controller as controller;
+use caldera_global_scheduler as scheduler;
+use caldera_runtime::{
+    clock::{SharedClock, TokioClock},
+    serve::{Ready, SharedRegistry},
+    watch::resource,
+    write::{self, Body, Failure},
+};
+use caldera_webhook as webhook;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{Duration, Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::{
+    faults::{Faults, Way},
+    history::{History, mix},
+    invariants::{Invariants, Limit, Stage, has_ended},
+    prng::Prng,
+    stand_in::{self, NAMESPACE, StandIn, write_to},
+};
+
+/// What a history came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub history: u64,
+    jobs: usize,
+    commits: u64,
+    writes: u64,
+    kills: u64,
+    faults: BTreeMap<&'static str, u64>,
+    virtual_seconds: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds } = self;
+        let faults: u64 = faults.values().sum();
+        write!(
+            f,
+            "history {history:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
+             {kills} kills, {virtual_seconds} s virtual"
+        )
+    }
+}
+
+const STEP: Duration = Duration::from_millis(100);
+/// While things go wrong.
+const STORM: Duration = Duration::from_secs(120);
+/// Until everything must be done after that.
+const CALM: Duration = Duration::from_secs(20 * 60);
+
+enum Action {
+    Submit(Value),
+    Delete(String),
+    Suspend(String),
+    Resume(String),
+}
+
+/// One of our processes.
+enum Process {
+    Controller,
+    Scheduler,
+    Webhook,
+}
+
+struct World {
+    faults: Faults,
+    way: Way,
+    user: Client,
+    clock: SharedClock,
+    webhook: Arc<Mutex<Option<Router>>>,
+    controller: Option<(JoinHandle<()>, CancellationToken)>,
+    scheduler: Option<(JoinHandle<()>, CancellationToken)>,
+    webhook_stop: CancellationToken,
+    kills: u64,
+}
+
+impl World {
+    /// The process dies where it stands, and another takes its place.
+    fn restart(&mut self, process: &Process) {
+        let stop = CancellationToken::new();
+        let client = self.way.client();
+        match process {
+            Process::Controller => {
+                let config = controller::Config { clock: self.clock.clone(), ..controller::Config::default() };
+                kill(self.controller.take());
+                let task = controller::run(config, client, stop.clone());
+                let task = tokio::spawn(async move { task.await.expect("the controller stopped by itself") });
+                self.controller = Some((task, stop));
+            }
+            Process::Scheduler => {
+                let config = scheduler::Config { clock: self.clock.clone(), ..scheduler::Config::default() };
+                kill(self.scheduler.take());
+                let task = scheduler::run(config, client, stop.clone());
+                let task = tokio::spawn(async move { task.await.expect("the scheduler stopped by itself") });
+                self.scheduler = Some((task, stop));
+            }
+            Process::Webhook => {
+                std::mem::replace(&mut self.webhook_stop, stop.clone()).cancel();
+                let ready = Ready::default();
+                let memory = webhook::Memory::new(client.clone(), &SharedRegistry::default());
+                webhook::follow(&memory, &client, ready.clone(), &stop);
+                *self.webhook.lock().unwrap() = Some(webhook::router(memory, ready));
+            }
+        }
+    }
+
+    fn stop(&mut self, process: &Process) {
+        self.kills += 1;
+        match process {
+            Process::Controller => kill(self.controller.take()),
+            Process::Scheduler => kill(self.scheduler.take()),
+            Process::Webhook => {
+                self.webhook_stop.cancel();
+                *self.webhook.lock().unwrap() = None;
+            }
+        }
+    }
+
+    fn must_live(&self) {
+        for (task, _) in self.controller.iter().chain(&self.scheduler) {
+            assert!(!task.is_finished(), "a component stopped by itself");
+        }
+    }
+
+    async fn act(&self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
+        let binding = |name: &String, suspended: bool| {
+            let patch = json!({"spec": {"suspension": {"scheduling": suspended}}});
+            write_to(stand_in::bindings(), NAMESPACE, &format!("{name}-job"), Body::MergePatch(patch))
+        };
+        let write = match action {
+            Action::Submit(job) => {
+                let name = job["metadata"]["name"].as_str().unwrap();
+                write_to(stand_in::jobs(), NAMESPACE, name, Body::Create(job.clone()))
+            }
+            Action::Delete(name) => write_to(stand_in::jobs(), NAMESPACE, name, Body::Delete { uid: None }),
+            Action::Suspend(name) => binding(name, true),
+            Action::Resume(name) => binding(name, false),
+        };
+        match write::execute(&self.user, &write).await {
+            Err(Failure::Exists(_)) => Ok(()),
+            Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),
+            Ok(object) if matches!(action, Action::Suspend(_) | Action::Resume(_)) => {
+                let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+                invariants.by_users.insert(version.parse().unwrap());
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+}
+
+fn kill(process: Option<(JoinHandle<()>, CancellationToken)>) {
+    if let Some((task, stop)) = process {
+        task.abort();
+        stop.cancel();
+    }
+}
+
+/// Whoever answers for the webhook at this moment, if anybody.
+fn switched(current: Arc<Mutex<Option<Router>>>) -> Router {
+    Router::new().fallback(move |request: Request| {
+        let router = current.lock().unwrap().clone();
+        async move {
+            match router {
+                Some(router) => router.oneshot(request).await.into_response(),
+                None => http::StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            }
+        }
+    })
+}
+
+async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str, object: Value) {
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let status = object["status"].clone();
+    write::execute(client, &write_to(of.clone(), namespace, &name, Body::Create(object))).await.unwrap();
+    if status.is_object() {
+        let body = Body::MergePatch(json!({"status": status}));
+        let write = write::Write { subresource: Some("status"), ..write_to(of, namespace, &name, body) };
+        write::execute(client, &write).await.unwrap();
+    }
+}
+
+async fn prepare_host(client: &Client) {
+    let definitions = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+    let mut crds = caldera_crds::manifests::karmada_crds();
+    crds.push(caldera_crds::manifests::cluster_crd());
+    crds.extend(caldera_crds::manifests::volcano_crds());
+    for mut crd in crds {
+        crd.as_object_mut().unwrap().remove("status");
+        create(client, definitions.clone(), "", crd).await;
+    }
+    sleep(Duration::from_secs(1)).await;
+    let namespaces = resource("", "v1", "Namespace", "namespaces");
+    for name in [NAMESPACE, "karmada-es-m1", "karmada-es-m2"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        create(client, namespaces.clone(), "", namespace).await;
+    }
+    let clusters = resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
+    for name in ["m1", "m2"] {
+        let enablements = json!([{
+            "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
+        }]);
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Pull"},
+            "status": {
+                "apiEnablements": enablements,
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "resourceSummary": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "200"}},
+            },
+        });
+        create(client, clusters.clone(), "", cluster).await;
+    }
+    // Karmada has an interpreter's configuration, which only the stand-in would read.
+    for configuration in webhook::configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
+        let kind = configuration["kind"].as_str().unwrap();
+        if kind != "ResourceInterpreterWebhookConfiguration" {
+            let plural = format!("{}s", kind.to_lowercase());
+            create(client, resource("admissionregistration.k8s.io", "v1", kind, &plural), "", configuration).await;
+        }
+    }
+}
+
+const WEBHOOK: &str = "webhook.simulation:443";
+
+fn queues() -> kube::api::ApiResource {
+    resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
+}
+
+/// `lab` is smaller than its children together, and the fleet is smaller than all.
+fn limits() -> BTreeMap<String, Limit> {
+    let limit = |name: &str, parent, cores| (name.to_owned(), Limit { parent, cores });
+    BTreeMap::from([
+        limit("lab", None, Some(10)),
+        limit("vision", Some("lab"), Some(8)),
+        limit("speech", Some("lab"), Some(6)),
+        limit("open", None, None),
+    ])
+}
+
+async fn prepare_queues(client: &Client) {
+    // Parents first.
+    for name in ["lab", "vision", "speech", "open"] {
+        let limit = &limits()[name];
+        let mut spec = json!({"weight": 1, "reclaimable": true});
+        if let Some(parent) = limit.parent {
+            spec["parent"] = parent.into();
+        }
+        if let Some(cores) = limit.cores {
+            spec["capability"] = json!({"cpu": cores.to_string()});
+        }
+        let queue = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec,
+        });
+        create(client, queues(), "", queue).await;
+    }
+}
+
+const NODES: [(&str, u64); 2] = [("n1", 4), ("n2", 4)];
+
+async fn prepare_member(client: &Client) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    create(client, resource("", "v1", "Namespace", "namespaces"), "", namespace).await;
+    for (name, cores) in NODES {
+        let allocatable = json!({"cpu": cores.to_string(), "memory": "32Gi", "pods": "100"});
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {
+                "allocatable": allocatable, "capacity": allocatable,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        let nodes = resource("", "v1", "Node", "nodes");
+        create(client, nodes.clone(), "", node).await;
+        // Every node is born with a not-ready taint, which a kube-controller-manager would take away.
+        let healthy = Body::MergePatch(json!({"spec": {"taints": null}}));
+        write::execute(client, &write_to(nodes, "", name, healthy)).await.unwrap();
+    }
+}
+
+/// What users will do, by when.
+struct Story {
+    actions: Vec<(u64, Action)>,
+    /// Jobs that must be done in the end.
+    finish: BTreeSet<String>,
+    /// Jobs that never fit and must wait for ever.
+    wait: BTreeSet<String>,
+}
+
+fn story(prng: &mut Prng) -> Story {
+    let mut story = Story { actions: Vec::new(), finish: BTreeSet::new(), wait: BTreeSet::new() };
+    let jobs = prng.between(10, 16);
+    for index in 0..jobs {
+        let name = format!("j{index}");
+        let at = prng.below(90_000);
+        let queue = ["vision", "speech", "open"][usize::try_from(prng.below(3)).unwrap()];
+        let suspended = prng.below(8) == 0;
+        let tasks = (0..prng.between(1, 3)).map(|task| {
+            let replicas = prng.between(1, 4);
+            let minimum = if prng.below(3) == 0 { prng.between(1, replicas + 1) } else { replicas };
+            (format!("t{task}"), replicas, minimum, prng.between(1, 3))
+        });
+        let mut tasks: Vec<_> = tasks.collect();
+        // It must fit the smallest queue.
+        while tasks.iter().map(|(_, replicas, _, cores)| replicas * cores).sum::<u64>() > 6 {
+            tasks.pop();
+            if tasks.is_empty() {
+                tasks.push(("t0".into(), 3, 3, 1));
+            }
+        }
+        let seconds = prng.between(3, 25);
+        story.actions.push((at, Action::Submit(job(&name, queue, &tasks, seconds, suspended))));
+        story.finish.insert(name.clone());
+        if suspended {
+            story.actions.push((at + prng.between(20_000, 100_000), Action::Resume(name.clone())));
+            continue;
+        }
+        match prng.below(8) {
+            0 => {
+                story.actions.push((at + prng.between(1, 40_000), Action::Delete(name.clone())));
+                story.finish.remove(&name);
+            }
+            1 | 2 => {
+                let from = at + prng.between(1, 20_000);
+                story.actions.push((from, Action::Suspend(name.clone())));
+                story.actions.push((from + prng.between(10_000, 60_000), Action::Resume(name)));
+            }
+            _ => {}
+        }
+    }
+    let giant = job("giant", "open", &[("t0".into(), 10, 10, 2)], 5, false);
+    story.actions.push((prng.below(60_000), Action::Submit(giant)));
+    story.wait.insert("giant".into());
+    story.actions.sort_by_key(|(at, _)| *at);
+    story
+}
+
+fn job(name: &str, queue: &str, tasks: &[(String, u64, u64, u64)], seconds: u64, suspended: bool) -> Value {
+    let minimum: u64 = tasks.iter().map(|(_, _, minimum, _)| minimum).sum();
+    let task = |(name, replicas, minimum, cores): &(String, u64, u64, u64)| {
+        let container = json!({
+            "name": "c", "image": "i", "resources": {"requests": {"cpu": cores.to_string(), "memory": "16Mi"}},
+        });
+        json!({
+            "name": name, "replicas": replicas, "minAvailable": minimum,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        })
+    };
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE,
+            "annotations": {"simulation/seconds": seconds.to_string(), "simulation/suspended": suspended.to_string()},
+        },
+        "spec": {
+            "schedulerName": "volcano", "queue": queue, "minAvailable": minimum,
+            "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// Runs a history to its end.
+pub async fn run(seed: u64) -> Outcome {
+    let began = Instant::now();
+    let mut prng = Prng::new(seed);
+    let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let webhook = Arc::default();
+    let hook = switched(Arc::clone(&webhook));
+    let server = |name: &str, webhooks| {
+        let clock = Arc::new(ServerClock::starting_at(start));
+        ApiServer::new(Options { name: name.into(), clock, webhooks, ..Options::default() })
+    };
+    let host = server("host", BTreeMap::from([(WEBHOOK.to_owned(), hook.clone())])).router();
+    let members: BTreeMap<String, Router> =
+        ["m1", "m2"].into_iter().map(|name| (name.to_owned(), server(name, BTreeMap::new()).router())).collect();
+    let user = Client::new(host.clone(), "default");
+    let member_clients: BTreeMap<String, Client> =
+        members.iter().map(|(name, router)| (name.clone(), Client::new(router.clone(), "default"))).collect();
+    prepare_host(&user).await;
+    let mut stand_in = {
+        let history = History::new();
+        for of in [stand_in::jobs(), stand_in::bindings(), stand_in::works(), stand_in::pod_groups()] {
+            history.follow("host", user.clone(), of);
+        }
+        let stand_in = StandIn::new(user.clone(), member_clients.clone(), hook, history.clone());
+        (stand_in, history)
+    };
+    for (name, client) in &member_clients {
+        prepare_member(client).await;
+        let nodes = NODES.iter().map(|(name, cores)| ((*name).to_owned(), *cores)).collect();
+        stand_in.0.nodes.insert(name.clone(), nodes);
+    }
+    let (mut stand_in, history) = (stand_in.0, stand_in.1);
+    let faults = Faults::new(prng.fork());
+    let mut world = World {
+        way: Way { host, members, faults: faults.clone() },
+        faults,
+        user,
+        clock: Arc::new(TokioClock::starting_at(start)),
+        webhook,
+        controller: None,
+        scheduler: None,
+        webhook_stop: CancellationToken::new(),
+        kills: 0,
+    };
+    for process in [Process::Webhook, Process::Controller, Process::Scheduler] {
+        world.restart(&process);
+    }
+    prepare_queues(&world.user).await;
+    sleep(Duration::from_secs(5)).await;
+    let invariants = Invariants::new(limits());
+    let mut tale =
+        Tale { invariants, hash: DefaultHasher::new(), history, last_writes: 0, quiet_since: Instant::now() };
+    let story = story(&mut prng);
+    storm(&mut world, &mut stand_in, &mut tale, &mut prng, story.actions).await;
+    calm(&mut world, &mut stand_in, &mut tale, &story.finish, &story.wait).await;
+    Outcome {
+        history: tale.hash.finish(),
+        jobs: tale.invariants.jobs().len(),
+        commits: tale.invariants.checked,
+        writes: world.faults.writes(),
+        kills: world.kills,
+        faults: world.faults.injected(),
+        virtual_seconds: began.elapsed().as_secs(),
+    }
+}
+
+struct Tale {
+    invariants: Invariants,
+    hash: DefaultHasher,
+    history: History,
+    last_writes: u64,
+    quiet_since: Instant,
+}
+
+impl Tale {
+    /// Checks every commit since the last time, one after the other.
+    fn check(&mut self) {
+        for commit in self.history.take() {
+            mix(&mut self.hash, &commit);
+            self.invariants.observe(&commit);
+        }
+    }
+}
+
+/// Users act, requests fail, processes die.
+async fn storm(
+    world: &mut World,
+    stand_in: &mut StandIn,
+    tale: &mut Tale,
+    prng: &mut Prng,
+    actions: Vec<(u64, Action)>,
+) {
+    world.faults.switch(true);
+    let began = Instant::now();
+    let mut actions: Vec<_> = actions.into_iter().map(|(at, action)| (Duration::from_millis(at), action)).collect();
+    let mut down: Vec<(Instant, Process)> = Vec::new();
+    while began.elapsed() < STORM || !actions.is_empty() {
+        sleep(STEP).await;
+        tale.check();
+        world.must_live();
+        let mut left = Vec::new();
+        for (at, action) in std::mem::take(&mut actions) {
+            let is_due = at <= began.elapsed();
+            // What is not there yet is done later; a job that is deleted needs no more.
+            if !is_due || world.act(&action, &mut tale.invariants).await.is_err() && began.elapsed() < STORM * 2 {
+                left.push((at, action));
+            }
+        }
+        actions = left;
+        tale.check();
+        if began.elapsed() < STORM && prng.below(100) == 0 {
+            let process = [Process::Controller, Process::Scheduler, Process::Webhook];
+            let process = process.into_iter().nth(usize::try_from(prng.below(3)).unwrap()).unwrap();
+            if !down.iter().any(|(_, other)| std::mem::discriminant(other) == std::mem::discriminant(&process)) {
+                world.stop(&process);
+                down.push((Instant::now() + Duration::from_millis(prng.below(5_000)), process));
+            }
+        }
+        down.retain(|(at, process)| {
+            let back = *at <= Instant::now();
+            if back {
+                world.restart(process);
+            }
+            !back
+        });
+        stand_in.step(prng.below(200) == 0).await;
+        if began.elapsed() >= STORM {
+            world.faults.switch(false);
+        }
+    }
+    for (_, process) in down {
+        world.restart(&process);
+    }
+    world.faults.switch(false);
+}
+
+/// Nothing fails any more: everything comes to its end, and then nothing is written.
+async fn calm(
+    world: &mut World,
+    stand_in: &mut StandIn,
+    tale: &mut Tale,
+    finish: &BTreeSet<String>,
+    wait: &BTreeSet<String>,
+) {
+    let began = Instant::now();
+    loop {
+        sleep(STEP).await;
+        tale.check();
+        world.must_live();
+        stand_in.step(false).await;
+        let writes = world.faults.writes();
+        if writes != tale.last_writes {
+            (tale.last_writes, tale.quiet_since) = (writes, Instant::now());
+        }
+        let jobs = tale.invariants.jobs();
+        let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
+        if left.is_empty() && tale.quiet_since.elapsed() > Duration::from_secs(60) {
+            break;
+        }
+        assert!(
+            began.elapsed() < CALM,
+            "not at rest after {} s: {left:#?} are not done, the last write was {} s ago; bindings {:#?}, groups {:#?}",
+            CALM.as_secs(),
+            tale.quiet_since.elapsed().as_secs(),
+            left.iter().filter_map(|name| tale.invariants.bindings().get(&format!("{name}-job"))).collect::<Vec<_>>(),
+            tale.history
+                .all("host", "PodGroup")
+                .iter()
+                .filter(|group| {
+                    left.iter().any(|name| group["metadata"]["labels"]["caldera.dev/workload-name"] == name.as_str())
+                })
+                .map(|group| &group["status"])
+                .collect::<Vec<_>>(),
+        );
+    }
+    for name in wait {
+        assert_eq!(tale.invariants.stage(&format!("{name}-job")), Stage::Waiting, "{name} can not fit anywhere");
+    }
+    assert_eq!(tale.invariants.bindings().len(), tale.invariants.jobs().len(), "each job has its binding");
+}
