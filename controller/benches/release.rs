@@ -14,7 +14,7 @@ use caldera_controller::{
 };
 use caldera_core::{
     fleet::Update,
-    inventory::{Change, Node},
+    inventory::{Change, Node, Owner, Pod},
     quantity::Quantity,
 };
 use caldera_crds::workload::WorkloadKind;
@@ -66,6 +66,7 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
         // Whatever was put off until now is not part of the answer.
         host.turn();
         let ended = host.running.remove(0);
+        host.pods(ended, true);
         let ended = Workload::read(&job(ended, host.queues, Some("Completed"))).unwrap();
         let began = Instant::now();
         host.index.apply(Input::Workloads(WorkloadKind::VolcanoJob, Event::Applied(ended)), host.now);
@@ -176,12 +177,35 @@ impl Host {
         }
     }
 
+    /// The job's pods are on nodes of the first member, or have succeeded there.
+    fn pods(&mut self, i: usize, finished: bool) {
+        for pod in 0..4 {
+            let amount = |units: i64| Quantity::from_units(units);
+            let owner = Owner {
+                group: "batch.volcano.sh".to_owned(),
+                kind: "Job".to_owned(),
+                name: format!("job-{i}"),
+                task: Some("worker".into()),
+            };
+            let pod = Pod {
+                namespace: "ns".to_owned(),
+                name: format!("job-{i}-worker-{pod}"),
+                node: Some(format!("n{}", (4 * i + pod) % 100)),
+                request: [("cpu", amount(1)), ("memory", amount(1 << 27)), ("pods", amount(1))].into_iter().collect(),
+                finished,
+                owner: Some(owner),
+            };
+            self.index.apply(Input::Member("m1".to_owned(), Update::Change(Change::Pod(pod))), self.now);
+        }
+    }
+
     fn place(&mut self, released: &[(usize, String)]) {
         for (i, record) in released {
             self.version += 1;
             let placed = admitted(*i, self.version, record, true);
             let placed = Binding::read(&serde_json::from_value(placed).unwrap());
             self.index.apply(Input::Bindings(Event::Applied(placed)), self.now);
+            self.pods(*i, false);
             self.running.push(*i);
         }
     }

@@ -51,6 +51,10 @@ struct Member {
     down: Option<String>,
     /// Keys of promises that name this cluster.
     promised: BTreeSet<String>,
+    /// Those of them with pods that were not seen here, and how many of each task.
+    unseen: BTreeMap<String, Vec<u32>>,
+    /// All of `unseen` is to be counted anew.
+    recount: bool,
     /// What is free; stale while `dirty`.
     capacity: Capacity,
     dirty: bool,
@@ -61,6 +65,7 @@ struct Member {
 pub struct Fleet {
     members: BTreeMap<String, Member>,
     promises: BTreeMap<String, Promise>,
+    by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
 }
 
 impl Fleet {
@@ -78,7 +83,7 @@ impl Fleet {
     pub fn remove_cluster(&mut self, name: &str) {
         let promised = self.members.remove(name).map(|member| member.promised).unwrap_or_default();
         if !promised.is_empty() {
-            self.members.insert(name.to_owned(), Member { promised, dirty: true, ..Member::default() });
+            self.members.insert(name.to_owned(), Member { promised, dirty: true, recount: true, ..Member::default() });
         }
     }
 
@@ -86,7 +91,29 @@ impl Fleet {
     pub fn update(&mut self, cluster: &str, update: Update) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let changed = match update {
-            Update::Change(change) => member.inventory.apply(change),
+            Update::Change(change) => {
+                // A pod changes what was seen of its own workload only: the other promises need no look.
+                let workloads = match &change {
+                    Change::Pod(pod) => {
+                        let now = pod.owner.as_ref().map(|owner| owner.workload(&pod.namespace));
+                        Some([now, member.inventory.workload_of(&pod.namespace, &pod.name)])
+                    }
+                    Change::PodGone(namespace, name) => Some([None, member.inventory.workload_of(namespace, name)]),
+                    Change::Node(_) | Change::NodeGone(_) | Change::Nodes(_) => Some([None, None]),
+                    Change::Pods(_) => None,
+                };
+                let changed = member.inventory.apply(change);
+                match workloads {
+                    Some(workloads) if changed => {
+                        for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
+                            count(member, cluster, key, self.promises.get(key));
+                        }
+                    }
+                    Some(_) => {}
+                    None => member.recount = true,
+                }
+                changed
+            }
             Update::Up => member.down.take().is_some(),
             Update::Down(why) => member.down.replace(why).is_none(),
         };
@@ -104,8 +131,10 @@ impl Fleet {
             // A cluster that is not known yet is remembered: its object may come later than the binding.
             let member = self.members.entry(cluster.clone()).or_default();
             member.promised.insert(key.to_owned());
-            member.dirty = true;
+            count(member, cluster, key, Some(&promise));
+            member.dirty |= member.unseen.contains_key(key);
         }
+        self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
         self.promises.insert(key.to_owned(), promise);
     }
 
@@ -115,7 +144,13 @@ impl Fleet {
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
                 member.promised.remove(key);
-                member.dirty = true;
+                member.dirty |= member.unseen.remove(key).is_some();
+            }
+        }
+        if let Some(keys) = self.by_workload.get_mut(&old.workload) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_workload.remove(&old.workload);
             }
         }
     }
@@ -123,8 +158,14 @@ impl Fleet {
     /// Brings every capacity up to date. Call before [`Self::clusters`].
     pub fn refresh(&mut self) {
         for (name, member) in &mut self.members {
+            if std::mem::take(&mut member.recount) {
+                member.dirty = true;
+                for key in member.promised.clone() {
+                    count(member, name, &key, self.promises.get(&key));
+                }
+            }
             if std::mem::take(&mut member.dirty) {
-                let keys = member.promised.iter();
+                let keys = member.unseen.keys();
                 member.capacity = free(member, name, keys.filter_map(|key| self.promises.get(key)));
             }
         }
@@ -179,6 +220,18 @@ impl Fleet {
             (Some(why), _, _) => Some(format!("nothing is known of its capacity: {why}")),
             (None, false, _) => Some("nothing is known of its capacity: its nodes were not read yet".to_owned()),
         }
+    }
+}
+
+/// Notes how many pods of a promise were not seen in this member.
+fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) {
+    let unseen: Option<Vec<u32>> = promise.and_then(|promise| {
+        let planned = promise.pods.get(name)?;
+        Some(planned.iter().zip(seen(member, promise)).map(|(planned, seen)| planned.saturating_sub(seen)).collect())
+    });
+    match unseen {
+        Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
+        _ => drop(member.unseen.remove(key)),
     }
 }
 
@@ -327,5 +380,42 @@ mod tests {
         assert_eq!(cpu(&mut fleet), 0);
         fleet.update("m1", Update::Down("forbidden".into()));
         assert_eq!(cpu(&mut fleet), 4);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_free_is_that_of_counting_every_promise_again(
+            steps in proptest::collection::vec((0u8..6, 0u8..3, 0u8..4, 0u32..4), 1..60)
+        ) {
+            let mut fleet = fleet();
+            for (what, job, which, pods) in steps {
+                let key = format!("key{job}");
+                let named = |mut update: Update| {
+                    if let Update::Change(Change::Pod(pod)) = &mut update
+                        && let Some(owner) = &mut pod.owner
+                    {
+                        owner.name = format!("job{job}");
+                    }
+                    update
+                };
+                let name = format!("{job}-{which}");
+                match what {
+                    0 => {
+                        let mut promise = promise(pods);
+                        promise.workload.name = format!("job{job}");
+                        fleet.promise(&key, promise);
+                    }
+                    1 => fleet.withdraw(&key),
+                    2 | 3 => drop(fleet.update("m1", named(pod(&name, what == 3)))),
+                    4 => drop(fleet.update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
+                    _ => drop(fleet.update("m1", if pods == 0 { Update::Down("gone".into()) } else { Update::Up })),
+                }
+                fleet.refresh();
+                for (name, member) in &fleet.members {
+                    let all = member.promised.iter().filter_map(|key| fleet.promises.get(key));
+                    proptest::prop_assert_eq!(&member.capacity, &free(member, name, all));
+                }
+            }
+        }
     }
 }

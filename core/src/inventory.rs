@@ -64,6 +64,19 @@ pub struct Owner {
     pub task: Option<TaskName>,
 }
 
+impl Owner {
+    /// The workload, for a pod in this namespace.
+    #[must_use]
+    pub fn workload(&self, namespace: &str) -> WorkloadRef {
+        WorkloadRef {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: self.name.clone(),
+        }
+    }
+}
+
 /// What happened in a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -215,6 +228,13 @@ impl Inventory {
             Change::Pod(pod) => self.pod(pod),
             Change::PodGone(namespace, name) => self.release(&(namespace.into(), name.into())),
         }
+    }
+
+    /// The workload of a pod that is, or was, on a node.
+    #[must_use]
+    pub fn workload_of(&self, namespace: &str, name: &str) -> Option<WorkloadRef> {
+        let held = self.pods.get(&(Arc::from(namespace), Arc::from(name)))?;
+        held.owner.as_ref().map(|owner| owner.workload(namespace))
     }
 
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
