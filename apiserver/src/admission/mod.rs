@@ -364,9 +364,8 @@ async fn mutate_once(
         }
         Some(Patch::Json(bytes)) => bytes,
     };
-    let undecodable = |why: String| {
-        Failure::Call(format!("received undecodable patch in webhook response: json: {why}"))
-    };
+    let undecodable =
+        |why: String| Failure::Call(format!("received undecodable patch in webhook response: json: {why}"));
     let patch: Value = serde_json::from_slice(&bytes).map_err(|e| undecodable(e.to_string()))?;
     match patch.as_array() {
         None => return Err(undecodable("cannot unmarshal object into Go value of type jsonpatch.Patch".into())),
