@@ -57,9 +57,12 @@ impl Drop for Running {
     }
 }
 
+/// Makes a client for a component of this name.
+type Clients = Box<dyn Fn(&str) -> anyhow::Result<Client> + Send + Sync>;
+
 /// The running components; dropping it ends them.
 pub struct Stack {
-    client: Box<dyn Fn(&str) -> anyhow::Result<Client> + Send + Sync>,
+    client: Clients,
     stop: CancellationToken,
     /// Where the webhook listens, also after it was started again: its configurations name this address.
     webhook: SocketAddr,

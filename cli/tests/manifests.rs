@@ -1,5 +1,7 @@
 //! What `caldera manifests` prints is what a Karmada host takes.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::{collections::BTreeSet, process::Command};
 
 use caldera_cli::{manifests::documents, stack};
