@@ -1,5 +1,7 @@
 //! What the binary says and how it ends: wrong input, taken ports, help, signals.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},

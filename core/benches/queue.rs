@@ -2,6 +2,7 @@
 //!
 //! `cargo bench -p caldera-core --bench queue`
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

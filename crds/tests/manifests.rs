@@ -1,5 +1,7 @@
 //! The generated definitions against the real ones: every keyword of every field, descriptions aside.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

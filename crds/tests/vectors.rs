@@ -4,6 +4,7 @@
 //! Each group prints `vectors <group>: P of N`. Deliberate differences are told apart by tag and counted: sums that wrap
 //! at 2^31 in Karmada do not wrap here, and weights above 2^53 are compared exactly.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{collections::BTreeSet, path::PathBuf};

@@ -1,6 +1,8 @@
 //! Scenarios in sandboxes of their own: members that are down from the start or later, members of which Karmada knows
 //! nothing, and members that bring no Volcano.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use anyhow::{Context, ensure};
 use caldera_e2e::{
     Scenario,

@@ -1,6 +1,7 @@
 //! A member's stand-ins against a real API server (the embedded one): what they write must be accepted, and what Volcano
 //! refuses must be refused.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use std::time::{Duration, Instant};

@@ -3,6 +3,8 @@
 //! `cargo run --release -p caldera-webhook --example bench -- [seconds]`. Server and clients share the machine; the
 //! clients write prepared bytes and read no more than they must.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{
     error::Error,
     net::{Ipv4Addr, SocketAddr, TcpListener},

@@ -3,6 +3,8 @@
 //! They run on the embedded sandbox, or unchanged on a real Karmada (see `caldera_e2e`). Scenarios named `a2_<n>` show
 //! that a known defect of the peer is not ours.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod bad_luck;
 mod examples;
