@@ -1,7 +1,6 @@
 //! The server inside a process: a kube client on its router, on a paused clock, without a socket.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What `caldera manifests` prints is what a Karmada host takes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::{collections::BTreeSet, process::Command};
 

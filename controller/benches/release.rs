@@ -3,7 +3,6 @@
 //! `cargo bench -p caldera-controller --bench release`; prints percentiles, since a mean hides what a user waits for.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,6 @@
 //! `cargo bench -p caldera-core --bench queue`
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

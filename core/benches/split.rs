@@ -3,7 +3,6 @@
 //! The same sizes as measured for karmada-scheduler (clusters x replicas, microseconds for one binding).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that can not be set up should stop")]
 
 use std::sync::Arc;
 

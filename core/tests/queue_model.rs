@@ -1,7 +1,6 @@
 //! The queue engine against a model that looks at everything anew after every event.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used)]
 
 use std::{
     cmp::Reverse,

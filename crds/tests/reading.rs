@@ -1,6 +1,5 @@
 //! Reading: recorded objects of real systems go through our types unchanged, and strange ones are still read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::expect_used)] // in a test, also outside the test functions
 
 use std::{
     collections::BTreeMap,

@@ -5,7 +5,6 @@
 //! at 2^31 in Karmada do not wrap here, and weights above 2^53 are compared exactly.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{collections::BTreeSet, path::PathBuf};
 

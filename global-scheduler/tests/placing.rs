@@ -1,7 +1,6 @@
 //! The scheduler against real API servers, in-process: a host with Karmada's kinds, members behind the cluster proxy.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{collections::BTreeMap, time::Duration};
 

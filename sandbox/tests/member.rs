@@ -2,7 +2,6 @@
 //! refuses must be refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use std::time::{Duration, Instant};
 
