@@ -196,6 +196,8 @@ pub struct Index {
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,
     pub(crate) sweep_due: Option<Timestamp>,
+    /// Queues' numbers are to be looked at then.
+    pub(crate) numbers_due: Option<Timestamp>,
     pub(crate) last_sweep: Option<Timestamp>,
     sweep_taken: Option<Timestamp>,
     pub(crate) refreshes: Refreshes,

@@ -26,8 +26,13 @@ use crate::{
     room::{self, Question},
 };
 
-/// Between two writes of one PodGroup's status, or one queue's.
+/// Between two writes of one PodGroup's status.
 const COALESCE: SignedDuration = SignedDuration::from_secs(1);
+/// From a release to the write that says so: most jobs run by then, and one write says both. The event on the user's
+/// own object is sent at once.
+const STARTING: SignedDuration = SignedDuration::from_secs(3);
+/// Between two writes of one queue's numbers.
+const QUEUE_NUMBERS: SignedDuration = SignedDuration::from_secs(3);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 /// Texts refreshed in one second at most, so that a long line does not fill the host with writes.
@@ -80,7 +85,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     plan.next = if again {
         Some(now)
     } else {
-        [index.sweep_due, index.timers.first().map(|(at, _)| *at)].into_iter().flatten().min()
+        let timer = index.timers.first().map(|(at, _)| *at);
+        [index.sweep_due, index.numbers_due, timer].into_iter().flatten().min()
     };
     plan
 }
@@ -301,6 +307,8 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
 enum Difference {
     None,
     Numbers,
+    /// It may start; whether it does is seen soon.
+    Starting,
     Word,
     End,
 }
@@ -313,7 +321,10 @@ impl Difference {
             Self::End
         } else if (&there.phase, &there.condition, &there.reason) != (&wanted.phase, &wanted.condition, &wanted.reason)
         {
-            Self::Word
+            match wanted.reason.as_str() {
+                "Admitted" | "Placed" if wanted.phase == "Inqueue" => Self::Starting,
+                _ => Self::Word,
+            }
         } else {
             Self::Numbers
         }
@@ -328,6 +339,7 @@ fn due(writing: &GroupWriting, difference: Difference, spec_differs: bool, now: 
     match difference {
         Difference::None => spec_differs.then_some(now),
         Difference::End => Some(now),
+        Difference::Starting => Some(after(Some(writing.changed_at.unwrap_or(now)), STARTING)),
         Difference::Word => {
             let changed = Some(writing.changed_at.unwrap_or(now));
             Some(after(changed, COALESCE).max(after(writing.last_write, COALESCE)))
@@ -392,7 +404,7 @@ pub(crate) fn tell(workload: &Workload, event_type: EventType, reason: &str, mes
     }
 }
 
-/// At most once a second, after something moved: every waiting job's reason, and every queue's numbers.
+/// At most once a second, after something moved: every waiting job's reason, and every queue's numbers that are due.
 fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     if index.moved && index.sweep_due.is_none() && index.sweep.is_empty() {
         let next = index.last_sweep.and_then(|last| last.saturating_add(COALESCE).ok()).unwrap_or(now);
@@ -403,10 +415,12 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.last_sweep = Some(now);
         index.moved = false;
         index.sweep = index.engine.lines().map(|(id, position)| (id.clone(), position)).collect();
-        let names: Vec<QueueName> = index.queues.keys().cloned().collect();
-        let numbers = numbers(index);
-        for name in names {
-            let numbers = numbers.get(&name).cloned().unwrap_or_default();
+        index.numbers_due = Some(now);
+    }
+    if index.numbers_due.is_some_and(|due| due <= now) {
+        index.numbers_due = None;
+        let all = numbers(index);
+        for (name, numbers) in all {
             queue_numbers(index, &name, numbers, now, plan);
         }
     }
@@ -459,6 +473,11 @@ fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now
     let stateless = !matches!(queue.state.as_deref(), Some("Open" | "Closed" | "Closing"));
     let same = queue.status == numbers && !stateless;
     if same || writing.in_flight || writing.refused.as_ref() == Some(&numbers) {
+        return;
+    }
+    let due = writing.last_write.and_then(|last| last.saturating_add(QUEUE_NUMBERS).ok());
+    if let Some(due) = due.filter(|due| *due > now && !stateless) {
+        index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
         return;
     }
     let mut patch = json!({"status": {

@@ -60,6 +60,53 @@ fn a_whole_life_takes_five_writes_of_ours() {
 }
 
 #[test]
+fn that_it_may_start_and_that_it_runs_is_one_write() {
+    let mut world = World::new(2);
+    world.job("first", "q", 2);
+    world.job("a", "q", 2);
+    world.pass(5);
+    let groups = |world: &World| world.writes.iter().filter(|write| write.resource.plural == "podgroups").count();
+    world.delete("ResourceBinding", "first-job");
+    let before = groups(&world);
+    world.settle();
+    world.place("a-job", 2);
+    world.pass(2);
+    assert_eq!((groups(&world) - before, world.group("a")["status"]["phase"].as_str()), (1, Some("Pending")));
+    world.phase("a", "Running");
+    world.pass(1);
+    assert_eq!((groups(&world) - before, world.group("a")["status"]["phase"].as_str()), (2, Some("Running")));
+}
+
+#[test]
+fn a_job_that_does_not_run_soon_says_that_it_may_start() {
+    let mut world = World::new(2);
+    world.job("first", "q", 2);
+    world.job("a", "q", 2);
+    world.pass(5);
+    world.delete("ResourceBinding", "first-job");
+    world.pass(4);
+    assert_eq!(world.group("a")["status"]["phase"], "Inqueue");
+}
+
+#[test]
+fn a_queue_s_numbers_are_written_at_once_and_then_every_three_seconds_at_most() {
+    let mut world = World::new(9);
+    world.pass(5);
+    let queues = |world: &World| world.writes.iter().filter(|write| write.resource.plural == "queues").count();
+    let before = queues(&world);
+    for i in 0..9 {
+        world.job(&format!("j{i}"), "q", 1);
+        world.pass(1);
+    }
+    world.pass(4);
+    let written = queues(&world) - before;
+    assert!((2..=5).contains(&written), "{written} writes");
+    assert_eq!(world.get("Queue", "q")["status"]["allocated"]["cpu"], "9");
+    world.pass(60);
+    assert_eq!(queues(&world) - before, written);
+}
+
+#[test]
 fn nothing_is_written_while_nothing_changes() {
     let mut world = World::new(4);
     world.job("a", "q", 4);
@@ -556,7 +603,7 @@ fn a_queue_s_status_is_open_and_counts() {
     assert_eq!((&status["pending"], &status["inqueue"]), (&json!(1), &json!(1)));
     world.delete("ResourceBinding", "a-job");
     world.delete("ResourceBinding", "b-job");
-    world.pass(2);
+    world.pass(4);
     let status = &world.get("Queue", "q")["status"];
     assert_eq!((&status["allocated"], &status["pending"]), (&json!({}), &json!(0)));
 }
