@@ -377,6 +377,13 @@ impl Server {
         }
     }
 
+    /// All objects of a kind with a label, in all namespaces, as the server has them now.
+    pub async fn live_labelled(&self, gvk: &Gvk, label: &str, value: &str) -> Result<Vec<Shared>, ApiError> {
+        let path = self.resource(gvk).await?.path("", "");
+        let list = self.get_raw(&format!("{path}?labelSelector={label}%3D{value}")).await?;
+        Ok(list.items("/items").iter().cloned().map(Arc::new).collect())
+    }
+
     /// The object from the watch, or live when the watch does not have it.
     pub async fn find(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Shared>, ApiError> {
         match self.cached(gvk, namespace, name) {

@@ -207,11 +207,17 @@ pub fn merge(existing: &Value, desired: &Value) -> Value {
     merged
 }
 
+/// The label that a binding's Works carry, and its value.
+#[must_use]
+pub fn id_of(binding: &Value) -> (&'static str, &str) {
+    let label = if binding.namespace().is_empty() { names::CLUSTER_BINDING_ID } else { names::BINDING_ID };
+    (label, binding.label(label))
+}
+
 /// Works of a binding, found by its id.
 #[must_use]
 pub fn works_of(binding: &Value, works: &[Shared]) -> Vec<Shared> {
-    let label = if binding.namespace().is_empty() { names::CLUSTER_BINDING_ID } else { names::BINDING_ID };
-    let id = binding.label(label);
+    let (label, id) = id_of(binding);
     works.iter().filter(|work| !id.is_empty() && work.label(label) == id).cloned().collect()
 }
 

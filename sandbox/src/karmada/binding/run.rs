@@ -88,9 +88,11 @@ fn overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
 
 async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
     let Some(binding) = control.host.cached(gvk, namespace, name) else { return Ok(Next::Done) };
-    let works = control.host.list(&work_kind());
     if binding.is_deleting() {
-        for work in plan::works_of(&binding, &works) {
+        // What was written a moment ago may not be in the cache yet, and would stay in its member for ever.
+        let (label, id) = plan::id_of(&binding);
+        let works = if id.is_empty() { vec![] } else { control.host.live_labelled(&work_kind(), label, id).await? };
+        for work in works {
             if !work.is_deleting() {
                 control.writer.delete(&ObjectKey::of(&work), &Delete::default()).await?;
             }
@@ -99,6 +101,7 @@ async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Resu
         control.writer.modify(&binding, "", |binding| binding.remove_finalizer(finalizer)).await?;
         return Ok(Next::Done);
     }
+    let works = control.host.list(&work_kind());
     for orphan in plan::orphans(&binding, &works) {
         control.writer.delete(&orphan, &Delete::default()).await?;
     }
