@@ -97,7 +97,7 @@ impl Effect {
             Self::QueueStatus { name, patch } => queue(name.as_str(), Some("status"), Body::MergePatch(patch.clone())),
             Self::DefaultQueue => queue(DEFAULT_QUEUE, None, Body::Create(default_queue())),
             Self::Tell { regarding, event_type, reason, message } => {
-                event(regarding, *event_type, reason, message, COMPONENT, now)
+                event(regarding, None, *event_type, reason, message, COMPONENT, now)
             }
         }
     }

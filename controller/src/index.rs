@@ -155,6 +155,7 @@ pub(crate) struct GroupWriting {
 pub(crate) struct QueueWriting {
     pub(crate) in_flight: bool,
     pub(crate) last_write: Option<Timestamp>,
+    pub(crate) changed_at: Option<Timestamp>,
     pub(crate) refused: Option<QueueNumbers>,
 }
 
@@ -190,8 +191,6 @@ pub struct Index {
     /// What is to be told to users.
     pub(crate) tells: Vec<Effect>,
     pub(crate) queue_writes: BTreeMap<QueueName, QueueWriting>,
-    /// Queues that have no state yet.
-    pub(crate) new_queues: BTreeSet<QueueName>,
     /// Charges or lines changed since the last sweep.
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,
@@ -273,9 +272,6 @@ impl Index {
     fn queue(&mut self, queue: QueueFacts) {
         let name = queue.spec.name.clone();
         self.engine.set_queue(queue.spec.clone());
-        if !matches!(queue.state.as_deref(), Some("Open" | "Closed" | "Closing")) {
-            self.new_queues.insert(name.clone());
-        }
         self.moved = true;
         self.queues.insert(name, queue);
     }
@@ -284,7 +280,6 @@ impl Index {
         self.engine.remove_queue(name);
         self.queues.remove(name);
         self.queue_writes.remove(name);
-        self.new_queues.remove(name);
         self.moved = true;
     }
 

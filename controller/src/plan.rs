@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     effect::Effect,
     facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
-    index::{Assumed, GroupWriting, Index, Refreshes, Retry, State, Tag},
+    index::{Assumed, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
     podgroup,
     room::{self, Question},
 };
@@ -76,9 +76,6 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     for _ in 0..LOOKS {
         let Some(key) = index.dirty.pop_first() else { break };
         look(index, &key, None, now, &mut plan);
-    }
-    for name in std::mem::take(&mut index.new_queues) {
-        queue_status(index, &name, now, &mut plan);
     }
     sweep(index, now, &mut plan);
     let again = plan.releases == RELEASES || !index.dirty.is_empty() || !index.sweep.is_empty();
@@ -461,22 +458,23 @@ fn numbers(index: &Index) -> std::collections::BTreeMap<QueueName, QueueNumbers>
     all
 }
 
-fn queue_status(index: &mut Index, name: &QueueName, now: Timestamp, plan: &mut Plan) {
-    let numbers = numbers(index).remove(name).unwrap_or_default();
-    queue_numbers(index, name, numbers, now, plan);
-}
-
 /// Writes a queue's numbers where they changed, and its state where it has none.
 fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now: Timestamp, plan: &mut Plan) {
     let Some(queue) = index.queues.get(name) else { return };
     let writing = index.queue_writes.entry(name.clone()).or_default();
     let stateless = !matches!(queue.state.as_deref(), Some("Open" | "Closed" | "Closing"));
     let same = queue.status == numbers && !stateless;
+    if same {
+        writing.changed_at = None;
+    }
     if same || writing.in_flight || writing.refused.as_ref() == Some(&numbers) {
         return;
     }
-    let due = writing.last_write.and_then(|last| last.saturating_add(QUEUE_NUMBERS).ok());
-    if let Some(due) = due.filter(|due| *due > now && !stateless) {
+    // What a submission changes changes together: the first write says all of it.
+    let changed = *writing.changed_at.get_or_insert(now);
+    let after = |from: Timestamp, wait| from.saturating_add(wait).unwrap_or(now);
+    let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, COALESCE));
+    if due > now {
         index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
         return;
     }
@@ -490,9 +488,7 @@ fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now
         patch["status"]["state"] = "Open".into();
         patch["metadata"] = json!({"resourceVersion": &*queue.resource_version});
     }
-    writing.in_flight = true;
-    writing.last_write = Some(now);
-    writing.refused = Some(numbers);
+    *writing = QueueWriting { in_flight: true, last_write: Some(now), changed_at: None, refused: Some(numbers) };
     plan.effects.push((Tag::Queue(name.clone()), Effect::QueueStatus { name: name.clone(), patch }));
 }
 

@@ -127,14 +127,11 @@ pub fn success_message(targets: &[Target]) -> String {
     format!("{SUCCESS_MESSAGE} Result: {{{}}}", targets.join(", "))
 }
 
-/// Two events, on the binding and on its template.
+/// Events on the binding and on its template, as karmada-scheduler writes them. A success is told on the template alone,
+/// with the binding as the related object: the binding's own condition says the same, and writes a job are what bounds a
+/// host's throughput.
 #[must_use]
-pub fn events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> [Write; 2] {
-    let (event_type, reason) = if success {
-        (EventType::Normal, "ScheduleBindingSucceed")
-    } else {
-        (EventType::Warning, "ScheduleBindingFailed")
-    };
+pub fn events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
     let on_binding = Regarding {
         api_version: API_VERSION.to_owned(),
         kind: "ResourceBinding".to_owned(),
@@ -149,5 +146,12 @@ pub fn events(binding: &Binding, success: bool, message: &str, now: Timestamp) -
         name: binding.workload.name.clone(),
         uid: binding.place.uid.clone(),
     };
-    [on_binding, on_template].map(|regarding| event(&regarding, event_type, reason, message, SCHEDULER_NAME, now))
+    if success {
+        let reason = "ScheduleBindingSucceed";
+        return vec![event(&on_template, Some(&on_binding), EventType::Normal, reason, message, SCHEDULER_NAME, now)];
+    }
+    let failed = |regarding: &Regarding| {
+        event(regarding, None, EventType::Warning, "ScheduleBindingFailed", message, SCHEDULER_NAME, now)
+    };
+    vec![failed(&on_binding), failed(&on_template)]
 }

@@ -37,10 +37,11 @@ pub enum EventType {
     Warning,
 }
 
-/// The write that records an event by `component` on `regarding`.
+/// The write that records an event by `component` on `regarding`; `related` is what else it is about.
 #[must_use]
 pub fn event(
     regarding: &Regarding,
+    related: Option<&Regarding>,
     event_type: EventType,
     reason: &str,
     message: &str,
@@ -58,7 +59,7 @@ pub fn event(
     };
     // Events hold at most 1024 bytes of message.
     let message: String = message.chars().take(1000).collect();
-    let body = json!({
+    let mut body = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": format!("{name}.{hash:016x}"), "namespace": namespace},
         "involvedObject": regarding,
@@ -67,6 +68,9 @@ pub fn event(
         "firstTimestamp": time, "lastTimestamp": time, "count": 1,
         "reportingComponent": component, "reportingInstance": component,
     });
+    if let Some(related) = related {
+        body["related"] = json!(related);
+    }
     Write {
         resource: resource("", "v1", "Event", "events"),
         namespace: namespace.to_owned(),

@@ -52,15 +52,16 @@ pub fn expectations(board: &Board) -> Vec<Expectation> {
     expect("low-priority and urgent-report completed", completed("low-priority") && completed("urgent-report"));
     let web = job("web");
     expect("web has its three replicas, released by its queue", web.ready == (3, 3) && web.released.is_some());
+    let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
     expect(
         "no queue ever used more than its limit",
-        board.queues.values().all(|queue| {
-            queue.resources.values().all(|(most, _, limit)| {
-                let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
-                read(most) <= read(limit)
-            })
-        }),
+        board.queues.values().all(|queue| queue.resources.values().all(|(most, _, limit)| read(most) <= read(limit))),
     );
+    let is_empty = |name: &str| {
+        let queue = board.queues.get(name);
+        queue.is_some_and(|queue| queue.resources.values().all(|(_, used, _)| read(used) == read("0")))
+    };
+    expect("what the completed jobs held went back to their queues", is_empty("research") && is_empty("training"));
     all
 }
 

@@ -8,6 +8,9 @@ use crate::{
     standing::{self, Around, Standing},
 };
 
+/// Seconds that a job must have waited before its user is told that the wait is over.
+const WORTH_TELLING: i64 = 30;
+
 impl Index {
     /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
     pub(crate) fn class_value(&self, name: &str) -> Option<i32> {
@@ -115,6 +118,10 @@ impl Index {
         let Some(entry) = self.entries.get(key) else { return };
         let Some(workload) = self.workload_of(&entry.binding) else { return };
         let waited = self.now.as_second().saturating_sub(entry.binding.created).max(0);
+        // Who hardly waited needs no telling: the PodGroup says where it runs.
+        if waited < WORTH_TELLING {
+            return;
+        }
         let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
         let tell = crate::plan::tell(workload, caldera_runtime::event::EventType::Normal, "Admitted", message);
         self.tells.push(tell);
