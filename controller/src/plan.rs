@@ -33,6 +33,8 @@ const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 const STARTING: SignedDuration = SignedDuration::from_secs(3);
 /// Between two writes of one queue's numbers.
 const QUEUE_NUMBERS: SignedDuration = SignedDuration::from_secs(3);
+/// From a change of a queue's numbers to their write: a job that starts changes them three times in a second or two.
+const QUEUE_SETTLES: SignedDuration = SignedDuration::from_secs(2);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 /// Texts refreshed in one second at most, so that a long line does not fill the host with writes.
@@ -470,10 +472,9 @@ fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now
     if same || writing.in_flight || writing.refused.as_ref() == Some(&numbers) {
         return;
     }
-    // What a submission changes changes together: the first write says all of it.
     let changed = *writing.changed_at.get_or_insert(now);
     let after = |from: Timestamp, wait| from.saturating_add(wait).unwrap_or(now);
-    let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, COALESCE));
+    let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, QUEUE_SETTLES));
     if due > now {
         index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
         return;
