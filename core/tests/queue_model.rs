@@ -187,6 +187,14 @@ impl Model {
         }
     }
 
+    /// From the top down; a leaf stands for whatever would be below it.
+    fn shares(&self, leaf: &QueueName) -> Vec<(u128, bool)> {
+        let (path, _) = self.path(leaf);
+        let mut shares: Vec<_> = path.iter().rev().map(|queue| self.share(queue)).collect();
+        shares.resize(QUEUES, self.share(leaf));
+        shares
+    }
+
     /// The first in order of all that may start, by looking at all.
     fn next(&mut self) -> Option<(JobId, Resources)> {
         let age = |job: &Job| (Reverse(job.priority), job.created, job.id.clone());
@@ -199,7 +207,7 @@ impl Model {
                     || self.waiting.values().filter(|o| o.queue == job.queue).all(|o| age(o) >= age(job))
             })
             .collect();
-        order.sort_by_key(|job| (Reverse(self.queues[&job.queue].priority), self.share(&job.queue), age(job)));
+        order.sort_by_key(|job| (Reverse(self.queues[&job.queue].priority), self.shares(&job.queue), age(job)));
         let job = order
             .into_iter()
             .find(|job| {

@@ -16,8 +16,9 @@ use super::{
     admit::{self, Ask, FitClass, Shape},
     dense::{Dim, Dims, Sparse},
     line::{Bed, ShapeId},
-    order::{JobId, JobKey, OrderKey, Share},
+    order::{JobId, JobKey, Share},
     spec::{Dequeue, Fleet, QueueSpec},
+    tournament::{Head, Touch, Tournament},
     tree::{self, Node, Slot},
 };
 use crate::{
@@ -97,8 +98,7 @@ pub struct Engine {
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
     unused_shapes: Vec<ShapeId>,
     /// The next job of every queue that has one.
-    heads: BTreeSet<OrderKey>,
-    head_of: BTreeMap<Node, OrderKey>,
+    heads: Tournament,
     /// Sleeping shapes by the ceiling they would break and how much they need.
     short: BTreeMap<(Node, Dim), Sleepers>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
@@ -129,8 +129,7 @@ impl Default for Engine {
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
-            heads: BTreeSet::new(),
-            head_of: BTreeMap::new(),
+            heads: Tournament::default(),
             short: BTreeMap::new(),
             no_room: BTreeMap::new(),
         }
@@ -234,7 +233,7 @@ impl Engine {
     pub fn next(&mut self, mut fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
         self.settle();
         loop {
-            let node = self.heads.first()?.node;
+            let node = self.first_queue()?;
             let (key, id) = self.candidate(node)?;
             let shape = self.shape(id);
             let path = self.slots[node.index()].path.clone();
@@ -262,7 +261,7 @@ impl Engine {
             return;
         }
         self.drop_unused();
-        tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        let children = tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
         self.short.clear();
         for node in self.index.values().copied().collect::<Vec<_>>() {
             let line = &mut self.slots[node.index()].line;
@@ -271,8 +270,20 @@ impl Engine {
                     line.wake(shape);
                 }
             }
-            self.refresh_head(node);
         }
+        self.heads.restart(&children, |node| {
+            let slot = &self.slots[node.index()];
+            (head(slot), share(slot))
+        });
+    }
+
+    /// The queue whose next job goes first.
+    fn first_queue(&mut self) -> Option<Node> {
+        while let Some((node, what)) = self.heads.touched() {
+            let slot = &self.slots[node.index()];
+            self.heads.enter(&slot.path, head(slot), what, |node| share(&self.slots[node.index()]));
+        }
+        self.heads.best()
     }
 
     fn candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
@@ -489,7 +500,7 @@ impl Engine {
         for at in self.slots[node.index()].path.clone() {
             self.slots[at.index()].used.add(amounts);
         }
-        self.refresh_head(node);
+        self.heads.touch(node, Touch::Share);
     }
 
     fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -498,7 +509,7 @@ impl Engine {
         for at in &path {
             self.slots[at.index()].used.sub(amounts);
         }
-        self.refresh_head(node);
+        self.heads.touch(node, Touch::Share);
         for at in &path {
             for (dim, _) in amounts {
                 self.wake_short(*at, *dim);
@@ -524,28 +535,18 @@ impl Engine {
         }
     }
 
+    /// The next job of a queue may have changed.
     fn refresh_head(&mut self, node: Node) {
-        let slot = &self.slots[node.index()];
-        let head = match (&slot.spec, &slot.problem) {
-            (Some(spec), None) => slot.line.candidate(spec.dequeue).map(|(key, _)| OrderKey {
-                queue_priority: Reverse(spec.priority),
-                share: Share::of(&slot.used, &slot.deserved),
-                best_effort: slot.deserved.is_empty(),
-                job: key.clone(),
-                node,
-            }),
-            _ => None,
-        };
-        if self.head_of.get(&node) == head.as_ref() {
-            return;
-        }
-        let old = match &head {
-            Some(head) => self.head_of.insert(node, head.clone()),
-            None => self.head_of.remove(&node),
-        };
-        if let Some(old) = old {
-            self.heads.remove(&old);
-        }
-        self.heads.extend(head);
+        self.heads.touch(node, Touch::Head);
     }
+}
+
+fn head(slot: &Slot) -> Option<Head> {
+    let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
+    let (job, _) = slot.line.candidate(spec.dequeue)?;
+    Some(Head { priority: spec.priority, job: job.clone() })
+}
+
+fn share(slot: &Slot) -> Share {
+    Share::of(&slot.used, &slot.deserved)
 }

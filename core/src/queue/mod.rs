@@ -2,7 +2,7 @@
 //!
 //! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
 //! parts, each a rule of its own: [`spec`] (a queue), `tree` (what holds where), [`ledger`] (what a binding is charged),
-//! `order` (who goes first), [`admit`] (who fits), [`engine`] (all together, by events).
+//! `order` and `tournament` (who goes first), [`admit`] (who fits), [`engine`] (all together, by events).
 
 pub mod admit;
 mod dense;
@@ -13,6 +13,7 @@ mod order;
 pub mod spec;
 #[cfg(test)]
 mod tests;
+mod tournament;
 mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};

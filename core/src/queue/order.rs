@@ -1,7 +1,7 @@
-//! Who goes first: one key whose derived order is the rule.
+//! Who goes first: keys whose derived order is the rule; [`super::tournament`] puts them together.
 //!
-//! Rule: Volcano's capacity plugin (`QueueOrder`: priority downwards, share upwards, queues that deserve something
-//! before those that do not) and priority plugin (job priority downwards), then age, then UID (`session_plugins.go`).
+//! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not) and priority
+//! plugin (job priority downwards), then age, then UID (`session_plugins.go`).
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
@@ -49,18 +49,19 @@ pub(super) struct JobKey {
     pub(super) id: JobId,
 }
 
-/// How much of what it deserves a queue has: billionths of its dominant resource, rounded down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Share(u64);
+/// How much of what it deserves a queue has: billionths of its dominant resource, rounded down. A queue that deserves
+/// nothing has the whole, and goes after one that has used up exactly what it deserves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share {
+    billionths: u64,
+    best_effort: bool,
+}
 
 impl Share {
     const WHOLE: u64 = 1_000_000_000;
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is.
     pub(super) fn of(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
-        if deserved.is_empty() {
-            return Self(Self::WHOLE);
-        }
         let share = |(dim, deserved): &(Dim, i128)| match (used.get(*dim).max(0), *deserved) {
             (0, _) => 0,
             (_, ..=0) => Self::WHOLE,
@@ -68,19 +69,9 @@ impl Share {
                 u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX)
             }
         };
-        Self(deserved.iter().map(share).max().unwrap_or(Self::WHOLE))
+        let billionths = deserved.iter().map(share).max();
+        Self { billionths: billionths.unwrap_or(Self::WHOLE), best_effort: billionths.is_none() }
     }
-}
-
-/// The place of a queue's next job among the next jobs of all queues; the smallest goes first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OrderKey {
-    pub(super) queue_priority: Reverse<i32>,
-    pub(super) share: Share,
-    /// A queue that deserves nothing goes after one that has used up exactly what it deserves.
-    pub(super) best_effort: bool,
-    pub(super) job: JobKey,
-    pub(super) node: super::tree::Node,
 }
 
 #[cfg(test)]
@@ -106,9 +97,11 @@ mod tests {
         let deserved = dims.sparse(&amounts(10, 4));
         let mut used = Dense::default();
         used.add(&dims.sparse(&amounts(2, 3)));
-        assert_eq!(Share::of(&used, &deserved), Share(750_000_000));
-        assert_eq!(Share::of(&used, &[]), Share(Share::WHOLE));
-        assert_eq!(Share::of(&used, &[(deserved[0].0, 0)]), Share(Share::WHOLE));
-        assert_eq!(Share::of(&Dense::default(), &[(deserved[0].0, 0)]), Share(0));
+        let share = |billionths| Share { billionths, best_effort: false };
+        assert_eq!(Share::of(&used, &deserved), share(750_000_000));
+        assert_eq!(Share::of(&used, &[(deserved[0].0, 0)]), share(Share::WHOLE));
+        assert_eq!(Share::of(&Dense::default(), &[(deserved[0].0, 0)]), share(0));
+        assert_eq!(Share::of(&used, &[]), Share { billionths: Share::WHOLE, best_effort: true });
+        assert!(share(Share::WHOLE) < Share::of(&used, &[]));
     }
 }

@@ -134,6 +134,35 @@ fn the_order_is_made_anew_after_each_release_defect_15() {
 }
 
 #[test]
+fn shares_are_compared_just_below_the_common_ancestor_defect_15() {
+    let deserving = |name: &str, parent: &str, units| QueueSpec { deserved: limit(units), ..child(name, parent, 100) };
+    let top = |name| QueueSpec { deserved: limit(10), ..queue(name, 100) };
+    let queues = [top("a"), top("b"), deserving("a1", "a", 5), deserving("a2", "a", 5), deserving("b1", "b", 10)];
+    let mut engine = engine(queues, 100);
+    engine.hold(&"a1 runs".into(), &"a1".into(), &cpu(5));
+    engine.hold(&"b1 runs".into(), &"b1".into(), &cpu(3));
+    for queue in ["a1", "a2", "b1"] {
+        engine.wait(job(queue, queue, 0, cpu(2)));
+    }
+    // a2 has nothing at all, yet a has half and b less.
+    assert_eq!(released(&mut engine), ["b1", "a2", "a1"]);
+}
+
+#[test]
+fn strict_priority_counts_across_the_whole_tree_defect_15() {
+    let leaf = |name: &str, parent: &str, priority| QueueSpec { priority, ..child(name, parent, 100) };
+    // What a parent's priority is does not matter: it has no jobs.
+    let top = |name, priority| QueueSpec { priority, deserved: limit(10), ..queue(name, 100) };
+    let queues = [top("a", 9), top("b", 0), leaf("a1", "a", 1), leaf("b1", "b", 5), leaf("b2", "b", 0)];
+    let mut engine = engine(queues, 100);
+    engine.hold(&"runs".into(), &"b1".into(), &cpu(10));
+    for queue in ["a1", "b1", "b2"] {
+        engine.wait(job(queue, queue, 0, cpu(2)));
+    }
+    assert_eq!(released(&mut engine), ["b1", "a1", "b2"]);
+}
+
+#[test]
 fn a_cycle_drains_everything_that_fits() {
     let mut engine = engine([queue("q", 100)], 100);
     for i in 0..100 {

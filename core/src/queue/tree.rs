@@ -82,8 +82,14 @@ impl Slot {
     }
 }
 
-/// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed.
-pub(super) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dims: &mut Dims, fleet: &Fleet) {
+/// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed; returns the children of each
+/// queue, in the order of their names.
+pub(super) fn resolve(
+    slots: &mut [Slot],
+    index: &BTreeMap<QueueName, Node>,
+    dims: &mut Dims,
+    fleet: &Fleet,
+) -> Vec<Vec<Node>> {
     let children = resolve_paths(slots, index);
     resolve_openness(slots, &children);
     resolve_ceilings(slots, &children, dims, fleet);
@@ -97,6 +103,7 @@ pub(super) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dim
         }
         slots[i].own = own;
     }
+    children
 }
 
 /// Sets paths and the problems of descent; returns the children of each queue, in the order of their names.
