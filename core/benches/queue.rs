@@ -61,6 +61,7 @@ fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
         queue: format!("queue{}", i % queues).into(),
         priority: (i % 3) as i32,
         created: i as i64,
+        deadline: None,
         ask: Arc::clone(&asks[(i / queues) % asks.len()]),
     }
 }

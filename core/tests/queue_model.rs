@@ -11,7 +11,7 @@ use std::{
 use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{Ask, Dequeue, Engine, Fit, FitClass, Fleet, Job, JobId, QueueSpec, QueueState, TaskAsk},
+    queue::{Ask, Dequeue, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, QueueState, TaskAsk},
     resources::Resources,
 };
 use proptest::prelude::*;
@@ -29,11 +29,25 @@ fn queue_name(i: usize) -> QueueName {
 }
 
 #[derive(Debug, Clone)]
+struct Wait {
+    queue: usize,
+    priority: i32,
+    created: i64,
+    deadline: Option<i64>,
+    cpu: i64,
+    gpu: i64,
+    min: u32,
+    more: u32,
+    class: u64,
+}
+
+#[derive(Debug, Clone)]
 enum Event {
+    Policy(OrderPolicy),
     Queue(QueueSpec),
     NoQueue(usize),
     Fleet(i64, i64),
-    Wait { job: usize, queue: usize, priority: i32, created: i64, cpu: i64, gpu: i64, min: u32, more: u32, class: u64 },
+    Wait(usize, Wait),
     Shrink(usize),
     Forget(usize),
     Room(u64),
@@ -67,25 +81,41 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
         })
 }
 
+fn wait() -> impl Strategy<Value = Wait> {
+    let place = (0..QUEUES, 0i32..3, 0i64..4, prop::option::weighted(0.2, 0i64..4));
+    (place, (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3)).prop_map(
+        |((queue, priority, created, deadline), (cpu, gpu, min, more, class))| Wait {
+            queue,
+            priority,
+            created,
+            deadline,
+            cpu,
+            gpu,
+            min,
+            more,
+            class,
+        },
+    )
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => queue_spec().prop_map(Event::Queue),
         1 => (0..QUEUES).prop_map(Event::NoQueue),
         1 => (4i64..40, 4i64..40).prop_map(|(cpu, gpu)| Event::Fleet(cpu, gpu)),
-        8 => ((0..JOBS, 0..QUEUES, 0i32..3, 0i64..4), (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3)).prop_map(
-            |((job, queue, priority, created), (cpu, gpu, min, more, class))| Event::Wait {
-                job, queue, priority, created, cpu, gpu, min, more, class,
-            }
-        ),
+        8 => (0..JOBS, wait()).prop_map(|(job, wait)| Event::Wait(job, wait)),
         2 => (0..JOBS).prop_map(Event::Shrink),
         2 => (0..JOBS).prop_map(Event::Forget),
         1 => (0u64..3).prop_map(Event::Room),
+        1 => prop::sample::select(&[OrderPolicy::Share, OrderPolicy::Strict, OrderPolicy::Fifo][..])
+            .prop_map(Event::Policy),
         4 => Just(Event::Decide),
     ]
 }
 
 #[derive(Debug, Clone, Default)]
 struct Model {
+    policy: OrderPolicy,
     queues: BTreeMap<QueueName, QueueSpec>,
     fleet: Resources,
     waiting: BTreeMap<JobId, Job>,
@@ -195,19 +225,37 @@ impl Model {
         shares
     }
 
+    /// What of a job's place its queue's line is ordered by.
+    fn place(&self, job: &Job) -> (Reverse<i32>, i64, i64, JobId) {
+        let (priority, deadline) = match self.policy {
+            OrderPolicy::Fifo => (0, None),
+            _ => (job.priority, job.deadline),
+        };
+        (Reverse(priority), deadline.unwrap_or(i64::MAX), job.created, job.id.clone())
+    }
+
+    /// What of its queue's place comes before that.
+    fn turn(&self, queue: &QueueName) -> (Reverse<i32>, Vec<(u128, bool)>) {
+        let priority = Reverse(self.queues[queue].priority);
+        match self.policy {
+            OrderPolicy::Share => (priority, self.shares(queue)),
+            OrderPolicy::Strict => (priority, Vec::new()),
+            OrderPolicy::Fifo => (Reverse(0), Vec::new()),
+        }
+    }
+
     /// The first in order of all that may start, by looking at all.
     fn next(&mut self) -> Option<(JobId, Resources)> {
-        let age = |job: &Job| (Reverse(job.priority), job.created, job.id.clone());
         let mut order: Vec<&Job> = self
             .waiting
             .values()
             .filter(|job| self.open(&job.queue))
             .filter(|job| {
                 self.queues[&job.queue].dequeue == Dequeue::Traverse
-                    || self.waiting.values().filter(|o| o.queue == job.queue).all(|o| age(o) >= age(job))
+                    || self.waiting.values().filter(|o| o.queue == job.queue).all(|o| self.place(o) >= self.place(job))
             })
             .collect();
-        order.sort_by_key(|job| (Reverse(self.queues[&job.queue].priority), self.shares(&job.queue), age(job)));
+        order.sort_by_key(|job| (self.turn(&job.queue), self.place(job)));
         let job = order
             .into_iter()
             .find(|job| {
@@ -247,8 +295,8 @@ impl Model {
     }
 }
 
-fn job(id: usize, event: &Event) -> Job {
-    let Event::Wait { queue, priority, created, cpu, gpu, min, more, class, .. } = event else { unreachable!() };
+fn job(id: usize, wait: &Wait) -> Job {
+    let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class } = wait;
     let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more };
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more };
     let ask = Ask { tasks: vec![task, extra], copies: 1 + u32::from(*class == 2), fit: FitClass(*class) };
@@ -257,6 +305,7 @@ fn job(id: usize, event: &Event) -> Job {
         queue: queue_name(*queue),
         priority: *priority,
         created: *created,
+        deadline: *deadline,
         ask: Arc::new(ask),
     }
 }
@@ -276,8 +325,12 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             model.fleet = amounts(*cpu, *gpu);
             engine.set_fleet(Fleet { ready: model.fleet.clone(), whole: None, ready_clusters: 1 });
         }
-        Event::Wait { job: id, .. } => {
-            let job = job(*id, event);
+        Event::Policy(policy) => {
+            model.policy = *policy;
+            engine.set_policy(*policy);
+        }
+        Event::Wait(id, wait) => {
+            let job = job(*id, wait);
             model.held.remove(&job.id);
             model.waiting.insert(job.id.clone(), job.clone());
             engine.wait(job);
@@ -343,7 +396,8 @@ fn last_facts(events: &[Event]) -> Vec<Event> {
         let key = match event {
             Event::Queue(spec) => format!("queue {}", spec.name),
             Event::Fleet(..) => "fleet".to_owned(),
-            Event::Wait { job, .. } => format!("job {job}"),
+            Event::Policy(_) => "policy".to_owned(),
+            Event::Wait(job, _) => format!("job {job}"),
             Event::Room(class) => format!("room {class}"),
             _ => continue,
         };

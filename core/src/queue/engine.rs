@@ -6,8 +6,9 @@
 //! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
 //! (`tests/model.rs` holds the engine against that).
 
+mod order;
+
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
 };
@@ -16,9 +17,9 @@ use super::{
     admit::{self, Ask, FitClass, Shape},
     dense::{Dim, Dims, Sparse},
     line::{Bed, ShapeId},
-    order::{JobId, JobKey, Share},
+    order::{JobId, JobKey, OrderPolicy},
     spec::{Dequeue, Fleet, QueueSpec},
-    tournament::{Head, Touch, Tournament},
+    tournament::{Touch, Tournament},
     tree::{self, Node, Slot},
 };
 use crate::{
@@ -40,6 +41,8 @@ pub struct Job {
     pub priority: i32,
     /// Seconds since 1970; it keeps its age whatever happens to it.
     pub created: i64,
+    /// Seconds since 1970 by when it should have started: those with a deadline go first, the earliest before others.
+    pub deadline: Option<i64>,
     /// For what.
     pub ask: Arc<Ask>,
 }
@@ -78,13 +81,21 @@ pub struct Usage {
 
 #[derive(Debug, Clone)]
 enum Standing {
-    Waiting { node: Node, key: JobKey, shape: ShapeId },
+    Waiting { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
     Holding { node: Node, charge: Sparse },
+}
+
+/// What a job says about its place, whether or not the policy looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rank {
+    priority: i32,
+    deadline: Option<i64>,
 }
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Engine {
+    policy: OrderPolicy,
     dims: Dims,
     fleet: Fleet,
     slots: Vec<Slot>,
@@ -119,6 +130,7 @@ impl Default for Engine {
     fn default() -> Self {
         let root = QueueName::from(tree::ROOT);
         Self {
+            policy: OrderPolicy::default(),
             dims: Dims::default(),
             fleet: Fleet::default(),
             slots: vec![Slot::new(root.clone(), Node::ROOT)],
@@ -175,11 +187,12 @@ impl Engine {
 
     /// A job is in line (again). It keeps its place if nothing about it changed.
     pub fn wait(&mut self, job: Job) {
-        let key = JobKey { priority: Reverse(job.priority), created: job.created, id: job.id.clone() };
+        let rank = Rank { priority: job.priority, deadline: job.deadline };
+        let key = self.key(job.id.clone(), job.created, rank);
         let node = self.node(&job.queue);
-        if let Some(Standing::Waiting { node: was, key: had, shape }) = self.jobs.get(&job.id)
+        if let Some(Standing::Waiting { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
             && *was == node
-            && *had == key
+            && (had, *ranked) == (&key, rank)
             && self.shape(*shape).ask == job.ask
         {
             return;
@@ -187,7 +200,7 @@ impl Engine {
         self.forget(job.id.as_str());
         let shape = self.intern(job.ask);
         self.slots[node.index()].line.insert(key.clone(), shape);
-        self.jobs.insert(job.id, Standing::Waiting { node, key, shape });
+        self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
         self.refresh_head(node);
     }
 
@@ -216,7 +229,7 @@ impl Engine {
         match self.jobs.remove(id) {
             None => {}
             Some(Standing::Holding { node, charge }) => self.give_back(node, &charge),
-            Some(Standing::Waiting { node, key, shape }) => {
+            Some(Standing::Waiting { node, key, shape, .. }) => {
                 self.leave_line(node, &key);
                 self.release_shape(shape);
                 self.refresh_head(node);
@@ -271,19 +284,7 @@ impl Engine {
                 }
             }
         }
-        self.heads.restart(&children, |node| {
-            let slot = &self.slots[node.index()];
-            (head(slot), share(slot))
-        });
-    }
-
-    /// The queue whose next job goes first.
-    fn first_queue(&mut self) -> Option<Node> {
-        while let Some((node, what)) = self.heads.touched() {
-            let slot = &self.slots[node.index()];
-            self.heads.enter(&slot.path, head(slot), what, |node| share(&self.slots[node.index()]));
-        }
-        self.heads.best()
+        self.restart_order(&children);
     }
 
     fn candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
@@ -298,7 +299,11 @@ impl Engine {
         let (pods, charged) = shape.grant(&self.slots, &slot.path);
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         let queue = slot.name.clone();
-        let admission = Admission { queue, priority: key.priority.0, copies: shape.ask.copies, tasks, charged };
+        let priority = match self.jobs.get(&key.id) {
+            Some(Standing::Waiting { rank, .. }) => rank.priority,
+            _ => key.priority.0,
+        };
+        let admission = Admission { queue, priority, copies: shape.ask.copies, tasks, charged };
         self.hold(&key.id, &admission.queue, &admission.charged);
         Release { id: key.id.clone(), admission }
     }
@@ -347,7 +352,7 @@ impl Engine {
     /// [`Engine::why`] for a job whose position is known.
     #[must_use]
     pub fn why_at(&self, id: &str, position: Position) -> Option<Reason> {
-        let Some(Standing::Waiting { node, key, shape: shape_id }) = self.jobs.get(id) else { return None };
+        let Some(Standing::Waiting { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
         let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
         let queue = slot.name.clone();
         if let Some(problem) = slot.problem.clone() {
@@ -534,19 +539,4 @@ impl Engine {
             }
         }
     }
-
-    /// The next job of a queue may have changed.
-    fn refresh_head(&mut self, node: Node) {
-        self.heads.touch(node, Touch::Head);
-    }
-}
-
-fn head(slot: &Slot) -> Option<Head> {
-    let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
-    let (job, _) = slot.line.candidate(spec.dequeue)?;
-    Some(Head { priority: spec.priority, job: job.clone() })
-}
-
-fn share(slot: &Slot) -> Share {
-    Share::of(&slot.used, &slot.deserved)
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn key(priority: i32, created: i64, id: &str) -> JobKey {
-        JobKey { priority: Reverse(priority), created, id: id.into() }
+        JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created, id: id.into() }
     }
 
     #[test]

@@ -18,5 +18,5 @@ mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};
 pub use engine::{Engine, Fit, Job, Release, Usage};
-pub use order::JobId;
+pub use order::{JobId, OrderPolicy};
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

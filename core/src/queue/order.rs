@@ -1,7 +1,8 @@
 //! Who goes first: keys whose derived order is the rule; [`super::tournament`] puts them together.
 //!
 //! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not) and priority
-//! plugin (job priority downwards), then age, then UID (`session_plugins.go`).
+//! plugin (job priority downwards), sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one last),
+//! then age, then UID (`session_plugins.go`).
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
@@ -40,13 +41,33 @@ impl fmt::Display for JobId {
     }
 }
 
+/// What decides whose turn it is, from the first to the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum OrderPolicy {
+    /// Queue priority, share of what the queue deserves, job priority, deadline, age: Volcano's capacity plugin.
+    #[default]
+    Share,
+    /// Queue priority, job priority, deadline, age; what a queue already has does not matter.
+    Strict,
+    /// Age, across all queues.
+    Fifo,
+}
+
 /// A job's place among the jobs of one queue; the smallest goes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct JobKey {
+    /// Zero where the policy does not look at it.
     pub(super) priority: Reverse<i32>,
+    /// Seconds since 1970, or [`JobKey::NO_DEADLINE`].
+    pub(super) deadline: i64,
     /// Seconds since 1970.
     pub(super) created: i64,
     pub(super) id: JobId,
+}
+
+impl JobKey {
+    /// After every deadline, or not looked at.
+    pub(super) const NO_DEADLINE: i64 = i64::MAX;
 }
 
 /// How much of what it deserves a queue has: billionths of its dominant resource, rounded down. A queue that deserves
@@ -80,12 +101,25 @@ mod tests {
     use crate::{quantity::Quantity, queue::dense::Dims, resources::Resources};
 
     #[test]
-    fn priority_then_age_then_uid() {
-        let key = |priority, created, id: &str| JobKey { priority: Reverse(priority), created, id: id.into() };
-        let mut keys = [key(0, 1, "a"), key(5, 9, "b"), key(5, 3, "d"), key(5, 3, "c")];
+    fn priority_then_deadline_then_age_then_uid() {
+        let key = |priority, deadline: Option<i64>, created, id: &str| JobKey {
+            priority: Reverse(priority),
+            deadline: deadline.unwrap_or(JobKey::NO_DEADLINE),
+            created,
+            id: id.into(),
+        };
+        let none = None;
+        let mut keys = [
+            key(0, Some(1), 1, "a"),
+            key(5, none, 9, "b"),
+            key(5, none, 3, "d"),
+            key(5, none, 3, "c"),
+            key(5, Some(99), 20, "e"),
+            key(5, Some(98), 21, "f"),
+        ];
         keys.sort();
         let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
-        assert_eq!(ids, ["c", "d", "b", "a"]);
+        assert_eq!(ids, ["f", "e", "c", "d", "b", "a"]);
     }
 
     #[test]

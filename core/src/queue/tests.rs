@@ -29,7 +29,7 @@ fn child(name: &str, parent: &str, capability: i64) -> QueueSpec {
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
     let task = TaskAsk { name: "t".into(), request, min: 1, most: 1 };
     let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0) };
-    Job { id: id.into(), queue: queue.into(), priority: 0, created, ask: Arc::new(ask) }
+    Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
 
 fn engine(queues: impl IntoIterator<Item = QueueSpec>, fleet: i64) -> Engine {
@@ -160,6 +160,44 @@ fn strict_priority_counts_across_the_whole_tree_defect_15() {
         engine.wait(job(queue, queue, 0, cpu(2)));
     }
     assert_eq!(released(&mut engine), ["b1", "a1", "b2"]);
+}
+
+#[test]
+fn the_policy_decides_what_the_order_looks_at() {
+    let deserving = |name: &str, priority| QueueSpec { deserved: limit(10), priority, ..queue(name, 100) };
+    let mut start = engine([deserving("a", 1), deserving("b", 1), deserving("low", 0)], 100);
+    start.hold(&"a runs".into(), &"a".into(), &cpu(5));
+    start.wait(Job { priority: 5, ..job("a5", "a", 3, cpu(1)) });
+    start.wait(Job { deadline: Some(40), ..job("a sla", "a", 2, cpu(1)) });
+    start.wait(Job { priority: 4, ..job("b4", "b", 4, cpu(1)) });
+    start.wait(job("b0", "b", 1, cpu(1)));
+    start.wait(job("low0", "low", 0, cpu(1)));
+    let order = |policy| {
+        let mut engine = start.clone();
+        engine.set_policy(policy);
+        released(&mut engine)
+    };
+    assert_eq!(order(OrderPolicy::Share), ["b4", "b0", "a5", "a sla", "low0"]);
+    assert_eq!(order(OrderPolicy::Strict), ["a5", "b4", "a sla", "b0", "low0"]);
+    assert_eq!(order(OrderPolicy::Fifo), ["low0", "b0", "a sla", "a5", "b4"]);
+    // And what is admitted keeps its real priority.
+    start.set_policy(OrderPolicy::Fifo);
+    let all = std::iter::from_fn(|| start.next(|_, _| Fit::Yes));
+    let priorities: Vec<i32> = all.map(|release| release.admission.priority).collect();
+    assert_eq!(priorities, [0, 0, 0, 5, 4]);
+}
+
+#[test]
+fn a_change_of_policy_keeps_what_is_known_about_quota() {
+    let mut engine = engine([queue("q", 4)], 100);
+    engine.hold(&"runs".into(), &"q".into(), &cpu(3));
+    engine.wait(Job { priority: 1, ..job("big", "q", 2, cpu(4)) });
+    engine.wait(job("big too", "q", 1, cpu(4)));
+    assert!(released(&mut engine).is_empty());
+    engine.set_policy(OrderPolicy::Fifo);
+    assert!(released(&mut engine).is_empty());
+    engine.forget("runs");
+    assert_eq!(released(&mut engine), ["big too"]);
 }
 
 #[test]

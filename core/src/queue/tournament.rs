@@ -247,7 +247,12 @@ mod tests {
         fn head(&self, queue: usize) -> Option<Head> {
             let leaf = queue > 0 && !self.parents.contains(&queue);
             let (priority, job, created) = self.heads[queue].filter(|_| leaf)?;
-            let job = JobKey { priority: Reverse(job), created, id: format!("{queue}").into() };
+            let job = JobKey {
+                priority: Reverse(job),
+                deadline: JobKey::NO_DEADLINE,
+                created,
+                id: format!("{queue}").into(),
+            };
             Some(Head { priority, job })
         }
 

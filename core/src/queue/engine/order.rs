@@ -1,0 +1,84 @@
+//! Whose turn it is: what enters the knock-out under each policy, and when.
+
+use std::cmp::Reverse;
+
+use super::{Engine, Rank, Standing};
+use crate::queue::{
+    order::{JobId, JobKey, OrderPolicy, Share},
+    tournament::{Head, Touch},
+    tree::{Node, Slot},
+};
+
+impl Engine {
+    /// Who goes first from now on; those that wait are put in order anew.
+    pub fn set_policy(&mut self, policy: OrderPolicy) {
+        if self.policy == policy {
+            return;
+        }
+        self.policy = policy;
+        self.stale = true;
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for standing in jobs.values_mut() {
+            let Standing::Waiting { node, key, shape, rank } = standing else { continue };
+            self.leave_line(*node, key);
+            *key = self.key(key.id.clone(), key.created, *rank);
+            self.slots[node.index()].line.insert(key.clone(), *shape);
+        }
+        self.jobs = jobs;
+    }
+
+    /// Who goes first.
+    #[must_use]
+    pub fn policy(&self) -> OrderPolicy {
+        self.policy
+    }
+
+    pub(super) fn key(&self, id: JobId, created: i64, rank: Rank) -> JobKey {
+        match self.policy {
+            OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
+            OrderPolicy::Share | OrderPolicy::Strict => JobKey {
+                priority: Reverse(rank.priority),
+                deadline: rank.deadline.unwrap_or(JobKey::NO_DEADLINE),
+                created,
+                id,
+            },
+        }
+    }
+
+    /// The tree was worked out anew.
+    pub(super) fn restart_order(&mut self, children: &[Vec<Node>]) {
+        self.heads.restart(children, |node| {
+            let slot = &self.slots[node.index()];
+            (head(self.policy, slot), share(self.policy, slot))
+        });
+    }
+
+    /// The queue whose next job goes first.
+    pub(super) fn first_queue(&mut self) -> Option<Node> {
+        while let Some((node, what)) = self.heads.touched() {
+            let slot = &self.slots[node.index()];
+            let share = |node: Node| share(self.policy, &self.slots[node.index()]);
+            self.heads.enter(&slot.path, head(self.policy, slot), what, share);
+        }
+        self.heads.best()
+    }
+
+    /// The next job of a queue may have changed.
+    pub(super) fn refresh_head(&mut self, node: Node) {
+        self.heads.touch(node, Touch::Head);
+    }
+}
+
+fn head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
+    let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
+    let (job, _) = slot.line.candidate(spec.dequeue)?;
+    let priority = if policy == OrderPolicy::Fifo { 0 } else { spec.priority };
+    Some(Head { priority, job: job.clone() })
+}
+
+fn share(policy: OrderPolicy, slot: &Slot) -> Share {
+    match policy {
+        OrderPolicy::Share => Share::of(&slot.used, &slot.deserved),
+        OrderPolicy::Strict | OrderPolicy::Fifo => Share::default(),
+    }
+}
