@@ -181,7 +181,7 @@ async fn join(host: &Client, member: &Endpoint) -> anyhow::Result<()> {
         "conditions": [
             {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": now},
             {
-                "type": "CompleteAPIEnablements", "status": "True", "reason": "", "message": "",
+                "type": "CompleteAPIEnablements", "status": "True", "reason": "Full", "message": "",
                 "lastTransitionTime": now,
             },
         ],
