@@ -475,7 +475,7 @@ fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now
     let changed = *writing.changed_at.get_or_insert(now);
     let after = |from: Timestamp, wait| from.saturating_add(wait).unwrap_or(now);
     let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, QUEUE_SETTLES));
-    if due > now {
+    if due > now && !stateless {
         index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
         return;
     }

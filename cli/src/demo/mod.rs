@@ -49,7 +49,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     }
     let stack = Stack::start(&fleet.host, &counts, &stop).await?;
     let viewer = fleet.host.client("demo", &WriteCounts::default())?;
-    let mut demo = Demo::new(viewer, started, args.json, &stop);
+    let mut demo = Demo::new(viewer, started, args.json, counts.clone(), &stop);
     demo.say(&format!("sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
 
     let deadline = started + Duration::from_secs(args.deadline);
@@ -57,7 +57,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         played = demo.play(deadline) => played,
         () = stop.cancelled() => anyhow::bail!("interrupted"),
     };
-    let summary = report::Summary::new(&demo.board, &counts, sandbox_ready, started.elapsed());
+    let summary = report::Summary::new(&demo.board, &counts, demo.setup_writes, sandbox_ready, started.elapsed());
     if args.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
@@ -88,10 +88,13 @@ struct Demo {
     board: Board,
     started: Instant,
     quiet: bool,
+    counts: WriteCounts,
+    /// Writes before the first job was submitted: queues, which an admin makes once.
+    setup_writes: u64,
 }
 
 impl Demo {
-    fn new(client: Client, started: Instant, quiet: bool, stop: &CancellationToken) -> Self {
+    fn new(client: Client, started: Instant, quiet: bool, counts: WriteCounts, stop: &CancellationToken) -> Self {
         let (sender, events) = mpsc::channel(256);
         for kind in Kind::ALL {
             let (group, version, name, plural) = kind.parts();
@@ -105,7 +108,7 @@ impl Demo {
             );
             tokio::spawn(watch);
         }
-        Self { client, events, board: Board::default(), started, quiet }
+        Self { client, events, board: Board::default(), started, quiet, counts, setup_writes: 0 }
     }
 
     /// The story. Each step waits for what the next one builds on.
@@ -115,6 +118,7 @@ impl Demo {
             ["research", "training", "services"].iter().all(|queue| board.queue_is_open(queue))
         })
         .await?;
+        self.setup_writes = self.counts.snapshot().values().sum();
         self.say("a single-template job of 20 cores: more than one CPU member has");
         self.apply(MINDSPORE).await?;
         self.say("a master and three workers with 14 GPUs, which must stay together");

@@ -98,13 +98,21 @@ pub struct Summary {
     /// Writes to the host's API by component, then by verb and resource.
     writes: BTreeMap<String, BTreeMap<String, u64>>,
     writes_in_all: u64,
+    /// Of those, before the first job was submitted.
+    setup_writes: u64,
     writes_per_job: f64,
     sandbox_ready_seconds: f64,
     total_seconds: f64,
 }
 
 impl Summary {
-    pub fn new(board: &Board, counts: &WriteCounts, sandbox_ready: Duration, total: Duration) -> Self {
+    pub fn new(
+        board: &Board,
+        counts: &WriteCounts,
+        setup_writes: u64,
+        sandbox_ready: Duration,
+        total: Duration,
+    ) -> Self {
         let waited = |job: &Job| Some((job.released?.saturating_sub(job.seen?)).as_secs_f64());
         let jobs: Vec<JobRow> = board
             .jobs
@@ -140,13 +148,14 @@ impl Summary {
                 count;
         }
         #[allow(clippy::cast_precision_loss)]
-        let writes_per_job = writes_in_all as f64 / jobs.len().max(1) as f64;
+        let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
         Self {
             expectations: expectations(board),
             queues: board.queues.iter().map(queue).collect(),
             jobs,
             writes,
             writes_in_all,
+            setup_writes,
             writes_per_job: (writes_per_job * 100.0).round() / 100.0,
             sandbox_ready_seconds: sandbox_ready.as_secs_f64(),
             total_seconds: total.as_secs_f64(),
@@ -200,8 +209,9 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "\n{} writes to the host's API by Caldera for {} jobs ({} a job); {:.1} s in all",
-            self.writes_in_all,
+            "\n{} writes to the host's API by Caldera for queues, {} for {} jobs ({} a job); {:.1} s in all",
+            self.setup_writes,
+            self.writes_in_all - self.setup_writes,
             self.jobs.len(),
             self.writes_per_job,
             self.total_seconds

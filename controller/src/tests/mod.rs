@@ -228,7 +228,6 @@ fn only_ready_clusters_count_and_one_without_a_summary_is_nothing_defects_6_and_
 #[test]
 fn a_job_without_a_queue_is_in_the_default_queue_which_we_create_defect_8() {
     let mut world = World::new(10);
-    world.pass(4);
     assert_eq!(world.get("Queue", "default")["status"]["state"], "Open");
     let mut a = job("a", "", 4);
     a["spec"]["queue"].take();
@@ -606,7 +605,6 @@ fn nothing_is_decided_on_half_a_view() {
 #[test]
 fn a_queue_s_status_is_open_and_counts() {
     let mut world = World::new(4);
-    world.pass(2);
     assert_eq!(world.get("Queue", "q")["status"]["state"], "Open");
     world.job("a", "q", 4);
     world.job("b", "q", 4);
