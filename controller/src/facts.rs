@@ -173,6 +173,8 @@ pub struct Workload {
     pub names_queue: bool,
     /// PriorityClass, empty for none.
     pub class: Arc<str>,
+    /// Seconds that it may wait before it should have started.
+    pub sla_waiting_time: Option<i64>,
     /// The user holds it.
     pub held: bool,
     /// How far it is.
@@ -198,6 +200,7 @@ impl Workload {
             queue: workload::queue_of(object),
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
+            sla_waiting_time: workload::sla_waiting_time(object),
             held: metadata["annotations"][HOLD] == "true",
             progress: progress::read(kind, object, gang.as_deref().ok()),
             gang,

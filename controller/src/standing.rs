@@ -87,6 +87,7 @@ pub fn standing(
             queue,
             priority: around.priority,
             created: binding.created,
+            deadline: workload.sla_waiting_time.and_then(|waiting| binding.created.checked_add(waiting)),
             ask: Arc::new(ask(binding, workload.kind, gang, around.copies, priority_of)),
         }),
         _ => Standing::Blocked(Reason::NoWorkload),

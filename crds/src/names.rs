@@ -53,6 +53,8 @@ pub mod volcano {
     pub const TASK_SPEC: &str = "volcano.sh/task-spec";
     /// On a workload or its pods: how many of them must start together.
     pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
+    /// On a workload or its pods: how long it may wait, as Go writes durations.
+    pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
     /// The queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
     /// The queue above all queues.

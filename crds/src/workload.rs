@@ -13,10 +13,13 @@ mod pod;
 #[cfg(test)]
 mod tests;
 
-use caldera_core::gang::{Gang, QueueName, Task, TaskName, WorkloadRef};
+use caldera_core::{
+    gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
+    status::duration,
+};
 use serde_json::Value;
 
-use crate::names::volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD};
+use crate::names::volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD, SLA_WAITING_TIME};
 use place::Place;
 
 /// The task of a gang that has only one and gives it no name.
@@ -168,6 +171,16 @@ fn group_min_member<'a>(root: &Place<'a>) -> Result<Option<(Place<'a>, u32)>, Ga
         Ok(minimum) => Ok(Some((place, minimum))),
         Err(_) => Err(place.wrong(format!("{text:?} is not a number of pods"))),
     }
+}
+
+/// Seconds that a workload may wait before it should have started, from the annotation on it or its pods; `None` if it
+/// says nothing, or nothing that Volcano's sla plugin would take.
+#[must_use]
+pub fn sla_waiting_time(object: &Value) -> Option<i64> {
+    let root = Place::root(object);
+    let places = [pod_template(&root), Some(root)];
+    let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
+    duration::seconds(told.value.as_str()?)
 }
 
 /// The template of a workload's pods; a Pod is its own.

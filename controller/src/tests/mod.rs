@@ -444,6 +444,20 @@ fn a_release_that_is_refused_says_so_and_lets_others_pass() {
 }
 
 #[test]
+fn a_job_with_a_deadline_goes_before_older_ones_without() {
+    let mut world = World::new(4);
+    world.job("runs", "q", 4);
+    assert_eq!(world.settle(), ["runs-job"]);
+    world.job("old", "q", 4);
+    world.job("urgent", "q", 4);
+    let annotations = json!({"metadata": {"annotations": {"volcano.sh/sla-waiting-time": "1h"}}});
+    world.patch("Job", "urgent", &annotations);
+    assert!(world.settle().is_empty());
+    world.phase("runs", "Completed");
+    assert_eq!(world.settle(), ["urgent-job"]);
+}
+
+#[test]
 fn a_job_on_hold_waits_and_keeps_its_age() {
     let mut world = World::new(4);
     world.job("a", "q", 4);

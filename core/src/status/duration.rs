@@ -1,8 +1,15 @@
-//! Go's durations (`1h2m3.5s`), as far as comparing them goes.
+//! Go's durations (`1h2m3.5s`), as far as comparing and counting them goes.
 
 /// The longest of these texts; unreadable ones count as zero. Of equals the smaller text, whatever their order.
 pub(super) fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     texts.max_by(|a, b| nanos(a).cmp(&nanos(b)).then_with(|| b.cmp(a))).map(str::to_owned)
+}
+
+/// Whole seconds of a duration that is at least one; `None` for what is shorter, negative or no duration.
+#[must_use]
+pub fn seconds(text: &str) -> Option<i64> {
+    let nanos = parse(text.strip_prefix('+').unwrap_or(text))?;
+    i64::try_from(nanos / 1_000_000_000).ok().filter(|seconds| *seconds > 0)
 }
 
 fn nanos(text: &str) -> u128 {
@@ -52,5 +59,12 @@ mod tests {
         assert_eq!(longest_of(&["1m", "60s"]).as_deref(), Some("1m"));
         assert_eq!(longest_of(&["nonsense", "1ns"]).as_deref(), Some("1ns"));
         assert_eq!(longest_of(&[]), None);
+    }
+
+    #[test]
+    fn seconds_are_whole_and_at_least_one() {
+        assert_eq!(["1h1s", "+90s", "1500ms"].map(seconds), [Some(3601), Some(90), Some(1)]);
+        assert_eq!(["", "0", "-1h", "999ms", "soon", "3"].map(seconds), [None; 6]);
+        assert_eq!(seconds("99999999999999999999h"), None);
     }
 }

@@ -5,7 +5,7 @@
 //! a lattice ([`phase`]); times come from the members, so that the same input gives the same output at any hour. No
 //! cluster wins for being last, and nothing is Completed while a pod runs anywhere.
 
-mod duration;
+pub mod duration;
 pub mod phase;
 
 use std::collections::{BTreeMap, BTreeSet};

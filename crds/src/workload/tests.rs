@@ -268,6 +268,21 @@ fn a_pods_annotation_names_the_queue_before_its_owners() {
 }
 
 #[test]
+fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "annotations": { SLA_WAITING_TIME: "1h" } },
+        "spec": { "template": { "metadata": { "annotations": { SLA_WAITING_TIME: "90s" } } } },
+    });
+    assert_eq!(sla_waiting_time(&object), Some(90));
+    object["spec"]["template"]["metadata"] = json!({});
+    assert_eq!(sla_waiting_time(&object), Some(3600));
+    for nothing in [json!("soon"), json!("-1h"), json!("0s"), json!(5), json!(null)] {
+        object["metadata"]["annotations"][SLA_WAITING_TIME] = nothing;
+        assert_eq!(sla_waiting_time(&object), None);
+    }
+}
+
+#[test]
 fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
     let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
     assert_eq!(queue_of(&object).as_str(), "q");
