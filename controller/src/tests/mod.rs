@@ -228,6 +228,7 @@ fn only_ready_clusters_count_and_one_without_a_summary_is_nothing_defects_6_and_
 #[test]
 fn a_job_without_a_queue_is_in_the_default_queue_which_we_create_defect_8() {
     let mut world = World::new(10);
+    world.pass(1);
     assert_eq!(world.get("Queue", "default")["status"]["state"], "Open");
     let mut a = job("a", "", 4);
     a["spec"]["queue"].take();
