@@ -154,6 +154,9 @@ async fn members(host: &Client, held: usize) -> anyhow::Result<()> {
             }});
             let path = format!("/api/v1/nodes/{}/status", world::text(&node, "/metadata/name"));
             world::patch(&client, &path, "merge", &status).await?;
+            // A node is created with the taint that its lifecycle controller takes away once it is ready.
+            let path = format!("/api/v1/nodes/{}", world::text(&node, "/metadata/name"));
+            world::patch(&client, &path, "merge", &json!({"spec": {"taints": null}})).await?;
         }
         let endpoint = world::serve(name, &server, server.router())?;
         join(host, &endpoint).await?;
