@@ -152,7 +152,7 @@ fn ask(binding: &Binding, kind: WorkloadKind, gang: &Arc<Gang>, copies: u32, pri
     let placement = binding.placement.as_deref();
     let rules = placement.map(|placement| (&placement.placement, &placement.evicting, placement.replicas));
     let fit = FitClass(fingerprint(&(kind, gang, rules, placement.map(|placement| placement.components))));
-    Ask { tasks, copies, fit }
+    Ask { tasks, copies, fit, run_for: None }
 }
 
 /// What to say about a binding that holds.

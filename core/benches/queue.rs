@@ -46,7 +46,7 @@ fn engine(queues: usize, waiting: usize, quota: i64, distinct: usize) -> (Engine
             let request = request(1 + (i % 8) as i64);
             let pods = 1 + (i / 8) as u32;
             let task = TaskAsk { name: "worker".into(), request, min: pods, most: pods };
-            Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64) })
+            Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
         })
         .collect();
     for i in 0..waiting {

@@ -132,6 +132,23 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// There would be enough, but a part of it is kept for a job that ranks before this one and waited long.
+    HeldBack {
+        /// The job's queue.
+        queue: QueueName,
+        /// Under whose ceiling it is kept.
+        bound: Bound,
+        /// Resource.
+        resource: ResourceName,
+        /// What the job needs at least.
+        asked: Quantity,
+        /// What is free, with what is kept.
+        free: Quantity,
+        /// What is kept.
+        kept: Quantity,
+        /// In line.
+        position: Position,
+    },
     /// No cluster is ready, so there is nothing to fit in.
     NoReadyCluster {
         /// In line.
@@ -241,6 +258,7 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
+            Self::HeldBack { .. } => "HeldBack",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::NoRoom { .. } => "WaitingForRoom",
             Self::NeverFits { .. } => "NeverFits",
@@ -334,6 +352,11 @@ impl fmt::Display for Reason {
                 "waits in queue {queue}, {position}: needs {resource} {asked}, used {used} of {limit} ({bound})"
             ),
             Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
+            Self::HeldBack { queue, bound, resource, asked, free, kept, position } => write!(
+                f,
+                "waits in queue {queue}, {position}: needs {resource} {asked}, free {free} ({bound}), of which {kept} is kept \
+                 for who ranks before it and has waited long"
+            ),
             Self::NoRoom { queue, detail, position } => {
                 write!(f, "waits in queue {queue}, {position}: there is quota, but no room: {detail}")
             }

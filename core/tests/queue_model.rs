@@ -299,7 +299,8 @@ fn job(id: usize, wait: &Wait) -> Job {
     let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class } = wait;
     let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more };
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more };
-    let ask = Ask { tasks: vec![task, extra], copies: 1 + u32::from(*class == 2), fit: FitClass(*class) };
+    let ask =
+        Ask { tasks: vec![task, extra], copies: 1 + u32::from(*class == 2), fit: FitClass(*class), run_for: None };
     Job {
         id: format!("j{id:02}").into(),
         queue: queue_name(*queue),

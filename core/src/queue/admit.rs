@@ -30,6 +30,8 @@ pub struct Ask {
     pub copies: u32,
     /// For the question whether it fits.
     pub fit: FitClass,
+    /// Seconds that it runs at most, if that is known.
+    pub run_for: Option<i64>,
 }
 
 /// One task's part of an [`Ask`].
@@ -91,7 +93,7 @@ impl Shape {
     }
 
     /// How many pods of each task, and what they are charged, where the minimum is known to fit.
-    pub(super) fn grant(&self, slots: &[Slot], path: &[Node]) -> (Vec<u32>, Resources) {
+    pub(super) fn grant(&self, path: &[Node], free: impl Fn(Node, Dim) -> Option<i128>) -> (Vec<u32>, Resources) {
         let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
         let mut charged = self.minimum.clone();
         if self.elastic.iter().all(|(_, more)| *more == 0) {
@@ -102,7 +104,7 @@ impl Shape {
         taken.add(&self.sparse);
         for (i, (pod, most)) in self.elastic.iter().enumerate() {
             let fits = pod.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
-                let room = path.iter().filter_map(|node| headroom(&slots[node.index()], *dim)).min();
+                let room = path.iter().filter_map(|node| free(*node, *dim)).min();
                 room.map_or(u32::MAX, |room| {
                     u32::try_from(((room - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
                 })

@@ -6,22 +6,27 @@
 //! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
 //! (`tests/model.rs` holds the engine against that).
 
+mod fences;
 mod order;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use super::{
     admit::{self, Ask, FitClass, Shape},
     dense::{Dim, Dims, Sparse},
+    fence::{Fences, Scarce},
     line::{Bed, ShapeId},
     order::{JobId, JobKey, OrderPolicy},
+    room::{Asked, Fit, Kept, Room},
     spec::{Dequeue, Fleet, QueueSpec},
     tournament::{Touch, Tournament},
     tree::{self, Node, Slot},
 };
+pub use fences::Reservation;
+
 use crate::{
     admission::Admission,
     gang::QueueName,
@@ -47,20 +52,6 @@ pub struct Job {
     pub ask: Arc<Ask>,
 }
 
-/// The answer to "does it fit somewhere now?".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fit {
-    /// It does.
-    Yes,
-    /// It does not.
-    No {
-        /// Not even if everything were empty.
-        never: bool,
-        /// What is short, where.
-        detail: String,
-    },
-}
-
 /// A job that may start: the engine counts it as admitted from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
@@ -82,7 +73,7 @@ pub struct Usage {
 #[derive(Debug, Clone)]
 enum Standing {
     Waiting { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
-    Holding { node: Node, charge: Sparse },
+    Holding { node: Node, charge: Sparse, end: Option<i64> },
 }
 
 /// What a job says about its place, whether or not the policy looks at it.
@@ -114,7 +105,17 @@ pub struct Engine {
     short: BTreeMap<(Node, Dim), Sleepers>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
     no_room: BTreeMap<FitClass, NoRoom>,
+    fences: Fences,
+    /// Seconds since 1970.
+    now: i64,
+    /// Seconds that a job is blocked before its place is kept.
+    patience: Option<i64>,
+    /// Counts changes of what is charged.
+    books: u64,
 }
+
+/// Seconds that a blocked job waits before its place is kept, unless [`Engine::set_patience`] says otherwise.
+pub const PATIENCE: i64 = 60;
 
 /// How much each needs, and which it is.
 type Sleepers = BTreeSet<(i128, Node, ShapeId)>;
@@ -144,6 +145,10 @@ impl Default for Engine {
             heads: Tournament::default(),
             short: BTreeMap::new(),
             no_room: BTreeMap::new(),
+            fences: Fences::default(),
+            now: 0,
+            patience: Some(PATIENCE),
+            books: 0,
         }
     }
 }
@@ -179,8 +184,7 @@ impl Engine {
     pub fn room_grew(&mut self) {
         for (_, no_room) in std::mem::take(&mut self.no_room) {
             for (node, shape) in no_room.sleepers {
-                self.slots[node.index()].line.wake(shape);
-                self.refresh_head(node);
+                self.wake(node, shape);
             }
         }
     }
@@ -199,7 +203,11 @@ impl Engine {
         }
         self.forget(job.id.as_str());
         let shape = self.intern(job.ask);
+        let first = self.slots[node.index()].line.first_of(shape).cloned();
         self.slots[node.index()].line.insert(key.clone(), shape);
+        if let Some(first) = first.filter(|first| key < *first) {
+            self.first_changed(node, shape, &first);
+        }
         self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
         self.refresh_head(node);
     }
@@ -209,7 +217,7 @@ impl Engine {
         let node = self.node(queue);
         let charge = self.dims.sparse(charge);
         match self.jobs.get_mut(id) {
-            Some(Standing::Holding { node: was, charge: had }) if *was == node => {
+            Some(Standing::Holding { node: was, charge: had, .. }) if *was == node => {
                 if *had != charge {
                     let had = std::mem::replace(had, charge.clone());
                     self.charge(node, &charge);
@@ -219,7 +227,7 @@ impl Engine {
             _ => {
                 self.charge(node, &charge);
                 self.forget(id.as_str());
-                self.jobs.insert(id.clone(), Standing::Holding { node, charge });
+                self.jobs.insert(id.clone(), Standing::Holding { node, charge, end: None });
             }
         }
     }
@@ -228,8 +236,9 @@ impl Engine {
     pub fn forget(&mut self, id: &str) {
         match self.jobs.remove(id) {
             None => {}
-            Some(Standing::Holding { node, charge }) => self.give_back(node, &charge),
+            Some(Standing::Holding { node, charge, .. }) => self.give_back(node, &charge),
             Some(Standing::Waiting { node, key, shape, .. }) => {
+                self.unfence_job(id);
                 self.leave_line(node, &key);
                 self.release_shape(shape);
                 self.refresh_head(node);
@@ -243,29 +252,67 @@ impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
     /// and for which `fit` says yes. `fit` is asked at most once for each class until [`Engine::room_grew`] after it
     /// said no, and again for each job of a class while it says yes.
-    pub fn next(&mut self, mut fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
+    pub fn next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
+        self.next_in(&mut Asked(fit))
+    }
+
+    /// The same, where clusters can be kept for a job that lacks room.
+    pub fn next_in(&mut self, room: &mut impl Room) -> Option<Release> {
         self.settle();
+        if self.fences.due().is_some_and(|due| due <= self.now) {
+            self.refence(room);
+        }
+        // Fences that were taken away may let others start, who end with new ones: twice is enough, the rest can wait.
+        for _ in 0..2 {
+            if let Some(release) = self.next_awake(room) {
+                return Some(release);
+            }
+            if !self.refence(room) {
+                return None;
+            }
+        }
+        self.next_awake(room)
+    }
+
+    fn next_awake(&mut self, room: &mut impl Room) -> Option<Release> {
         loop {
             let node = self.first_queue()?;
             let (key, id) = self.candidate(node)?;
-            let shape = self.shape(id);
             let path = self.slots[node.index()].path.clone();
-            if let Some((at, dim, asked)) = admit::first_short(&self.slots, &path, &shape.sparse) {
+            if let Some((at, dim, asked)) = admit::first_short(&self.slots, &path, &self.shape(id).sparse) {
                 self.short.entry((at, dim)).or_default().insert((asked, node, id));
                 self.sleep(node, id, Bed::Quota(at, dim, asked));
                 continue;
             }
-            let class = shape.ask.fit;
-            let no_room = match self.no_room.entry(class) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => match fit(&key.id, &self.shapes[id.0 as usize].ask) {
-                    Fit::Yes => return Some(self.release(node, &key, id)),
-                    Fit::No { never, detail } => unknown.insert(NoRoom { never, detail, sleepers: BTreeSet::new() }),
+            let heeded = self.heeded(node, &key, id);
+            if let Some((at, dim, needed)) = self.fenced_short(&heeded, &path, self.shape(id)) {
+                self.short.entry((at, dim)).or_default().insert((needed, node, id));
+                self.bind(&heeded, node, id);
+                self.sleep(node, id, Bed::Fenced(at, dim, needed));
+                continue;
+            }
+            let class = self.shape(id).ask.fit;
+            let never = match self.no_room.get(&class) {
+                Some(known) => known.never,
+                None => match self.fits(room, node, &key, id) {
+                    Fit::Yes => return Some(self.release(node, &key, id, &heeded)),
+                    Fit::No { never, detail } => {
+                        self.no_room.insert(class, NoRoom { never, detail, sleepers: BTreeSet::new() });
+                        never
+                    }
                 },
             };
-            no_room.sleepers.insert((node, id));
-            self.sleep(node, id, Bed::Room);
+            if let Some(no_room) = self.no_room.get_mut(&class) {
+                no_room.sleepers.insert((node, id));
+            }
+            self.sleep(node, id, if never { Bed::Never } else { Bed::Room });
         }
+    }
+
+    fn fits(&self, room: &mut impl Room, node: Node, key: &JobKey, id: ShapeId) -> Fit {
+        let causes = self.fences.keeping(&self.seniority(node, key));
+        let kept: Vec<&Kept> = causes.iter().filter_map(|cause| self.fences.get(*cause)?.kept.as_ref()).collect();
+        room.fits(&key.id, &self.shape(id).ask, &kept)
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::next`] does so first.
@@ -276,12 +323,14 @@ impl Engine {
         self.drop_unused();
         let children = tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
         self.short.clear();
+        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
+            self.no_room.clear();
+        }
+        self.fences = Fences::default();
         for node in self.index.values().copied().collect::<Vec<_>>() {
             let line = &mut self.slots[node.index()].line;
             for shape in line.shapes().collect::<Vec<_>>() {
-                if matches!(line.bed(shape), Some(Bed::Quota(..))) {
-                    line.wake(shape);
-                }
+                line.wake(shape);
             }
         }
         self.restart_order(&children);
@@ -293,10 +342,12 @@ impl Engine {
         slot.line.candidate(dequeue).map(|(key, shape)| (key.clone(), shape))
     }
 
-    fn release(&mut self, node: Node, key: &JobKey, id: ShapeId) -> Release {
+    fn release(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[Scarce]) -> Release {
         let shape = self.shape(id);
         let slot = &self.slots[node.index()];
-        let (pods, charged) = shape.grant(&self.slots, &slot.path);
+        let (pods, charged) = shape.grant(&slot.path, |at, dim| {
+            Some(admit::headroom(&self.slots[at.index()], dim)? - self.taken(heeded, at, dim))
+        });
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         let queue = slot.name.clone();
         let priority = match self.jobs.get(&key.id) {
@@ -370,6 +421,9 @@ impl Engine {
             let asked = shape.minimum.get(name.as_str());
             let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
             return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
+        }
+        if let Some(held_back) = self.held_back(*node, key, *shape_id, position) {
+            return Some(held_back);
         }
         if let Some(NoRoom { never, detail, .. }) = self.no_room.get(&shape.ask.fit) {
             let detail = detail.clone();
@@ -479,28 +533,26 @@ impl Engine {
     }
 
     fn leave_line(&mut self, node: Node, key: &JobKey) {
-        let Some((shape, bed)) = self.slots[node.index()].line.remove(key) else { return };
-        match bed {
-            Bed::Quota(at, dim, asked) => {
-                if let Some(sleepers) = self.short.get_mut(&(at, dim)) {
-                    sleepers.remove(&(asked, node, shape));
-                }
-            }
-            Bed::Room => {
-                let class = self.shape(shape).ask.fit;
-                if let Some(no_room) = self.no_room.get_mut(&class) {
-                    no_room.sleepers.remove(&(node, shape));
-                }
-            }
+        let line = &self.slots[node.index()].line;
+        let Some(shape) = line.shape_of(key) else { return };
+        let was_first = line.first_of(shape) == Some(key);
+        let alone = line.count_of(shape) == 1;
+        if alone {
+            // Nobody is left to sleep: what is remembered of it goes first.
+            self.wake(node, shape);
+        }
+        self.slots[node.index()].line.remove(key);
+        let class = self.shape(shape).ask.fit;
+        if let (true, Some(no_room)) = (alone, self.no_room.get_mut(&class)) {
+            no_room.sleepers.remove(&(node, shape));
+        }
+        if was_first && !alone {
+            self.first_changed(node, shape, key);
         }
     }
 
-    fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
-        self.slots[node.index()].line.sleep(shape, bed);
-        self.refresh_head(node);
-    }
-
     fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
         self.slots[node.index()].own.add(amounts);
         for at in self.slots[node.index()].path.clone() {
             self.slots[at.index()].used.add(amounts);
@@ -509,6 +561,7 @@ impl Engine {
     }
 
     fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
         self.slots[node.index()].own.sub(amounts);
         let path = self.slots[node.index()].path.clone();
         for at in &path {
@@ -529,8 +582,7 @@ impl Engine {
             match sleepers.first().copied() {
                 Some(first @ (asked, node, shape)) if asked <= room => {
                     sleepers.remove(&first);
-                    self.slots[node.index()].line.wake(shape);
-                    self.refresh_head(node);
+                    self.wake(node, shape);
                 }
                 Some(_) => return,
                 None => {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{dense::Dim, order::JobKey, spec::Dequeue, tree::Node};
+use super::{dense::Dim, fence::Scarce, order::JobKey, spec::Dequeue, tree::Node};
 
 /// A place in the engine's table of shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,8 +16,23 @@ pub(super) struct ShapeId(pub(super) u32);
 pub(super) enum Bed {
     /// This much of this resource, at this queue.
     Quota(Node, Dim, i128),
+    /// The same, of which a part is kept for others.
+    Fenced(Node, Dim, i128),
     /// Room in clusters.
     Room,
+    /// For clusters that are other than they are: it fits in none of these.
+    Never,
+}
+
+impl Bed {
+    /// What a fence for the sleeper would be about.
+    pub(super) const fn cause(self) -> Option<Scarce> {
+        match self {
+            Self::Quota(at, dim, _) => Some(Scarce::Quota(at, dim)),
+            Self::Room => Some(Scarce::Room(0)),
+            Self::Fenced(..) | Self::Never => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,6 +55,19 @@ impl Line {
 
     pub(super) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         self.shapes.keys().copied()
+    }
+
+    pub(super) fn first_of(&self, shape: ShapeId) -> Option<&JobKey> {
+        self.shapes.get(&shape).and_then(BTreeSet::first)
+    }
+
+    pub(super) fn count_of(&self, shape: ShapeId) -> usize {
+        self.shapes.get(&shape).map_or(0, BTreeSet::len)
+    }
+
+    /// The shape of a job in line.
+    pub(super) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
+        self.jobs.get(key).copied()
     }
 
     pub(super) fn bed(&self, shape: ShapeId) -> Option<Bed> {
@@ -90,23 +118,19 @@ impl Line {
         self.jobs.insert(key, shape);
     }
 
-    /// Takes a job out; tells what its shape slept on if it was the last of its shape.
-    pub(super) fn remove(&mut self, key: &JobKey) -> Option<(ShapeId, Bed)> {
-        let shape = self.jobs.remove(key)?;
-        let same = self.shapes.get_mut(&shape)?;
+    /// Takes a job out.
+    pub(super) fn remove(&mut self, key: &JobKey) {
+        let Some(shape) = self.jobs.remove(key) else { return };
+        let Some(same) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();
-        let was_first = self.awake.remove(&(key.clone(), shape));
+        let was_awake = self.awake.remove(&(key.clone(), shape));
         match next {
-            Some(next) => {
-                if was_first {
-                    self.awake.insert((next, shape));
-                }
-                None
-            }
+            Some(next) if was_awake => drop(self.awake.insert((next, shape))),
+            Some(_) => {}
             None => {
                 self.shapes.remove(&shape);
-                self.asleep.remove(&shape).map(|bed| (shape, bed))
+                self.asleep.remove(&shape);
             }
         }
     }
@@ -118,12 +142,13 @@ impl Line {
         }
     }
 
-    pub(super) fn wake(&mut self, shape: ShapeId) {
-        if self.asleep.remove(&shape).is_some()
-            && let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first)
-        {
+    /// What it slept on, if it slept.
+    pub(super) fn wake(&mut self, shape: ShapeId) -> Option<Bed> {
+        let bed = self.asleep.remove(&shape)?;
+        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
             self.awake.insert((first.clone(), shape));
         }
+        Some(bed)
     }
 }
 
@@ -157,7 +182,7 @@ mod tests {
         assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
         line.remove(&key(9, 2, "b"));
         assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
-        assert!(line.remove(&key(0, 1, "a")).is_none());
+        line.remove(&key(0, 1, "a"));
         assert!(line.len() == 0 && line.candidate(Dequeue::Traverse).is_none());
     }
 

@@ -2,14 +2,17 @@
 //!
 //! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
 //! parts, each a rule of its own: [`spec`] (a queue), `tree` (what holds where), [`ledger`] (what a binding is charged),
-//! `order` and `tournament` (who goes first), [`admit`] (who fits), [`engine`] (all together, by events).
+//! `order` and `tournament` (who goes first), [`admit`] (who fits), `fence` (whose
+//! place is kept), [`engine`] (all together, by events).
 
 pub mod admit;
 mod dense;
 pub mod engine;
+mod fence;
 pub mod ledger;
 mod line;
 mod order;
+pub mod room;
 pub mod spec;
 #[cfg(test)]
 mod tests;
@@ -17,6 +20,7 @@ mod tournament;
 mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};
-pub use engine::{Engine, Fit, Job, Release, Usage};
+pub use engine::{Engine, Job, Release, Reservation, Usage};
 pub use order::{JobId, OrderPolicy};
+pub use room::{Fit, Kept, Room};
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -28,7 +28,7 @@ fn child(name: &str, parent: &str, capability: i64) -> QueueSpec {
 
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
     let task = TaskAsk { name: "t".into(), request, min: 1, most: 1 };
-    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0) };
+    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None };
     Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
 
@@ -317,7 +317,7 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
         TaskAsk { name: "launcher".into(), request: cpu(1), min: 1, most: 1 },
         TaskAsk { name: "worker".into(), request: cpu(4), min: 4, most: 4 },
     ];
-    let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0) });
+    let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None });
     engine.wait(Job { ask, ..job("a", "q", 1, cpu(0)) });
     let release = engine.next(|_, _| Fit::Yes).unwrap();
     assert_eq!(release.admission.charged, cpu(51));
@@ -329,7 +329,7 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
 fn what_is_beyond_the_minimum_is_granted_as_far_as_it_fits() {
     let mut engine = engine([queue("q", 10)], 100);
     let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8 }];
-    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0) });
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None });
     engine.wait(Job { ask, ..job("a", "q", 1, cpu(0)) });
     let admission = engine.next(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(admission.tasks, [("worker".into(), 3)].into());
