@@ -46,7 +46,7 @@ enum Event {
     Policy(OrderPolicy),
     Queue(QueueSpec),
     NoQueue(usize),
-    Fleet(i64, i64),
+    Fleet([i64; 2], Option<[i64; 2]>),
     Wait(usize, Wait),
     Shrink(usize),
     Forget(usize),
@@ -55,29 +55,32 @@ enum Event {
 }
 
 fn queue_spec() -> impl Strategy<Value = QueueSpec> {
-    let limit = || prop::option::weighted(0.6, 0i64..12);
+    let limit = || prop::option::weighted(0.6, -1i64..12);
+    let deserved = || prop::option::weighted(0.3, -1i64..12);
+    let guarantee = || prop_oneof![3 => Just(0i64), 3 => -1i64..5, 1 => 5i64..30];
     (
-        0..QUEUES,
-        prop::option::weighted(0.5, 0..QUEUES + 1),
-        0i32..3,
-        (limit(), limit()),
-        (limit(), 0i64..4),
+        (0..QUEUES, prop::option::weighted(0.5, 0..QUEUES + 1)),
+        (0i32..3, 0u32..4),
+        [limit(), limit()],
+        [deserved(), deserved()],
+        [guarantee(), guarantee()],
         (prop::bool::weighted(0.2), prop::bool::weighted(0.1)),
     )
-        .prop_map(|(name, parent, priority, (cpu, gpu), (deserved, guarantee), (fifo, closed))| {
-            let mut spec = QueueSpec::unlimited(queue_name(name));
-            spec.parent = parent.map(queue_name);
-            spec.priority = priority;
-            spec.capability = NAMES
-                .into_iter()
-                .zip([cpu, gpu])
-                .filter_map(|(n, l)| Some((n.into(), Quantity::from_units(l?))))
-                .collect();
-            spec.deserved = deserved.into_iter().map(|d| ("cpu".into(), Quantity::from_units(d))).collect();
-            spec.guarantee = amounts(0, guarantee);
-            spec.dequeue = if fifo { Dequeue::Fifo } else { Dequeue::Traverse };
-            spec.state = if closed { QueueState::Closed } else { QueueState::Open };
-            spec
+        .prop_map(|((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed))| {
+            let limits = |amounts: [Option<i64>; 2]| {
+                NAMES.into_iter().zip(amounts).filter_map(|(n, l)| Some((n.into(), Quantity::from_units(l?)))).collect()
+            };
+            QueueSpec {
+                parent: parent.map(queue_name),
+                priority,
+                weight,
+                capability: limits(capability),
+                deserved: limits(deserved),
+                guarantee: amounts(guarantee[0], guarantee[1]),
+                dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
+                state: if closed { QueueState::Closed } else { QueueState::Open },
+                ..QueueSpec::unlimited(queue_name(name))
+            }
         })
 }
 
@@ -102,7 +105,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => queue_spec().prop_map(Event::Queue),
         1 => (0..QUEUES).prop_map(Event::NoQueue),
-        1 => (4i64..40, 4i64..40).prop_map(|(cpu, gpu)| Event::Fleet(cpu, gpu)),
+        1 => ([4i64..40, 4i64..40], prop::option::of([0i64..9, 0i64..9]))
+            .prop_map(|(ready, away)| Event::Fleet(ready, away)),
         8 => (0..JOBS, wait()).prop_map(|(job, wait)| Event::Wait(job, wait)),
         2 => (0..JOBS).prop_map(Event::Shrink),
         2 => (0..JOBS).prop_map(Event::Forget),
@@ -113,11 +117,38 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// Billionths.
+#[derive(Debug, Clone, Copy)]
+struct Has {
+    real: i128,
+    kept: i128,
+    deserved: Option<i128>,
+}
+
+/// What each of `(weight, least, most)` gets of `whole`, by trying levels.
+fn fill(whole: i128, claims: &[(i128, i128, i128)]) -> Vec<i128> {
+    let at = |level: i128| claims.iter().map(move |(weight, least, most)| (level * weight).clamp(*least, *most));
+    let (mut low, mut high) = (0, 1i128 << 80);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if at(middle).sum::<i128>() <= whole { low = middle } else { high = middle }
+    }
+    let mut rest = (whole - at(low).sum::<i128>()).max(0);
+    let parts = at(low).zip(at(low + 1)).map(|(part, next)| {
+        let more = rest.min(next - part);
+        rest -= more;
+        part + more
+    });
+    parts.collect()
+}
+
 #[derive(Debug, Clone, Default)]
 struct Model {
     policy: OrderPolicy,
     queues: BTreeMap<QueueName, QueueSpec>,
-    fleet: Resources,
+    fleet: Fleet,
+    /// Of every queue in the tree and every resource.
+    has: BTreeMap<(QueueName, &'static str), Has>,
     waiting: BTreeMap<JobId, Job>,
     held: BTreeMap<JobId, (QueueName, Resources)>,
     /// How many more jobs of a class find room.
@@ -171,54 +202,109 @@ impl Model {
         held.fold(Quantity::ZERO, |sum, (_, charge)| sum.saturating_add(charge.get(resource)))
     }
 
-    fn guarantee(&self, spec: &QueueSpec, resource: &str) -> Quantity {
-        let amount = spec.guarantee.get(resource);
-        let limit = spec.capability.get(resource).filter(|limit| *limit > Quantity::ZERO);
-        limit.map_or(amount, |limit| amount.min(limit))
+    fn capability(spec: &QueueSpec, resource: &str) -> Option<i128> {
+        let limit = spec.capability.get(resource)?;
+        (resource != "cpu" || limit > Quantity::ZERO).then(|| limit.as_nano().max(0))
     }
 
-    /// The smallest ceiling of a queue and everything above; `None` without any.
-    fn ceiling(&self, path: &[QueueName], resource: &str) -> Option<Quantity> {
-        let Some((queue, above)) = path.split_first() else { return Some(self.fleet.get(resource)) };
-        let parent = self.ceiling(above, resource);
-        let Some(spec) = self.queues.get(queue) else { return parent };
-        let own = spec.capability.get(resource).filter(|limit| resource != "cpu" || *limit > Quantity::ZERO);
-        let siblings = self.children(above.first());
-        let sum = siblings.iter().fold(Quantity::ZERO, |sum, s| sum.saturating_add(self.guarantee(s, resource)));
-        let mine = if self.in_circle(queue) { Quantity::ZERO } else { self.guarantee(spec, resource) };
-        let left = parent.map(|parent| {
-            if sum == mine || self.in_circle(queue) { parent } else { parent.saturating_sub(sum).saturating_add(mine) }
-        });
-        [own, left, parent].into_iter().flatten().min()
+    /// The most that a queue could have if no cluster were away; `None` while nobody knows.
+    fn most(&self, queue: Option<&QueueName>, resource: &str) -> Option<i128> {
+        let path = queue.map(|queue| self.path(queue).0).unwrap_or_default();
+        let whole = self.fleet.whole.as_ref().map(|whole| whole.get(resource).as_nano());
+        path.iter().filter_map(|queue| Self::capability(&self.queues[queue], resource)).chain(whole).min()
+    }
+
+    fn asked_guarantee(&self, spec: &QueueSpec, resource: &str) -> i128 {
+        let own = spec.guarantee.get(resource).as_nano().max(0);
+        let sum = self.children(Some(&spec.name)).iter().map(|child| self.asked_guarantee(child, resource)).sum();
+        let guarantee = own.max(sum).min(Self::capability(spec, resource).unwrap_or(i128::MAX));
+        let never = self.most(self.path(&spec.name).0.get(1), resource).is_some_and(|most| guarantee > most);
+        if never { 0 } else { guarantee }
+    }
+
+    fn asked_deserved(&self, spec: &QueueSpec, resource: &str) -> Option<i128> {
+        if spec.deserved.is_unlimited() {
+            let below = self.children(Some(&spec.name));
+            return below.iter().filter_map(|child| self.asked_deserved(child, resource)).reduce(|a, b| a + b);
+        }
+        spec.deserved.get(resource).map(|amount| amount.as_nano().max(0))
+    }
+
+    fn work_out(&mut self) {
+        self.has.clear();
+        for resource in NAMES {
+            let fleet = self.fleet.ready.get(resource).as_nano();
+            self.divide(None, resource, fleet, fleet);
+        }
+    }
+
+    /// Divides among the children of a queue what it can have, and what it deserves.
+    fn divide(&mut self, parent: Option<&QueueName>, resource: &'static str, real: i128, have: i128) {
+        let children: Vec<QueueSpec> = self.children(parent).into_iter().cloned().collect();
+        let asked: Vec<i128> = children.iter().map(|child| self.asked_guarantee(child, resource)).collect();
+        let kept = if asked.iter().sum::<i128>() > real {
+            fill(real, &asked.iter().map(|asked| (1, 0, *asked)).collect::<Vec<_>>())
+        } else {
+            asked
+        };
+        let free = real - kept.iter().sum::<i128>();
+        let reals: Vec<i128> = (children.iter().zip(&kept))
+            .map(|(child, kept)| (free + kept).min(Self::capability(child, resource).unwrap_or(i128::MAX)))
+            .collect();
+        let said: Vec<Option<i128>> = children.iter().map(|child| self.asked_deserved(child, resource)).collect();
+        let mut parts: Vec<i128> =
+            (0..children.len()).map(|i| said[i].unwrap_or(0).min(reals[i]).max(kept[i])).collect();
+        if parent.is_some() && parts.iter().sum::<i128>() > have {
+            parts = fill(have, &(0..children.len()).map(|i| (1, kept[i], parts[i])).collect::<Vec<_>>());
+        }
+        let (free, fixed): (Vec<usize>, Vec<usize>) =
+            (0..children.len()).partition(|i| children[*i].deserved.is_unlimited());
+        let rest = (have - fixed.iter().map(|i| parts[*i]).sum::<i128>()).max(0);
+        let claims: Vec<_> =
+            free.iter().map(|i| (i128::from(children[*i].weight.max(1)), parts[*i], reals[*i])).collect();
+        for (i, part) in free.iter().zip(fill(rest, &claims)) {
+            parts[*i] = part;
+        }
+        for (i, child) in children.iter().enumerate() {
+            let deserved = Some(parts[i]).filter(|part| *part > 0 || said[i].is_some());
+            self.has.insert((child.name.clone(), resource), Has { real: reals[i], kept: kept[i], deserved });
+            self.divide(Some(&child.name), resource, reals[i], deserved.unwrap_or(0));
+        }
+    }
+
+    /// The smallest ceiling of a queue and everything above.
+    fn ceiling(&self, path: &[QueueName], resource: &'static str) -> i128 {
+        let fleet = self.fleet.ready.get(resource).as_nano();
+        let Some(queue) = path.first() else { return fleet };
+        let outside = || self.queues.get(queue).and_then(|spec| Self::capability(spec, resource)).unwrap_or(fleet);
+        self.has.get(&(queue.clone(), resource)).map_or_else(outside, |has| has.real).min(fleet)
     }
 
     fn fits(&self, queue: &QueueName, asked: &Resources) -> bool {
         let (path, _) = self.path(queue);
-        asked.iter().all(|(name, asked)| {
+        NAMES.into_iter().filter(|name| !asked.get(name).is_zero()).all(|name| {
             (0..=path.len()).all(|from| {
-                let used = self.used(path.get(from), name.as_str());
-                self.ceiling(&path[from..], name.as_str()).is_none_or(|most| used.saturating_add(asked) <= most)
+                let used = self.used(path.get(from), name).saturating_add(asked.get(name));
+                used.as_nano() <= self.ceiling(&path[from..], name)
             })
         })
     }
 
-    fn share(&self, queue: &QueueName) -> (u128, bool) {
-        match self.queues[queue].deserved.get("cpu") {
-            None => (1_000_000_000, true),
-            Some(deserved) => {
-                let used = u128::try_from(self.used(Some(queue), "cpu").as_nano()).unwrap();
-                let share = match (used, u128::try_from(deserved.as_nano()).unwrap()) {
-                    (0, _) => 0,
-                    (_, 0) => 1_000_000_000,
-                    (used, deserved) => used * 1_000_000_000 / deserved,
-                };
-                (share, false)
-            }
-        }
+    fn share(&self, queue: &QueueName) -> (i128, bool) {
+        let of = |resource| {
+            let deserved = self.has[&(queue.clone(), resource)].deserved?;
+            Some(match (self.used(Some(queue), resource).as_nano(), deserved) {
+                (0, _) => 0,
+                (_, 0) => 1_000_000_000,
+                (used, deserved) => used * 1_000_000_000 / deserved,
+            })
+        };
+        let share = NAMES.into_iter().filter_map(of).max();
+        (share.unwrap_or(1_000_000_000), share.is_none())
     }
 
     /// From the top down; a leaf stands for whatever would be below it.
-    fn shares(&self, leaf: &QueueName) -> Vec<(u128, bool)> {
+    fn shares(&self, leaf: &QueueName) -> Vec<(i128, bool)> {
         let (path, _) = self.path(leaf);
         let mut shares: Vec<_> = path.iter().rev().map(|queue| self.share(queue)).collect();
         shares.resize(QUEUES, self.share(leaf));
@@ -235,7 +321,7 @@ impl Model {
     }
 
     /// What of its queue's place comes before that.
-    fn turn(&self, queue: &QueueName) -> (Reverse<i32>, Vec<(u128, bool)>) {
+    fn turn(&self, queue: &QueueName) -> (Reverse<i32>, Vec<(i128, bool)>) {
         let priority = Reverse(self.queues[queue].priority);
         match self.policy {
             OrderPolicy::Share => (priority, self.shares(queue)),
@@ -285,7 +371,7 @@ impl Model {
             for resource in NAMES {
                 for from in 0..=path.len() {
                     let most = self.ceiling(&path[from..], resource);
-                    if most.is_some_and(|most| self.used(path.get(from), resource) > most) {
+                    if self.used(path.get(from), resource).as_nano() > most {
                         over.insert((path.get(from).cloned(), resource));
                     }
                 }
@@ -317,14 +403,18 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         Event::Queue(spec) => {
             engine.set_queue(spec.clone());
             model.queues.insert(spec.name.clone(), spec.clone());
+            model.work_out();
         }
         Event::NoQueue(i) => {
             engine.remove_queue(&queue_name(*i));
             model.queues.remove(&queue_name(*i));
+            model.work_out();
         }
-        Event::Fleet(cpu, gpu) => {
-            model.fleet = amounts(*cpu, *gpu);
-            engine.set_fleet(Fleet { ready: model.fleet.clone(), whole: None, ready_clusters: 1 });
+        Event::Fleet(ready, away) => {
+            let whole = away.map(|away| amounts(ready[0] + away[0], ready[1] + away[1]));
+            model.fleet = Fleet { ready: amounts(ready[0], ready[1]), whole, ready_clusters: 1 };
+            model.work_out();
+            engine.set_fleet(model.fleet.clone());
         }
         Event::Policy(policy) => {
             model.policy = *policy;
@@ -382,6 +472,10 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
                 resource,
                 name
             );
+            let Some(has) = model.has.get(&(name.clone(), resource)) else { continue };
+            let entitled = engine.entitlement(name);
+            let got = [&entitled.real, &entitled.guarantee, &entitled.deserved].map(|of| of.get(resource).as_nano());
+            prop_assert_eq!(got, [has.real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
         }
     }
     for id in model.waiting.keys() {
@@ -427,7 +521,7 @@ proptest! {
     #[test]
     fn every_verdict_is_that_of_looking_at_everything_again(events in prop::collection::vec(event(), 1..60)) {
         let (mut engine, mut model) = (Engine::default(), Model::default());
-        let first = [Event::Fleet(30, 20), Event::Room(0), Event::Room(1), Event::Room(2)];
+        let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1), Event::Room(2)];
         for event in first.iter().chain(&events).chain([&Event::Decide]) {
             step(&mut engine, &mut model, event)?;
         }
@@ -442,7 +536,7 @@ proptest! {
         let mut outcomes = Vec::new();
         for events in [events, shuffled] {
             let (mut engine, mut model) = (Engine::default(), Model::default());
-            let first = [Event::Fleet(30, 20), Event::Room(0), Event::Room(1)];
+            let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1)];
             for event in first.iter().chain(&events) {
                 step(&mut engine, &mut model, event)?;
             }

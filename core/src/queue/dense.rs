@@ -59,6 +59,13 @@ impl Dense {
         self.0.get(dim.index()).copied().unwrap_or(0)
     }
 
+    pub(super) fn set(&mut self, dim: Dim, amount: i128) {
+        if self.0.len() <= dim.index() {
+            self.0.resize(dim.index() + 1, 0);
+        }
+        self.0[dim.index()] = amount;
+    }
+
     pub(super) fn add(&mut self, amounts: &[(Dim, i128)]) {
         for (dim, amount) in amounts {
             if self.0.len() <= dim.index() {

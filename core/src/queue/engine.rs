@@ -6,6 +6,7 @@
 //! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
 //! (`tests/model.rs` holds the engine against that).
 
+mod entitlement;
 mod fences;
 mod order;
 
@@ -13,6 +14,8 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
+
+pub use entitlement::Entitlement;
 
 use super::{
     admit::{self, Ask, FitClass, Shape},
@@ -321,7 +324,7 @@ impl Engine {
             return;
         }
         self.drop_unused();
-        let children = tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
         self.short.clear();
         if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
             self.no_room.clear();
@@ -333,7 +336,7 @@ impl Engine {
                 line.wake(shape);
             }
         }
-        self.restart_order(&children);
+        self.restart_order();
     }
 
     fn candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {

@@ -1,14 +1,17 @@
 //! Queues: who may start, in which order, within which limits, and why not.
 //!
 //! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
-//! parts, each a rule of its own: [`spec`] (a queue), `tree` (what holds where), [`ledger`] (what a binding is charged),
-//! `order` and `tournament` (who goes first), [`admit`] (who fits), `fence` (whose
-//! place is kept), [`engine`] (all together, by events).
+//! parts, each a rule of its own: [`spec`] (a queue), `tree` (who is above whom), `entitled` (what holds where), [`fault`]
+//! (what is wrong with a queue), [`ledger`] (what a binding is charged), `order` and `tournament` (who goes first),
+//! [`admit`] (who fits), `fence` (whose place is kept), [`engine`] (all together, by events).
 
 pub mod admit;
 mod dense;
 pub mod engine;
+mod entitled;
+pub mod fault;
 mod fence;
+mod fill;
 pub mod ledger;
 mod line;
 mod order;
@@ -20,7 +23,8 @@ mod tournament;
 mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};
-pub use engine::{Engine, Job, Release, Reservation, Usage};
+pub use engine::{Engine, Entitlement, Job, Release, Reservation, Usage};
+pub use fault::{QueueFault, QueueField};
 pub use order::{JobId, OrderPolicy};
 pub use room::{Fit, Kept, Room};
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -53,13 +53,13 @@ pub struct QueueSpec {
     pub parent: Option<QueueName>,
     /// Larger goes first.
     pub priority: i32,
-    /// Share where nothing is deserved.
+    /// Its part of what is left where it sets no `deserved`: 1 to 65535.
     pub weight: u32,
     /// Ceiling.
     pub capability: Limits,
     /// Kept free for it.
     pub guarantee: Resources,
-    /// Entitlement; unlimited where it says nothing.
+    /// Entitlement; where it names nothing at all, its weight decides.
     pub deserved: Limits,
     /// Whether others may take back what it borrowed.
     pub reclaimable: bool,
@@ -87,6 +87,11 @@ impl QueueSpec {
         }
     }
 
+    /// The weight that counts.
+    pub(crate) fn effective_weight(&self) -> u32 {
+        self.weight.clamp(1, MOST_WEIGHT)
+    }
+
     /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones are zero.
     pub(crate) fn ceilings(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
         self.capability.iter().filter_map(|(name, limit)| {
@@ -96,6 +101,9 @@ impl QueueSpec {
         })
     }
 }
+
+/// The largest `spec.weight`.
+pub(crate) const MOST_WEIGHT: u32 = 65535;
 
 /// What the clusters have, all together. Nothing is known at first: nothing can start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

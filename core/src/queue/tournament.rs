@@ -56,15 +56,20 @@ pub(super) enum Touch {
 }
 
 impl Tournament {
-    /// Starts anew with these children of each queue; `enter` gives every queue's next job and share.
-    pub(super) fn restart(&mut self, children: &[Vec<Node>], mut enter: impl FnMut(Node) -> (Option<Head>, Share)) {
+    /// Starts anew with `queues` places and these children of each; `enter` gives every queue's next job and share.
+    pub(super) fn restart<'a>(
+        &mut self,
+        queues: usize,
+        children: impl Fn(Node) -> &'a [Node],
+        mut enter: impl FnMut(Node) -> (Option<Head>, Share),
+    ) {
         self.touched.clear();
         self.seats.clear();
-        self.seats.resize_with(children.len(), Seat::default);
+        self.seats.resize_with(queues, Seat::default);
         let mut order = vec![Node::ROOT];
         for i in 0.. {
             let Some(node) = order.get(i).copied() else { break };
-            let below = &children[node.index()];
+            let below = children(node);
             order.extend(below);
             let (head, share) = enter(node);
             let best = head.is_some().then_some(node);
@@ -76,7 +81,7 @@ impl Tournament {
             }
         }
         for parent in order.into_iter().rev() {
-            let below = &children[parent.index()];
+            let below = children(parent);
             for (i, child) in below.iter().enumerate() {
                 self.seats[parent.index()].bracket[below.len() + i] = self.entry(*child);
             }
@@ -290,7 +295,9 @@ mod tests {
             let n = parents.len() + 1;
             let mut world = World { parents, heads: heads[..n].to_vec(), shares: vec![share(0); n] };
             let mut tournament = Tournament::default();
-            tournament.restart(&world.children(), |node| (world.head(node.index()), share(0)));
+            let children = world.children();
+            let below = |node: Node| children[node.index()].as_slice();
+            tournament.restart(n, below, |node| (world.head(node.index()), share(0)));
             prop_assert_eq!(tournament.best(), world.best());
             for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
                 let queue = queue % n;

@@ -1,23 +1,19 @@
-//! The queues as a tree: who is above whom, which ceilings hold where, and what is wrong with a queue.
+//! The queues as a tree: who is above whom, what each holds, and why a queue starts no jobs.
 //!
-//! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`), where every ancestor's ceiling holds, a missing
-//! ceiling is the parent's, and a sibling's `guarantee` lowers what is left (`1527-1536`). Two differences on purpose: the
-//! root is bounded by the fleet (Volcano leaves that to the nodes), and a queue with a missing parent or in a circle
-//! stops its own jobs only (Volcano refuses every job of every queue, `1226-1243`).
+//! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`): jobs in leaves, charged on the whole way up, where
+//! every ancestor's ceiling holds ([`super::entitled`]). Two differences on purpose: the root is bounded by the fleet
+//! (Volcano leaves that to the nodes), and a queue with a missing parent or in a circle stops its own jobs only (Volcano
+//! refuses every job of every queue, `1226-1243`).
 
 use std::collections::BTreeMap;
 
 use super::{
-    dense::{Ceilings, Dense, Dims, Sparse},
+    dense::{Ceilings, Dense, Dim, Dims, Sparse},
+    entitled::{self, Asked},
     line::Line,
     spec::{Fleet, QueueSpec, QueueState},
 };
-use crate::{
-    gang::QueueName,
-    quantity::Quantity,
-    reason::QueueProblem,
-    resources::{Limits, Resources},
-};
+use crate::{gang::QueueName, reason::QueueProblem};
 
 /// A queue's place in the engine's table. The root is the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,14 +37,20 @@ pub(super) struct Slot {
     pub(super) spec: Option<QueueSpec>,
     /// The queue itself first, the root last.
     pub(super) path: Box<[Node]>,
+    /// In the order of their names.
+    pub(super) children: Box<[Node]>,
     pub(super) problem: Option<QueueProblem>,
     /// Its own `capability`.
     pub(super) capability: Ceilings,
     /// What siblings' guarantees leave to it; for the root, what the clusters have.
     pub(super) left: Ceilings,
     /// The smallest of both and of everything above.
-    real: Ceilings,
+    pub(super) real: Ceilings,
+    /// Kept free for it and all below, as far as that can be.
+    pub(super) guarantee: Dense,
+    /// What it is entitled to; nothing where it deserves nothing.
     pub(super) deserved: Sparse,
+    pub(super) asked: Asked,
     /// What its own jobs are charged.
     pub(super) own: Dense,
     /// The same with all queues below.
@@ -65,16 +67,32 @@ impl Slot {
             name,
             spec: None,
             path: path.into(),
+            children: Box::default(),
             problem: Some(problem),
             capability: Ceilings::default(),
             left,
             real: Ceilings::default(),
+            guarantee: Dense::default(),
             deserved: Sparse::default(),
+            asked: Asked::default(),
             own: Dense::default(),
             used: Dense::default(),
             line: Line::default(),
         }
     }
+
+    /// Whether it says what it deserves, so that its weight does not.
+    pub(super) fn sets_deserved(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| !spec.deserved.is_unlimited())
+    }
+
+    /// The most of `dim` that it can have now.
+    pub(super) fn real(&self, dim: Dim) -> i128 {
+        self.real.get(dim).unwrap_or(Self::UNBOUNDED)
+    }
+
+    /// More than any quantity, and small enough to be added up and multiplied.
+    const UNBOUNDED: i128 = 1 << 94;
 
     fn parent(&self) -> Option<&QueueName> {
         let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
@@ -82,17 +100,11 @@ impl Slot {
     }
 }
 
-/// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed; returns the children of each
-/// queue, in the order of their names.
-pub(super) fn resolve(
-    slots: &mut [Slot],
-    index: &BTreeMap<QueueName, Node>,
-    dims: &mut Dims,
-    fleet: &Fleet,
-) -> Vec<Vec<Node>> {
-    let children = resolve_paths(slots, index);
-    resolve_openness(slots, &children);
-    resolve_ceilings(slots, &children, dims, fleet);
+/// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed.
+pub(super) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dims: &mut Dims, fleet: &Fleet) {
+    resolve_paths(slots, index);
+    resolve_openness(slots);
+    entitled::resolve(slots, dims, fleet);
     for slot in slots.iter_mut() {
         slot.used = Dense::default();
     }
@@ -103,11 +115,10 @@ pub(super) fn resolve(
         }
         slots[i].own = own;
     }
-    children
 }
 
-/// Sets paths and the problems of descent; returns the children of each queue, in the order of their names.
-fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) -> Vec<Vec<Node>> {
+/// Sets paths, children and the problems of descent.
+fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
     let mut children = vec![Vec::new(); slots.len()];
     for node in index.values().copied().filter(|node| *node != Node::ROOT) {
         let (path, problem) = path_of(slots, index, node);
@@ -118,7 +129,9 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) -> Vec<V
         slot.path = path.into();
         slot.problem = if slot.spec.is_none() { Some(QueueProblem::Missing) } else { problem };
     }
-    children
+    for (slot, children) in slots.iter_mut().zip(children) {
+        slot.children = children.into();
+    }
 }
 
 fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Vec<Node>, Option<QueueProblem>) {
@@ -142,7 +155,7 @@ fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Ve
     (path, problem)
 }
 
-fn resolve_openness(slots: &mut [Slot], children: &[Vec<Node>]) {
+fn resolve_openness(slots: &mut [Slot]) {
     for i in 0..slots.len() {
         if slots[i].problem.as_ref().is_some_and(|problem| *problem != QueueProblem::Root) {
             continue;
@@ -153,76 +166,9 @@ fn resolve_openness(slots: &mut [Slot], children: &[Vec<Node>]) {
             (state != QueueState::Open)
                 .then(|| QueueProblem::NotOpen { queue: spec.name.clone(), state: state.as_str() })
         });
-        let not_leaf = || children[i].first().map(|child| QueueProblem::NotLeaf(slots[child.index()].name.clone()));
+        let not_leaf =
+            || slots[i].children.first().map(|child| QueueProblem::NotLeaf(slots[child.index()].name.clone()));
         let root = (i == Node::ROOT.index()).then_some(QueueProblem::Root);
         slots[i].problem = root.or(closed).or_else(not_leaf);
     }
-}
-
-fn resolve_ceilings(slots: &mut [Slot], children: &[Vec<Node>], dims: &mut Dims, fleet: &Fleet) {
-    for slot in slots.iter_mut() {
-        slot.capability = Ceilings::default();
-        slot.left = Ceilings::default();
-        slot.deserved = Sparse::default();
-        let Some(spec) = &slot.spec else { continue };
-        for (name, ceiling) in spec.ceilings() {
-            slot.capability.set(dims.intern(name), Some(ceiling.as_nano()));
-        }
-        slot.deserved = spec.deserved.iter().map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
-        // So that every dimension of a guarantee is known below.
-        let _ = dims.sparse(&spec.guarantee);
-    }
-    let root = &mut slots[Node::ROOT.index()];
-    root.left = Ceilings::nothing();
-    for (dim, amount) in dims.sparse(&fleet.ready) {
-        root.left.set(dim, Some(amount));
-    }
-    root.real = lower(&root.capability, &root.left, None, dims);
-    let mut below = vec![Node::ROOT];
-    while let Some(parent) = below.pop() {
-        let guarantees: Vec<(Node, Resources)> =
-            children[parent.index()].iter().map(|child| (*child, guarantee(&slots[child.index()]))).collect();
-        let mut sum = Resources::new();
-        guarantees.iter().for_each(|(_, guarantee)| sum.add(guarantee));
-        for (child, mine) in guarantees {
-            let mut others = sum.clone();
-            others.saturating_sub(&mine);
-            let mut left = Ceilings::default();
-            for (dim, _) in dims.sparse(&others) {
-                let name = dims.name(dim).as_str();
-                if let Some(real) = slots[parent.index()].real.get(dim) {
-                    let free = (real - sum.get(name).as_nano()).max(0) + mine.get(name).as_nano();
-                    left.set(dim, Some(free));
-                }
-            }
-            let real = lower(&slots[child.index()].capability, &left, Some(&slots[parent.index()].real), dims);
-            let slot = &mut slots[child.index()];
-            (slot.left, slot.real) = (left, real);
-            below.push(child);
-        }
-    }
-}
-
-/// A guarantee above the queue's own ceiling would take from its siblings what it can never use.
-fn guarantee(slot: &Slot) -> Resources {
-    let Some(spec) = &slot.spec else { return Resources::new() };
-    let own = |name: &str, amount: Quantity| ceiling(&spec.capability, name).map_or(amount, |most| amount.min(most));
-    spec.guarantee
-        .iter()
-        .filter(|(_, amount)| !amount.is_negative())
-        .map(|(name, amount)| (name.clone(), own(name.as_str(), amount)))
-        .collect()
-}
-
-fn ceiling(limits: &Limits, name: &str) -> Option<Quantity> {
-    limits.get(name).filter(|limit| *limit > Quantity::ZERO)
-}
-
-fn lower(a: &Ceilings, b: &Ceilings, above: Option<&Ceilings>, dims: &Dims) -> Ceilings {
-    let mut lowest = if above.is_none() { Ceilings::nothing() } else { Ceilings::default() };
-    for dim in dims.all() {
-        let all = [a.get(dim), b.get(dim), above.and_then(|above| above.get(dim))];
-        lowest.set(dim, all.into_iter().flatten().min());
-    }
-    lowest
 }

@@ -46,11 +46,10 @@ impl Engine {
     }
 
     /// The tree was worked out anew.
-    pub(super) fn restart_order(&mut self, children: &[Vec<Node>]) {
-        self.heads.restart(children, |node| {
-            let slot = &self.slots[node.index()];
-            (head(self.policy, slot), share(self.policy, slot))
-        });
+    pub(super) fn restart_order(&mut self) {
+        let slots = &self.slots;
+        let enter = |node: Node| (head(self.policy, &slots[node.index()]), share(self.policy, &slots[node.index()]));
+        self.heads.restart(slots.len(), |node| &slots[node.index()].children, enter);
     }
 
     /// The queue whose next job goes first.
