@@ -1,14 +1,15 @@
-//! The queue engine with many waiting: what one freed quota costs, and what a release costs when all is drained.
+//! The queue engine with many waiting: what a release costs when all is drained, what one freed quota costs, what a change
+//! of the tree costs.
 //!
 //! `cargo bench -p caldera-core --bench queue`
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Engine, Fit, FitClass, Fleet, Job, JobId, QueueSpec, TaskAsk},
+    queue::{Ask, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
     resources::Resources,
 };
 use divan::{Bencher, counter::ItemsCount};
@@ -25,34 +26,98 @@ fn request(cpu: i64) -> Resources {
         .collect()
 }
 
-/// `waiting` jobs in `queues` queues below ten parents, of a hundred kinds; `quota` cpus for each queue.
-fn engine(queues: usize, waiting: usize, quota: i64, distinct: usize) -> (Engine, Vec<Arc<Ask>>) {
-    let mut engine = Engine::default();
-    let ready: Resources = request(1).iter().map(|(name, _)| (name.clone(), Quantity::from_units(1 << 50))).collect();
-    engine.set_fleet(Fleet { ready, whole: None, ready_clusters: 3 });
-    for parent in 0..10 {
-        engine.set_queue(QueueSpec::unlimited(format!("parent{parent}")));
+/// What is measured on: `waiting` jobs in `queues` queues.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    queues: usize,
+    waiting: usize,
+    /// Kinds of jobs.
+    kinds: usize,
+    /// Cpus of each queue.
+    quota: i64,
+    order: Order,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// By priority and age.
+    Strict,
+    /// By share, with parts by weight; ten queues above the others.
+    Weight,
+    /// By share, with three resources deserved everywhere; ten queues above the others.
+    Deserved,
+    /// The same with a hundred queues in between.
+    ThreeLevels,
+}
+
+/// `1000 queues, 10000 jobs, Weight`.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} queues, {} jobs, {:?}", self.queues, self.waiting, self.order)
     }
-    for i in 0..queues {
-        let mut spec = QueueSpec::unlimited(format!("queue{i}"));
-        spec.parent = Some(format!("parent{}", i % 10).into());
-        spec.capability.set("cpu", Quantity::from_units(quota));
-        spec.deserved.set("cpu", Quantity::from_units(quota));
+}
+
+impl Cell {
+    const fn new(queues: usize, waiting: usize, order: Order) -> Self {
+        Self { queues, waiting, kinds: 100, quota: 1 << 40, order }
+    }
+
+    fn parent(self, i: usize) -> QueueSpec {
+        let mut spec = self.deserving(format!("parent{i}"), self.queues / 10);
+        if self.order == Order::ThreeLevels && i >= 10 {
+            spec.parent = Some(format!("parent{}", i % 10).into());
+        }
+        spec
+    }
+
+    fn queue(self, i: usize) -> QueueSpec {
+        let mut spec = self.deserving(format!("queue{i}"), 1);
+        let parent = if self.order == Order::ThreeLevels { 10 + i % 100 } else { i % 10 };
+        spec.parent = Some(format!("parent{parent}").into());
+        spec.capability.set("cpu", Quantity::from_units(self.quota));
         spec.priority = (i % 3) as i32;
-        engine.set_queue(spec);
+        spec
     }
-    let asks: Vec<Arc<Ask>> = (0..distinct)
-        .map(|i| {
-            let request = request(1 + (i % 8) as i64);
+
+    fn deserving(self, name: String, queues: usize) -> QueueSpec {
+        let mut spec = QueueSpec::unlimited(name);
+        if matches!(self.order, Order::Deserved | Order::ThreeLevels) {
+            for (resource, amount) in request(1_000).iter().filter(|(name, _)| name.as_str() != "pods") {
+                spec.deserved.set(resource.clone(), amount.times(queues as u64));
+            }
+        }
+        spec
+    }
+
+    fn asks(self) -> Vec<Arc<Ask>> {
+        let ask = |i: usize| {
             let pods = 1 + (i / 8) as u32;
-            let task = TaskAsk { name: "worker".into(), request, min: pods, most: pods };
+            let task = TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods };
             Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
-        })
-        .collect();
-    for i in 0..waiting {
-        engine.wait(job(i, queues, &asks));
+        };
+        (0..self.kinds).map(ask).collect()
     }
-    (engine, asks)
+
+    /// Settled, with everything in line.
+    fn engine(self, asks: &[Arc<Ask>]) -> Engine {
+        let mut engine = Engine::default();
+        engine.set_policy(if self.order == Order::Strict { OrderPolicy::Strict } else { OrderPolicy::Share });
+        engine.set_fleet(fleet(1 << 50));
+        (0..if self.order == Order::ThreeLevels { 110 } else { 10 }).for_each(|i| engine.set_queue(self.parent(i)));
+        (0..self.queues).for_each(|i| engine.set_queue(self.queue(i)));
+        (0..self.waiting).for_each(|i| engine.wait(job(i, self.queues, asks)));
+        engine.settle();
+        engine
+    }
+}
+
+fn fleet(units: i64) -> Fleet {
+    let ready = request(1).iter().map(|(name, _)| (name.clone(), Quantity::from_units(units))).collect();
+    Fleet { ready, whole: None, ready_clusters: 3 }
+}
+
+fn drain_all(engine: &mut Engine) -> usize {
+    std::iter::from_fn(|| engine.next(|_, _| Fit::Yes)).count()
 }
 
 fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
@@ -68,8 +133,10 @@ fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
 
 /// B4, core share: a job of a full queue ends; the next one is released.
 #[divan::bench(args = [(1, 10_000, 100), (30, 10_000, 100), (1_000, 10_000, 100), (1, 10_000, 10_000), (1_000, 100_000, 100)])]
-fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, distinct): (usize, usize, usize)) {
-    let (mut engine, asks) = engine(queues, waiting, 1_000, distinct);
+fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (usize, usize, usize)) {
+    let cell = Cell { kinds, quota: 1_000, ..Cell::new(queues, waiting, Order::Deserved) };
+    let asks = cell.asks();
+    let mut engine = cell.engine(&asks);
     for i in 0..queues {
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
         engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
@@ -90,23 +157,59 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, distinct):
 }
 
 /// B1: everything fits; nanoseconds per released job.
-#[divan::bench(args = [(30, 3_000), (1_000, 10_000)])]
-fn drain(bencher: Bencher<'_, '_>, (queues, waiting): (usize, usize)) {
-    bencher
-        .counter(ItemsCount::new(waiting))
-        .with_inputs(|| engine(queues, waiting, 1 << 40, 100).0)
-        .bench_local_values(|mut engine| {
-            let mut released = 0;
-            while engine.next(|_, _| Fit::Yes).is_some() {
-                released += 1;
-            }
-            assert_eq!(released, waiting);
+#[divan::bench(args = [
+    Cell::new(30, 3_000, Order::Strict),
+    Cell::new(30, 3_000, Order::Weight),
+    Cell::new(30, 3_000, Order::Deserved),
+    Cell::new(30, 3_000, Order::ThreeLevels),
+    Cell::new(1_000, 10_000, Order::Strict),
+    Cell::new(1_000, 10_000, Order::Weight),
+    Cell::new(1_000, 10_000, Order::Deserved),
+    Cell::new(1_000, 10_000, Order::ThreeLevels),
+])]
+fn drain(bencher: Bencher<'_, '_>, cell: Cell) {
+    let asks = cell.asks();
+    bencher.counter(ItemsCount::new(cell.waiting)).with_inputs(|| cell.engine(&asks)).bench_local_values(
+        |mut engine| {
+            assert_eq!(drain_all(&mut engine), cell.waiting);
             engine
-        });
+        },
+    );
+}
+
+/// B1: one cycle over a thousand queues that each start one job.
+#[divan::bench(args = [Order::Strict, Order::Weight, Order::Deserved, Order::ThreeLevels])]
+fn cycle_of_a_thousand_queues(bencher: Bencher<'_, '_>, order: Order) {
+    let cell = Cell::new(1_000, 1_000, order);
+    let asks = cell.asks();
+    bencher.with_inputs(|| cell.engine(&asks)).bench_local_values(|mut engine| {
+        assert_eq!(drain_all(&mut engine), 1_000);
+        engine
+    });
+}
+
+/// A cluster comes or goes while all quota is used: the tree is worked out anew, ten jobs in each of a thousand queues
+/// are looked at again, none starts.
+#[divan::bench(args = [Order::Strict, Order::Weight, Order::Deserved, Order::ThreeLevels])]
+fn fleet_changes_under_a_thousand_full_queues(bencher: Bencher<'_, '_>, order: Order) {
+    let cell = Cell { quota: 1_000, ..Cell::new(1_000, 10_000, order) };
+    let mut engine = cell.engine(&cell.asks());
+    for i in 0..cell.queues {
+        let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
+        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+    }
+    let mut units = 1 << 50;
+    bencher.bench_local(|| {
+        units += 1;
+        engine.set_fleet(fleet(units));
+        assert!(engine.next(|_, _| Fit::Yes).is_none());
+    });
 }
 
 /// A restart: everything that waits is told anew.
 #[divan::bench(args = [10_000, 100_000])]
 fn rebuild(bencher: Bencher<'_, '_>, waiting: usize) {
-    bencher.counter(ItemsCount::new(waiting)).bench_local(|| engine(1_000, waiting, 1_000, 100));
+    let cell = Cell::new(1_000, waiting, Order::Deserved);
+    let asks = cell.asks();
+    bencher.counter(ItemsCount::new(waiting)).bench_local(|| cell.engine(&asks));
 }
