@@ -92,11 +92,16 @@ impl Shape {
         Self { ask, minimum, sparse, elastic, users: 0 }
     }
 
+    /// Whether it is granted as a whole or not at all.
+    pub(super) fn is_rigid(&self) -> bool {
+        self.elastic.iter().all(|(_, more)| *more == 0)
+    }
+
     /// How many pods of each task, and what they are charged, where the minimum is known to fit.
     pub(super) fn grant(&self, path: &[Node], free: impl Fn(Node, Dim) -> Option<i128>) -> (Vec<u32>, Resources) {
         let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
         let mut charged = self.minimum.clone();
-        if self.elastic.iter().all(|(_, more)| *more == 0) {
+        if self.is_rigid() {
             return (pods, charged);
         }
         // What this grant itself took, by dimension.

@@ -97,7 +97,9 @@ pub struct Engine {
     unused: Vec<Node>,
     /// Queues or the fleet changed since the tree was worked out.
     stale: bool,
-    jobs: BTreeMap<JobId, Standing>,
+    /// Of that: queues, or who goes before whom.
+    replanted: bool,
+    jobs: HashMap<JobId, Standing>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
@@ -141,7 +143,8 @@ impl Default for Engine {
             index: [(root, Node::ROOT)].into(),
             unused: Vec::new(),
             stale: false,
-            jobs: BTreeMap::new(),
+            replanted: false,
+            jobs: HashMap::new(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
@@ -164,14 +167,15 @@ impl Engine {
         let slot = &mut self.slots[node.index()];
         if slot.spec.as_ref() != Some(&spec) {
             slot.spec = Some(spec);
-            self.stale = true;
+            (self.stale, self.replanted) = (true, true);
         }
     }
 
     /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
-            self.stale |= self.slots[node.index()].spec.take().is_some();
+            let was = self.slots[node.index()].spec.take().is_some();
+            (self.stale, self.replanted) = (self.stale | was, self.replanted | was);
         }
     }
 
@@ -281,14 +285,15 @@ impl Engine {
         loop {
             let node = self.first_queue()?;
             let (key, id) = self.candidate(node)?;
-            let path = self.slots[node.index()].path.clone();
-            if let Some((at, dim, asked)) = admit::first_short(&self.slots, &path, &self.shape(id).sparse) {
+            let path = &self.slots[node.index()].path;
+            if let Some((at, dim, asked)) = admit::first_short(&self.slots, path, &self.shape(id).sparse) {
                 self.short.entry((at, dim)).or_default().insert((asked, node, id));
                 self.sleep(node, id, Bed::Quota(at, dim, asked));
                 continue;
             }
             let heeded = self.heeded(node, &key, id);
-            if let Some((at, dim, needed)) = self.fenced_short(&heeded, &path, self.shape(id)) {
+            let path = &self.slots[node.index()].path;
+            if let Some((at, dim, needed)) = self.fenced_short(&heeded, path, self.shape(id)) {
                 self.short.entry((at, dim)).or_default().insert((needed, node, id));
                 self.bind(&heeded, node, id);
                 self.sleep(node, id, Bed::Fenced(at, dim, needed));
@@ -325,17 +330,11 @@ impl Engine {
         }
         self.drop_unused();
         tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
-        self.short.clear();
-        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
-            self.no_room.clear();
+        if std::mem::take(&mut self.replanted) {
+            self.wake_fenced();
         }
-        self.fences = Fences::default();
-        for node in self.index.values().copied().collect::<Vec<_>>() {
-            let line = &mut self.slots[node.index()].line;
-            for shape in line.shapes().collect::<Vec<_>>() {
-                line.wake(shape);
-            }
-        }
+        self.fences.doubt_all();
+        self.wake_after_settling();
         self.restart_order();
     }
 
@@ -346,20 +345,23 @@ impl Engine {
     }
 
     fn release(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[Scarce]) -> Release {
-        let shape = self.shape(id);
+        let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
         let (pods, charged) = shape.grant(&slot.path, |at, dim| {
             Some(admit::headroom(&self.slots[at.index()], dim)? - self.taken(heeded, at, dim))
         });
+        let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
+        let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
-        let queue = slot.name.clone();
-        let priority = match self.jobs.get(&key.id) {
+        self.unfence_job(key.id.as_str());
+        self.leave_line(node, key);
+        self.release_shape(id);
+        self.charge(node, &charge);
+        let priority = match self.jobs.insert(key.id.clone(), Standing::Holding { node, charge, end: None }) {
             Some(Standing::Waiting { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
-        let admission = Admission { queue, priority, copies: shape.ask.copies, tasks, charged };
-        self.hold(&key.id, &admission.queue, &admission.charged);
-        Release { id: key.id.clone(), admission }
+        Release { id: key.id.clone(), admission: Admission { queue, priority, copies, tasks, charged } }
     }
 }
 
@@ -557,7 +559,8 @@ impl Engine {
     fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
         self.books += 1;
         self.slots[node.index()].own.add(amounts);
-        for at in self.slots[node.index()].path.clone() {
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
             self.slots[at.index()].used.add(amounts);
         }
         self.heads.touch(node, Touch::Share);
@@ -566,16 +569,33 @@ impl Engine {
     fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
         self.books += 1;
         self.slots[node.index()].own.sub(amounts);
-        let path = self.slots[node.index()].path.clone();
-        for at in &path {
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
             self.slots[at.index()].used.sub(amounts);
         }
         self.heads.touch(node, Touch::Share);
-        for at in &path {
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
             for (dim, _) in amounts {
-                self.wake_short(*at, *dim);
+                self.wake_short(at, *dim);
             }
         }
+    }
+
+    /// Wakes the shapes whose ceiling is no longer short, or no longer above them.
+    fn wake_after_settling(&mut self) {
+        let mut awake = Vec::new();
+        for ((at, dim), sleepers) in &self.short {
+            let room = admit::headroom(&self.slots[at.index()], *dim).unwrap_or(i128::MAX);
+            let wakes = |(asked, node, _): &&(i128, Node, ShapeId)| {
+                *asked <= room || !self.slots[node.index()].path.contains(at)
+            };
+            awake.extend(sleepers.iter().filter(wakes).map(|(_, node, shape)| (*node, *shape)));
+        }
+        for (node, shape) in awake {
+            self.wake(node, shape);
+        }
+        self.short.retain(|_, sleepers| !sleepers.is_empty());
     }
 
     /// Wakes the shapes that what is free of `dim` at `at` now satisfies.

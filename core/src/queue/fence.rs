@@ -183,6 +183,11 @@ impl Fences {
         self.ranked.get(&cause).into_iter().flatten()
     }
 
+    /// Ceilings are others than they were: everything is to be looked at again.
+    pub(super) fn doubt_all(&mut self) {
+        self.dirty.extend(self.ranked.keys().chain(self.by_cause.keys()));
+    }
+
     /// A cause is to be looked at again then.
     pub(super) fn later(&mut self, at: i64, cause: Scarce) {
         self.due.insert((at, cause));

@@ -53,6 +53,7 @@ impl Line {
         self.jobs.keys()
     }
 
+    #[cfg(test)]
     pub(super) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         self.shapes.keys().copied()
     }

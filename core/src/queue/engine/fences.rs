@@ -45,7 +45,8 @@ impl Engine {
 
     /// After how many seconds a blocked job gets a fence; `None`: never.
     pub fn set_patience(&mut self, seconds: Option<i64>) {
-        self.stale |= self.patience != seconds;
+        let changed = self.patience != seconds;
+        (self.stale, self.replanted) = (self.stale | changed, self.replanted | changed);
         self.patience = seconds;
     }
 
@@ -344,6 +345,31 @@ impl Engine {
             self.room_grew();
         }
         woke
+    }
+
+    /// The tree, or who goes before whom, is another one: fences are worked out anew.
+    pub(super) fn wake_fenced(&mut self) {
+        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
+            self.room_grew();
+        }
+        let fences = std::mem::take(&mut self.fences);
+        for (node, shape) in fences.iter().flat_map(|(_, fence)| &fence.bound) {
+            self.wake(*node, *shape);
+        }
+        if self.patience.is_none() {
+            return;
+        }
+        let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
+            sleepers.iter().map(|(_, node, shape)| (Scarce::Quota(*at, *dim), *node, *shape))
+        });
+        let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
+        let all: Vec<(Scarce, Node, ShapeId)> =
+            asleep.chain(roomless.map(|(node, shape)| (Scarce::Room(0), *node, *shape))).collect();
+        for (cause, node, shape) in all {
+            if let Some(entry) = self.sleeper(node, shape) {
+                self.fences.slept(cause, entry);
+            }
+        }
     }
 
     /// A job is no longer blocked, or gone.

@@ -16,7 +16,7 @@ impl Engine {
             return;
         }
         self.policy = policy;
-        self.stale = true;
+        (self.stale, self.replanted) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for standing in jobs.values_mut() {
             let Standing::Waiting { node, key, shape, rank } = standing else { continue };
