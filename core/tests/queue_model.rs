@@ -292,12 +292,8 @@ impl Model {
 
     fn share(&self, queue: &QueueName) -> (i128, bool) {
         let of = |resource| {
-            let deserved = self.has[&(queue.clone(), resource)].deserved?;
-            Some(match (self.used(Some(queue), resource).as_nano(), deserved) {
-                (0, _) => 0,
-                (_, 0) => 1_000_000_000,
-                (used, deserved) => used * 1_000_000_000 / deserved,
-            })
+            let deserved = self.has[&(queue.clone(), resource)].deserved.filter(|deserved| *deserved > 0)?;
+            Some(self.used(Some(queue), resource).as_nano() * 1_000_000_000 / deserved)
         };
         let share = NAMES.into_iter().filter_map(of).max();
         (share.unwrap_or(1_000_000_000), share.is_none())

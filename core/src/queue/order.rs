@@ -81,16 +81,14 @@ pub(super) struct Share {
 impl Share {
     const WHOLE: u64 = 1_000_000_000;
 
-    /// `max over the resources that are deserved of used / deserved`; 1 where nothing is.
+    /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
+    /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
     pub(super) fn of(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
-        let share = |(dim, deserved): &(Dim, i128)| match (used.get(*dim).max(0), *deserved) {
-            (0, _) => 0,
-            (_, ..=0) => Self::WHOLE,
-            (used, deserved) => {
-                u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX)
-            }
+        let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
+            ..=0 => 0,
+            used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX),
         };
-        let billionths = deserved.iter().map(share).max();
+        let billionths = deserved.iter().filter(|(_, deserved)| *deserved > 0).map(of_one).max();
         Self { billionths: billionths.unwrap_or(Self::WHOLE), best_effort: billionths.is_none() }
     }
 }
@@ -98,7 +96,11 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{quantity::Quantity, queue::dense::Dims, resources::Resources};
+    use crate::{
+        quantity::Quantity,
+        queue::dense::Dims,
+        resources::{ResourceName, Resources},
+    };
 
     #[test]
     fn priority_then_deadline_then_age_then_uid() {
@@ -122,20 +124,42 @@ mod tests {
         assert_eq!(ids, ["f", "e", "c", "d", "b", "a"]);
     }
 
+    /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an argument.
     #[test]
-    fn the_dominant_share_counts_and_a_zero_entitlement_in_use_is_whole() {
-        let mut dims = Dims::default();
-        let amounts = |cpu, gpu| -> Resources {
-            [("cpu", Quantity::from_units(cpu)), ("gpu", Quantity::from_units(gpu))].into_iter().collect()
-        };
-        let deserved = dims.sparse(&amounts(10, 4));
-        let mut used = Dense::default();
-        used.add(&dims.sparse(&amounts(2, 3)));
-        let share = |billionths| Share { billionths, best_effort: false };
-        assert_eq!(Share::of(&used, &deserved), share(750_000_000));
-        assert_eq!(Share::of(&used, &[(deserved[0].0, 0)]), share(Share::WHOLE));
-        assert_eq!(Share::of(&Dense::default(), &[(deserved[0].0, 0)]), share(0));
-        assert_eq!(Share::of(&used, &[]), Share { billionths: Share::WHOLE, best_effort: true });
-        assert!(share(Share::WHOLE) < Share::of(&used, &[]));
+    fn the_share_is_as_in_volcanos_table() {
+        // cpu and memory deserved, cpu and memory used (in tenths), share in hundredths; the last column: best effort.
+        let table = [
+            ([20, 20], [0, 0], 0, false),
+            ([20, 20], [10, 10], 50, false),
+            ([20, 20], [20, 20], 100, false),
+            ([20, 20], [30, 20], 150, false),
+            ([20, 40], [10, 30], 75, false),
+            ([20, 40], [15, 20], 75, false),
+            ([20, 20], [30, 30], 150, false),
+            ([0, 0], [10, 10], 100, true),
+            ([0, 0], [0, 0], 100, true),
+            ([0, 0], [10, 0], 100, true),
+            ([0, 0], [0, 10], 100, true),
+            // Not in their table, but what `ResourceNames` makes of it: zero is not looked at.
+            ([20, 0], [10, 10], 50, false),
+        ];
+        for (deserved, used, hundredths, best_effort) in table {
+            let mut dims = Dims::default();
+            let names = ["cpu", "memory"].map(ResourceName::from);
+            let of = |tenths: [i64; 2]| tenths.map(|tenths| Quantity::from_milli(tenths * 100));
+            let deserved: Vec<_> =
+                (names.iter().zip(of(deserved))).map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
+            let mut amounts = Dense::default();
+            amounts.add(&dims.sparse(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
+            let want = Share { billionths: hundredths * 10_000_000, best_effort };
+            assert_eq!(Share::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
+        let whole = Share { billionths: Share::WHOLE, best_effort: false };
+        let nothing = Share::of(&Dense::default(), &[]);
+        assert!(whole < nothing && nothing < Share { billionths: Share::WHOLE + 1, best_effort: false });
     }
 }
