@@ -299,6 +299,8 @@ enum Event {
     Leave(usize),
     Pass(i64),
     Room,
+    Fleet(i64),
+    Priority(usize, i32),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -309,6 +311,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..40usize).prop_map(Event::Leave),
         2 => (1..90i64).prop_map(Event::Pass),
         1 => Just(Event::Room),
+        1 => (8..20i64).prop_map(Event::Fleet),
+        1 => (0..3usize, 0..2i32).prop_map(|(queue, priority)| Event::Priority(queue, priority)),
     ]
 }
 
@@ -337,6 +341,14 @@ proptest! {
                 Event::Leave(n) if !waiting.is_empty() => engine.forget(&waiting.remove(n % waiting.len())),
                 Event::Pass(seconds) => now += seconds,
                 Event::Room => engine.room_grew(),
+                Event::Fleet(cpu) => {
+                    let fleet = amounts(cpu, 4);
+                    engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
+                }
+                Event::Priority(n, priority) => {
+                    let spec = engine.queues().find(|spec| spec.name == format!("q{n}").into()).unwrap().clone();
+                    engine.set_queue(QueueSpec { priority, ..spec });
+                }
                 Event::End(_) | Event::Leave(_) => {}
             }
             for id in at(&mut engine, now) {
