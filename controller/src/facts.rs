@@ -175,6 +175,8 @@ pub struct Workload {
     pub class: Arc<str>,
     /// Seconds that it may wait before it should have started.
     pub sla_waiting_time: Option<i64>,
+    /// Seconds that it runs at most, if it says so.
+    pub run_for: Option<i64>,
     /// The user holds it.
     pub held: bool,
     /// How far it is.
@@ -201,6 +203,7 @@ impl Workload {
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
             sla_waiting_time: workload::sla_waiting_time(object),
+            run_for: workload::running_estimate(object),
             held: metadata["annotations"][HOLD] == "true",
             progress: progress::read(kind, object, gang.as_deref().ok()),
             gang,

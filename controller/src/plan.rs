@@ -4,13 +4,14 @@
 //! PodGroup is written at once when it is made and when its job ends, otherwise at most once a second, and a text of
 //! which only the numbers changed at most every half minute; nothing that says the same is ever written again.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
-    gang::QueueName,
-    queue::{Fit, ledger::Stage},
+    gang::{ClusterName, QueueName, WorkloadRef},
+    queue::{Ask, Fit, JobId, Kept, ledger::Stage},
     reason::Reason,
 };
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     clock::rfc3339,
     event::{EventType, Regarding},
@@ -21,9 +22,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     effect::Effect,
     facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
-    index::{Assumed, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
+    index::{Assumed, Entry, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
     podgroup,
-    room::{self, Question},
+    room::{self, Question, Room},
 };
 
 /// Between two writes of one PodGroup's status.
@@ -64,7 +65,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     default_queue(index, &mut plan);
     timers(index, now, &mut plan);
     room(index);
-    releases(index, &mut plan);
+    releases(index, now, &mut plan);
+    index.moved |= index.engine.take_reserved();
     // Releases go out before anything is written about them; the next turn is for that, whatever else happens.
     if plan.releases > 0 && !std::mem::replace(&mut index.hurried, true) {
         plan.next = Some(now);
@@ -85,7 +87,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         Some(now)
     } else {
         let timer = index.timers.first().map(|(at, _)| *at);
-        [index.sweep_due, index.numbers_due, timer].into_iter().flatten().min()
+        let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
+        [index.sweep_due, index.numbers_due, timer, fence].into_iter().flatten().min()
     };
     plan
 }
@@ -149,30 +152,55 @@ fn room(index: &mut Index) {
     }
 }
 
-fn releases(index: &mut Index, plan: &mut Plan) {
-    while plan.releases < RELEASES {
-        let mut found = None;
-        let (engine, room) = (&mut index.engine, &mut index.room);
-        let (ids, entries, workloads) = (&index.ids, &index.entries, &index.workloads);
-        let release = engine.next(|id, ask| {
-            let asked = ids.get(id).and_then(|key| {
-                let binding = &entries.get(key)?.binding;
-                let workload = workloads.get(&binding.workload)?;
-                Some((binding.placement.clone()?, workload.gang.as_ref().ok()?, workload.kind))
-            });
-            // Every job in line has them: the standing says so.
-            let Some((binding, gang, kind)) = asked else {
-                return Fit::No { never: false, detail: "its workload is gone".to_owned() };
-            };
-            let whole = kind == caldera_crds::workload::WorkloadKind::VolcanoJob;
-            match room.find(Question { binding: &binding, gang, whole }, ask) {
-                Ok(decision) => {
-                    found = Some(room::pods_of(&decision, gang));
-                    Fit::Yes
-                }
-                Err(no) => no,
-            }
+/// The clusters, for the jobs of this host.
+struct Clusters<'a> {
+    room: &'a mut Room,
+    ids: &'a BTreeMap<JobId, Key>,
+    entries: &'a BTreeMap<Key, Entry>,
+    workloads: &'a BTreeMap<WorkloadRef, Workload>,
+    /// The place of the job that was last found to fit: pods of each task by cluster.
+    found: Option<BTreeMap<String, Vec<u32>>>,
+}
+
+impl Clusters<'_> {
+    /// Every job in line has a placement, a workload and a gang: the standing says so.
+    fn question<T>(&mut self, id: &JobId, ask: impl FnOnce(&mut Room, Question<'_>) -> T) -> Option<T> {
+        let binding = &self.entries.get(self.ids.get(id)?)?.binding;
+        let workload = self.workloads.get(&binding.workload)?;
+        let placement = binding.placement.clone()?;
+        let whole = workload.kind == WorkloadKind::VolcanoJob;
+        let question = Question { binding: &placement, gang: workload.gang.as_ref().ok()?, whole };
+        Some(ask(self.room, question))
+    }
+}
+
+impl caldera_core::queue::Room for Clusters<'_> {
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit {
+        let answer = self.question(id, |room, question| {
+            room.find(question, ask, kept).map(|decision| room::pods_of(&decision, question.gang))
         });
+        match answer {
+            None => Fit::No { never: false, detail: "its workload is gone".to_owned() },
+            Some(Ok(pods)) => {
+                self.found = Some(pods);
+                Fit::Yes
+            }
+            Some(Err(no)) => no,
+        }
+    }
+
+    fn keep(&mut self, id: &JobId, ask: &Ask) -> Option<Kept> {
+        self.question(id, |room, question| room.keep(question, ask)).flatten()
+    }
+}
+
+fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
+    index.engine.set_now(now.as_second());
+    while plan.releases < RELEASES {
+        let Index { engine, room, ids, entries, workloads, .. } = index;
+        let mut clusters = Clusters { room, ids, entries, workloads, found: None };
+        let release = engine.next_in(&mut clusters);
+        let found = clusters.found;
         let Some(release) = release else { return };
         let Some(key) = index.ids.get(&release.id).cloned() else { continue };
         let Some(entry) = index.entries.get_mut(&key) else { continue };
@@ -267,7 +295,8 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
     let same_reason = there.filter(|group| group.status.reason == reason.token());
     let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
     let since = since.unwrap_or_else(|| rfc3339(now));
-    let status = podgroup::status(workload, stage, &reason, &note(index, workload, unknown_class), since);
+    let status =
+        podgroup::status(workload, stage, &reason, &note(index, &entry.binding.id, workload, unknown_class), since);
     // A sweep is about reasons alone: nothing that the spec depends on has changed.
     let only_reason = swept && there.is_some();
     let spec = (!only_reason).then(|| podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0)));
@@ -375,9 +404,24 @@ fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Sta
     }
 }
 
+/// What is kept for a job, and when it starts at the latest.
+fn kept(index: &Index, id: &JobId) -> String {
+    let Some(kept) = index.engine.reservation(id.as_str()) else { return String::new() };
+    let time = |second| Timestamp::from_second(second).map_or_else(|_| String::new(), rfc3339);
+    let mut note = format!("; since {} what it lacks is kept for it", time(kept.since));
+    if !kept.clusters.is_empty() {
+        let clusters: Vec<&str> = kept.clusters.iter().map(ClusterName::as_str).collect();
+        note += &format!(" in {}", clusters.join(", "));
+    }
+    if let Some(start) = kept.start {
+        note += &format!("; by what running jobs say of themselves it starts at {} at the latest", time(start));
+    }
+    note
+}
+
 /// What else a user should know: it follows the sentence.
-fn note(index: &Index, workload: &Workload, unknown_class: bool) -> String {
-    let mut note = String::new();
+fn note(index: &Index, id: &JobId, workload: &Workload, unknown_class: bool) -> String {
+    let mut note = kept(index, id);
     if unknown_class {
         note += &format!("; PriorityClass {} does not exist: priority 0 is assumed", workload.class);
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::gang::{Gang, TaskName};
 use caldera_crds::workload::{SOLE_TASK, WorkloadKind};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// How far a workload is.
@@ -16,6 +17,8 @@ use serde_json::Value;
 pub struct Progress {
     /// How it ended, if it did.
     pub ended: Option<String>,
+    /// When it began to run, in seconds since 1970, if it says so.
+    pub started: Option<i64>,
     /// Running pods.
     pub running: u32,
     /// Pods that succeeded.
@@ -51,8 +54,11 @@ fn volcano_job(status: &Value) -> Progress {
         })
         .filter(|(_, pods)| *pods > 0)
         .collect();
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let began = conditions.rev().find(|condition| condition["status"] == "Running");
     Progress {
         ended: ended.then(|| phase.to_owned()),
+        started: began.and_then(|began| time(&began["lastTransitionTime"])),
         running: number(&status["running"]),
         succeeded: number(&status["succeeded"]),
         failed: number(&status["failed"]),
@@ -77,6 +83,7 @@ fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
     });
     Progress {
         ended,
+        started: time(&status["startTime"]),
         running: number(&status["active"]),
         succeeded,
         failed: number(&status["failed"]),
@@ -93,6 +100,7 @@ fn pod(status: &Value) -> Progress {
             "Failed" => Some("Failed".to_owned()),
             _ => None,
         },
+        started: time(&status["startTime"]),
         running: is("Running"),
         succeeded: is("Succeeded"),
         failed: is("Failed"),
@@ -102,6 +110,10 @@ fn pod(status: &Value) -> Progress {
 
 fn sole(pods: u32) -> BTreeMap<TaskName, u32> {
     (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
+}
+
+fn time(value: &Value) -> Option<i64> {
+    value.as_str()?.parse().ok().map(Timestamp::as_second)
 }
 
 fn number(value: &Value) -> u32 {

@@ -4,6 +4,7 @@
 //! released into the same room: first the place that was found at the release, then the plan that was written.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use caldera_core::{
     gang::{ClusterName, Gang},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
-    queue::{Ask, Fit, FitClass, Fleet, JobId},
+    queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
     resources::Resources,
 };
 
@@ -22,6 +23,9 @@ use crate::facts::{Binding, ClusterFacts};
 /// Taints by which Karmada takes a cluster out: cordoned, or not there.
 const OUT: [&str; 3] =
     ["cluster.karmada.io/unschedulable", "cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
+
+/// Clusters looked at alone before several are looked at together.
+const LOOKS: usize = 8;
 
 /// What is to be placed.
 #[derive(Debug, Clone, Copy)]
@@ -165,19 +169,21 @@ impl Room {
         u32::try_from(copies).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Where it would go now. A class that did not fit before is first held against the sum of what is free, so that
-    /// the many that do not fit a full fleet cost next to nothing.
+    /// Where it would go now, without what is `kept` for others. A class that did not fit before is first held against
+    /// the sum of what is free, so that the many that do not fit a full fleet cost next to nothing.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
-    pub fn find(&mut self, question: Question<'_>, ask: &Ask) -> Result<Decision, Fit> {
+    pub fn find(&mut self, question: Question<'_>, ask: &Ask, kept: &[&Kept]) -> Result<Decision, Fit> {
         self.fleet.refresh();
         if let Some(never) = self.never.get(&ask.fit).copied()
             && let Some(detail) = self.short(ask)
         {
             return Err(Fit::No { never, detail });
         }
-        let refusal = match place(question, self.fleet.clusters().collect()) {
+        let barred = barred(ask, kept);
+        let open = |(cluster, _): &(&Cluster, &Capacity)| !barred.contains(cluster.name.as_str());
+        let refusal = match place(question, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),
             Err(refusal) => refusal,
         };
@@ -186,7 +192,44 @@ impl Room {
             None => self.never_fits(question),
         };
         self.never.insert(ask.fit, never);
-        Err(Fit::No { never, detail: refusal.to_string() })
+        let detail = match barred.len() {
+            0 => refusal.to_string(),
+            kept => format!("{refusal}; {kept} clusters are kept for who ranks before it and has waited long"),
+        };
+        Err(Fit::No { never, detail })
+    }
+
+    /// The clusters to keep for a job that does not fit now, and what it lacks there: as few as can hold it once what
+    /// runs there is gone, those with the most free first, so that it need not wait for more than it must.
+    pub fn keep(&mut self, question: Question<'_>, ask: &Ask) -> Option<Kept> {
+        self.fleet.refresh();
+        let minimum = ask.minimum();
+        let mut emptied: Vec<(&Cluster, Capacity, Resources)> = self
+            .fleet
+            .clusters()
+            .filter(|(cluster, _)| takes_jobs(cluster))
+            .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
+            .collect();
+        emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(&minimum, free)), cluster.name.clone()));
+        let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
+        let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
+        let together = together.map(|n| 0..n.min(emptied.len()));
+        let decision = alone.chain(together).find_map(|some| {
+            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
+            place(question, clusters).ok()
+        })?;
+        let clusters: Vec<ClusterName> = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
+        let mut free = Resources::new();
+        let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
+        emptied.iter().filter(|(cluster, ..)| chosen(&cluster.name)).for_each(|(.., there)| free.add(there));
+        let asked = || minimum.iter().filter(|(_, amount)| !amount.is_zero());
+        let scarce = asked().filter(|(name, amount)| *amount > free.get(name.as_str()));
+        let mut resources: Vec<_> = scarce.map(|(name, _)| name.clone()).collect();
+        if resources.is_empty() {
+            // There is enough of everything, in pieces that are too small.
+            resources = asked().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
+        }
+        Some(Kept { clusters, resources })
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.
@@ -236,6 +279,22 @@ pub fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
             (target.cluster.clone(), by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas)))
         })
         .collect()
+}
+
+/// Clusters of which a job that asks for this gets nothing.
+fn barred<'a>(ask: &Ask, kept: &[&'a Kept]) -> BTreeSet<&'a str> {
+    let minimum = ask.minimum();
+    let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
+    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
+}
+
+/// Thousandths of what is asked that are free: of the resource that is shortest.
+fn covered(asked: &Resources, free: &Resources) -> i128 {
+    let part = |(name, amount): (&caldera_core::resources::ResourceName, caldera_core::quantity::Quantity)| {
+        let asked = amount.as_nano();
+        (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1000) / asked)
+    };
+    asked.iter().filter_map(part).min().unwrap_or(0)
 }
 
 fn takes_jobs(cluster: &Cluster) -> bool {

@@ -88,7 +88,7 @@ pub fn standing(
             priority: around.priority,
             created: binding.created,
             deadline: workload.sla_waiting_time.and_then(|waiting| binding.created.checked_add(waiting)),
-            ask: Arc::new(ask(binding, workload.kind, gang, around.copies, priority_of)),
+            ask: Arc::new(ask(binding, workload, gang, around.copies, priority_of)),
         }),
         _ => Standing::Blocked(Reason::NoWorkload),
     }
@@ -131,7 +131,14 @@ fn blocked(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
 
 /// What a waiting gang asks for. Only Volcano's kinds may be granted in part: members know what to do with a job of
 /// fewer replicas and the same minimum, but a Deployment's replicas are what its user counts on.
-fn ask(binding: &Binding, kind: WorkloadKind, gang: &Arc<Gang>, copies: u32, priority_of: impl Fn(&str) -> i32) -> Ask {
+fn ask(
+    binding: &Binding,
+    workload: &Workload,
+    gang: &Arc<Gang>,
+    copies: u32,
+    priority_of: impl Fn(&str) -> i32,
+) -> Ask {
+    let kind = workload.kind;
     let elastic = kind == WorkloadKind::VolcanoJob;
     let minimum = podgroup::minimum(gang, priority_of);
     let tasks = gang
@@ -152,7 +159,7 @@ fn ask(binding: &Binding, kind: WorkloadKind, gang: &Arc<Gang>, copies: u32, pri
     let placement = binding.placement.as_deref();
     let rules = placement.map(|placement| (&placement.placement, &placement.evicting, placement.replicas));
     let fit = FitClass(fingerprint(&(kind, gang, rules, placement.map(|placement| placement.components))));
-    Ask { tasks, copies, fit, run_for: None }
+    Ask { tasks, copies, fit, run_for: workload.run_for }
 }
 
 /// What to say about a binding that holds.

@@ -21,6 +21,9 @@ pub mod caldera {
     pub const REVISED: &str = "caldera.dev/revised-replicas";
     /// On a workload: `true` keeps it in its queue until the user takes it away.
     pub const HOLD: &str = "caldera.dev/hold";
+    /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked one
+    /// that it does not delay, and what it says is what expected starts are told by.
+    pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
     /// See [`NAMESPACE_OPT_IN`].

@@ -19,7 +19,10 @@ use caldera_core::{
 };
 use serde_json::Value;
 
-use crate::names::volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD, SLA_WAITING_TIME};
+use crate::names::{
+    caldera::RUNNING_ESTIMATE,
+    volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
+};
 use place::Place;
 
 /// The task of a gang that has only one and gives it no name.
@@ -181,6 +184,14 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     let places = [pod_template(&root), Some(root)];
     let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
     duration::seconds(told.value.as_str()?)
+}
+
+/// Seconds that a workload says it runs at most: by our annotation, else by what Kubernetes will kill it after. What is no
+/// duration is not heard.
+#[must_use]
+pub fn running_estimate(object: &Value) -> Option<i64> {
+    let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::seconds);
+    told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
 }
 
 /// The template of a workload's pods; a Pod is its own.

@@ -72,6 +72,10 @@ impl Index {
     fn take_stand(&mut self, key: &Key, standing: Standing) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let id = entry.binding.id.clone();
+        let workload = self.workloads.get(&entry.binding.workload);
+        // One that was released and does not run yet is taken to begin now.
+        let began = workload.and_then(|workload| workload.progress.started).unwrap_or(self.now.as_second());
+        let end = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
         let held = self.engine.charge_of(id.as_str());
         self.moved = true;
         entry.state = match standing {
@@ -89,6 +93,7 @@ impl Index {
             }
             Standing::Holding { queue, charge, reason } => {
                 self.engine.hold(&id, &queue, &charge.amount);
+                self.engine.set_end(id.as_str(), end);
                 State::Holding { stage: charge.stage, reason }
             }
         };

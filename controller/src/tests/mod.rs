@@ -118,11 +118,74 @@ fn a_queue_s_numbers_are_written_every_three_seconds_at_most() {
 }
 
 #[test]
+fn what_a_blocked_job_lacks_is_kept_for_it_after_a_minute_and_told() {
+    let mut world = World::new(10);
+    world.job("s0", "q", 4);
+    world.job("big", "q", 10);
+    world.job("s1", "q", 4);
+    let mut released = world.settle();
+    released.sort();
+    assert_eq!(released, ["s0-job", "s1-job"]);
+    world.pass(100);
+    assert!(world.says("big").1.contains("what it lacks is kept for it"), "{:?}", world.says("big"));
+    world.job("s2", "q", 2);
+    assert!(world.pass(3).is_empty());
+    assert_eq!(world.says("s2").0, "HeldBack");
+    world.delete("ResourceBinding", "s0-job");
+    world.delete("ResourceBinding", "s1-job");
+    assert_eq!(world.pass(1), ["big-job"]);
+}
+
+#[test]
+fn clusters_are_kept_for_a_job_that_lacks_room() {
+    let mut world = World::new(1000);
+    world.cluster("m2", "100");
+    let submit = |world: &mut World, name: &str, pods: u32| {
+        world.job(name, "q", pods);
+        let only = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}});
+        world.patch("ResourceBinding", &format!("{name}-job"), &only);
+    };
+    submit(&mut world, "s0", 60);
+    assert_eq!(world.settle(), ["s0-job"]);
+    world.place("s0-job", 60);
+    submit(&mut world, "big", 90);
+    world.pass(100);
+    assert!(world.says("big").1.contains("kept for it in m1"), "{:?}", world.says("big"));
+    submit(&mut world, "s1", 10);
+    world.job("elsewhere", "q", 10);
+    assert_eq!(world.pass(3), ["elsewhere-job"]);
+    assert!(world.says("s1").1.contains("kept for who ranks before it"), "{:?}", world.says("s1"));
+    world.delete("ResourceBinding", "s0-job");
+    let mut released = world.pass(1);
+    released.sort();
+    assert_eq!(released, ["big-job", "s1-job"]);
+}
+
+#[test]
+fn a_job_that_ends_before_the_blocked_one_can_start_passes_it() {
+    let mut world = World::new(10);
+    let submit = |world: &mut World, name: &str, pods: u32, estimate: &str| {
+        let mut object = job(name, "q", pods);
+        object["metadata"]["annotations"]["caldera.dev/running-estimate"] = estimate.into();
+        let object = world.put(object);
+        world.bind(&object, pods, true);
+    };
+    submit(&mut world, "s0", 8, "1h");
+    world.job("big", "q", 10);
+    world.pass(100);
+    assert!(world.says("big").1.contains("it starts at"), "{:?}", world.says("big"));
+    submit(&mut world, "long", 1, "2h");
+    submit(&mut world, "short", 1, "10m");
+    assert_eq!(world.pass(1), ["short-job"]);
+}
+
+#[test]
 fn nothing_is_written_while_nothing_changes() {
     let mut world = World::new(4);
     world.job("a", "q", 4);
     world.job("b", "q", 4);
-    world.pass(5);
+    // After a minute its place is kept, which is told.
+    world.pass(120);
     let before = world.writes.len();
     assert!(world.pass(120).is_empty());
     let binding = world.get("ResourceBinding", "b-job").clone();

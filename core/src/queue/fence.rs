@@ -97,6 +97,8 @@ pub(super) struct Fences {
     pub(super) dirty: BTreeSet<Scarce>,
     /// The same, at a time.
     due: BTreeSet<(i64, Scarce)>,
+    /// There are others than when this was last asked.
+    pub(super) changed: bool,
 }
 
 impl Fences {
@@ -125,6 +127,7 @@ impl Fences {
         for node in &fence.nodes {
             self.at.entry(*node).or_default().insert(cause);
         }
+        self.changed = true;
         self.of.insert(fence.rank.id.clone(), cause);
         self.by_cause.insert(cause, fence);
     }
@@ -139,6 +142,7 @@ impl Fences {
                 }
             }
         }
+        self.changed = true;
         self.of.remove(&fence.rank.id);
         Some(fence)
     }

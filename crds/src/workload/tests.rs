@@ -283,6 +283,19 @@ fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
 }
 
 #[test]
+fn a_running_estimate_is_a_duration_or_the_deadline_that_kills() {
+    let mut object = json!({ "kind": "Job", "apiVersion": "batch/v1", "spec": { "activeDeadlineSeconds": 600 } });
+    assert_eq!(running_estimate(&object), Some(600));
+    object["metadata"]["annotations"][RUNNING_ESTIMATE] = "1h30m".into();
+    assert_eq!(running_estimate(&object), Some(5400));
+    object["spec"] = json!({});
+    for nothing in [json!("a while"), json!("-1h"), json!("0s"), json!(7)] {
+        object["metadata"]["annotations"][RUNNING_ESTIMATE] = nothing;
+        assert_eq!(running_estimate(&object), None);
+    }
+}
+
+#[test]
 fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
     let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
     assert_eq!(queue_of(&object).as_str(), "q");

@@ -70,6 +70,11 @@ impl Engine {
         self.fences.due()
     }
 
+    /// True once after other places are kept than before.
+    pub fn take_reserved(&mut self) -> bool {
+        std::mem::take(&mut self.fences.changed)
+    }
+
     /// The place that is kept for a job, if one is.
     #[must_use]
     pub fn reservation(&self, id: &str) -> Option<Reservation> {
