@@ -1,11 +1,12 @@
-//! Volcano Queues on the host: Volcano's defaults and refusals, with the parent always spelled out.
+//! Volcano Queues on the host: Volcano's defaults and rules, with the parent always spelled out. A change is refused only
+//! for what it makes worse.
 //!
 //! A member's queue controller writes `parent: root` into a queue without one, Karmada takes it out again, for ever:
 //! so it is there before the queue leaves the host.
 
 use caldera_crds::{
     names::volcano::ROOT_QUEUE,
-    queue_admission::{create_refusals, default_queue, delete_refusals, update_refusals},
+    queue_admission::{create_problems, default_queue, delete_refusals, update_problems},
 };
 use serde_json::Value;
 
@@ -37,21 +38,18 @@ pub fn mutate(request: &Request<'_, Value>) -> Verdict {
 #[must_use]
 pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
     let there: Vec<&Value> = index.queue_objects.values().collect();
-    let refusals = match (request.operation.as_ref(), &request.object, &request.old_object) {
+    let problems: Vec<String> = match (request.operation.as_ref(), &request.object, &request.old_object) {
         ("DELETE", _, old) => {
             let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());
-            delete_refusals(name.unwrap_or_default(), &there)
+            let refusals = delete_refusals(name.unwrap_or_default(), &there);
+            refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
-        ("CREATE", Some(queue), _) => create_refusals(queue, &there),
-        (_, Some(queue), Some(old)) => update_refusals(old, queue, &there),
+        ("CREATE", Some(queue), _) => create_problems(queue, &there),
+        (_, Some(queue), Some(old)) => update_problems(old, queue, &there),
         _ => Vec::new(),
     };
-    if refusals.is_empty() {
-        return Verdict::UNCHANGED;
-    }
-    let sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
-    Verdict::invalid(sentences.join("; "))
+    if problems.is_empty() { Verdict::UNCHANGED } else { Verdict::invalid(problems.join("; ")) }
 }
 
 #[cfg(test)]
@@ -92,6 +90,22 @@ mod tests {
             "spec": {"capability": {"cpu": "1"}, "deserved": {"cpu": "2"}, "parent": "root", "weight": 1},
         });
         let Verdict::Deny(denial) = validate(&request("CREATE", queue), &Index::default()) else { panic!() };
-        assert!(denial.message.contains("cpu"), "{}", denial.message);
+        assert_eq!(denial.message, "spec.deserved.cpu: 2 is more than spec.capability.cpu, which is 1");
+    }
+
+    #[test]
+    fn an_old_queue_that_breaks_a_rule_stays_editable() {
+        let old = json!({
+            "metadata": {"name": "q"},
+            "spec": {"capability": {"cpu": "1"}, "deserved": {"cpu": "2"}, "parent": "gone", "weight": 1},
+        });
+        let change = |pointer: &str, value: Value| {
+            let mut new = old.clone();
+            *new.pointer_mut(pointer).unwrap() = value;
+            validate(&Request { old_object: Some(old.clone()), ..request("UPDATE", new) }, &Index::default())
+        };
+        assert_eq!(change("/spec/weight", json!(7)), Verdict::UNCHANGED);
+        let Verdict::Deny(denial) = change("/spec/deserved/cpu", json!("3")) else { panic!() };
+        assert_eq!(denial.message, "spec.deserved.cpu: 3 is more than spec.capability.cpu, which is 1");
     }
 }

@@ -1,11 +1,13 @@
 //! What Volcano's own queue webhooks do to `scheduling.volcano.sh/v1beta1 Queue`: the defaults on CREATE, and the
-//! refusals on CREATE, UPDATE and DELETE, as plain functions of JSON and of the queues there are.
+//! refusals on CREATE, UPDATE and DELETE, as plain functions of JSON and of the queues there are; and what our webhook on
+//! the host makes of them ([`create_problems`], [`update_problems`]).
 //!
 //! Rule: Volcano `pkg/webhooks/admission/queues/{mutate/mutate_queue,validate/validate_queue}.go` with its default flags
 //! (depth at most 5, the root's resources protected, no look at pods on DELETE). Amounts are compared exactly where
 //! Volcano compares floats. Volcano stops at the first refusal outside the queue's own fields; so does this.
 
 mod amounts;
+mod host;
 mod tree;
 
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ use crate::{
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
 };
 use amounts::{Amounts, amounts, malformed};
+pub use host::{create_problems, update_problems};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
 pub const HIERARCHY: &str = "volcano.sh/hierarchy";

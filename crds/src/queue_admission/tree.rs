@@ -162,19 +162,19 @@ fn read(queue: &Value, kind: &str) -> Amounts {
     amounts(queue, kind).map(|amounts| scheduled(&amounts)).unwrap_or_default()
 }
 
-fn is_root(name: &str) -> bool {
+pub(super) fn is_root(name: &str) -> bool {
     matches!(name, "" | ROOT_QUEUE)
 }
 
-fn find<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Value> {
+pub(super) fn find<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Value> {
     there.iter().copied().find(|queue| name(queue) == wanted)
 }
 
-fn children<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
+pub(super) fn children<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
     there.iter().copied().filter(move |queue| parent(queue) == of)
 }
 
-fn allocated_pods(queue: &Value) -> Quantity {
+pub(super) fn allocated_pods(queue: &Value) -> Quantity {
     let pods = queue.pointer("/status/allocated/pods").cloned().unwrap_or_default();
     serde_json::from_value(pods).unwrap_or_default()
 }

@@ -1,0 +1,308 @@
+//! What the host's webhook says about a queue: every rule of Volcano's at once, each with field, value and limit, and of
+//! a change only what it makes worse.
+//!
+//! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host took; the ranges of
+//! `weight` and `priority` are in the schema. Stricter where the host would otherwise keep a tree that members can not
+//! have: no circle of parents (Volcano walks up without looking for the queue itself), the depth counts for what is below
+//! a queue that moves, and a capability of zero of an extended resource is a limit. Ratcheting: a fault that the old
+//! object has too does not stop a change, unless it grows or is with another queue; so old objects stay editable, and a
+//! queue that is `Closing` too (Volcano refuses every change of it).
+
+use std::collections::BTreeMap;
+
+use caldera_core::quantity::Quantity;
+use serde_json::Value;
+
+use super::{
+    MOST_LEVELS,
+    amounts::{Amounts, amounts, malformed, scheduled},
+    hierarchy_refusal, name, parent, state_refusal,
+    tree::{allocated_pods, children, find, is_root},
+};
+use crate::names::volcano::ROOT_QUEUE;
+
+/// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
+#[must_use]
+pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
+    faults(queue, there).into_iter().map(Fault::sentence).collect()
+}
+
+/// The same for what is wrong, or worse than before, in `new`.
+#[must_use]
+pub fn update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
+    let before: BTreeMap<Kind, Quantity> = faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
+    let worse =
+        faults(new, there).into_iter().filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
+    worse.chain(root_changed(old, new)).map(Fault::sentence).collect()
+}
+
+/// One thing wrong with a queue.
+#[derive(Debug)]
+struct Fault {
+    kind: Kind,
+    /// By how much; zero where there is no more or less.
+    by: Quantity,
+    why: String,
+}
+
+/// Which thing: two objects have the same fault if this is equal.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    field: String,
+    rule: Rule,
+    /// The other queue, or the value where a fault has no amount.
+    with: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    Malformed,
+    Negative,
+    GuaranteeWithinCapability,
+    GuaranteeWithinDeserved,
+    DeservedWithinCapability,
+    State,
+    Hierarchy,
+    Place,
+    WithinAncestor,
+    AboveDescendants,
+    WithinParent,
+    HoldsChildren,
+    RootProtected,
+}
+
+impl Fault {
+    fn new(rule: Rule, field: String, with: &str, by: Quantity, why: String) -> Self {
+        Self { kind: Kind { field, rule, with: with.to_owned() }, by, why }
+    }
+
+    fn sentence(self) -> String {
+        format!("{}: {}", self.kind.field, self.why)
+    }
+}
+
+/// A queue's amounts, each with the path of its field.
+const CAPABILITY: (&str, &str) = ("capability", "spec.capability");
+const DESERVED: (&str, &str) = ("deserved", "spec.deserved");
+const GUARANTEE: (&str, &str) = ("guarantee/resource", "spec.guarantee.resource");
+
+fn faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+    // As it would be: with this version of the queue and no other.
+    let there: Vec<&Value> = there.iter().copied().filter(|other| name(other) != name(queue)).chain([queue]).collect();
+    let there = there.as_slice();
+    let mut faults = own_amounts(queue);
+    faults.extend(state_refusal(queue).map(|refusal| {
+        let state = queue.pointer("/status/state").and_then(Value::as_str).unwrap_or("");
+        Fault::new(Rule::State, refusal.field, state, Quantity::ZERO, refusal.why)
+    }));
+    faults.extend(
+        hierarchy_refusal(queue, there).map(|refusal| {
+            Fault::new(Rule::Hierarchy, refusal.field, &refusal.why.clone(), Quantity::ZERO, refusal.why)
+        }),
+    );
+    if name(queue) == ROOT_QUEUE {
+        return faults;
+    }
+    faults.extend(place(queue, there));
+    faults.extend(within_ancestor(queue, there));
+    faults.extend(above_descendants(queue, there));
+    faults.extend(sums(queue, there));
+    faults
+}
+
+/// Nothing broken or negative, and guarantee <= deserved <= capability.
+fn own_amounts(queue: &Value) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let [capability, deserved, guarantee] = [CAPABILITY, DESERVED, GUARANTEE].map(|(kind, field)| {
+        let all = amounts(queue, kind).unwrap_or_else(|refusal| {
+            let with = refusal.why.clone();
+            faults.push(Fault::new(Rule::Malformed, refusal.field, &with, Quantity::ZERO, refusal.why));
+            Amounts::new()
+        });
+        for (resource, amount) in &all {
+            let Some(refusal) = malformed(kind, resource, *amount) else { continue };
+            let field = format!("{field}.{resource}");
+            faults.push(if amount.is_negative() {
+                Fault::new(Rule::Negative, field, "", Quantity::ZERO.minus(*amount), refusal.why)
+            } else {
+                Fault::new(Rule::Malformed, field, &amount.to_string(), Quantity::ZERO, refusal.why)
+            });
+        }
+        all
+    });
+    let mut within =
+        |rule, (_, field): (&str, &str), amounts: &Amounts, (_, limit_field): (&str, &str), limits: &Amounts| {
+            for (resource, amount) in amounts {
+                let missing = (rule == Rule::GuaranteeWithinDeserved).then_some(Quantity::ZERO);
+                let Some(limit) = limits.get(resource).copied().or(missing).filter(|limit| amount > limit) else {
+                    continue;
+                };
+                let set = if limits.contains_key(resource) { "" } else { " (not set)" };
+                let why = format!("{amount} is more than {limit_field}.{resource}, which is {limit}{set}");
+                faults.push(Fault::new(rule, format!("{field}.{resource}"), "", amount.minus(limit), why));
+            }
+        };
+    within(Rule::GuaranteeWithinDeserved, GUARANTEE, &guarantee, DESERVED, &deserved);
+    within(Rule::GuaranteeWithinCapability, GUARANTEE, &guarantee, CAPABILITY, &capability);
+    within(Rule::DeservedWithinCapability, DESERVED, &deserved, CAPABILITY, &capability);
+    faults
+}
+
+/// Whether it may be where its parent puts it.
+fn place(queue: &Value, there: &[&Value]) -> Option<Fault> {
+    let (own, above) = (name(queue), parent(queue));
+    let fault = |why| Some(Fault::new(Rule::Place, "spec.parent".into(), above, Quantity::ZERO, why));
+    let mut levels = 1 + levels_below(own, there, MOST_LEVELS);
+    let mut next = above;
+    for _ in 0..=there.len() {
+        if is_root(next) {
+            break;
+        }
+        if next == own {
+            return fault(match above == own {
+                true => "a queue can not be its own parent".into(),
+                false => format!("queue {above:?} is below {own:?}: a queue can not be below itself"),
+            });
+        }
+        let Some(found) = find(next, there) else { return fault(format!("queue {next:?} does not exist")) };
+        next = parent(found);
+        levels += 1;
+    }
+    if !is_root(next) {
+        return fault(format!("the parents of queue {above:?} lead in a circle"));
+    }
+    if levels > MOST_LEVELS {
+        return fault(format!(
+            "below {above:?} there would be {levels} queues on one way to the root, more than {MOST_LEVELS}"
+        ));
+    }
+    let found = find(above, there).filter(|_| !is_root(above))?;
+    let (pods, siblings) = (allocated_pods(found), children(above, there).any(|child| name(child) != own));
+    if pods > Quantity::ZERO && !siblings {
+        return fault(format!(
+            "queue {above:?} has {pods} running pods, more than the 0 of a queue that is to be a parent"
+        ));
+    }
+    None
+}
+
+/// Queues on the longest way down from a queue, itself not counted.
+fn levels_below(queue: &str, there: &[&Value], most: usize) -> usize {
+    if most == 0 {
+        return 0;
+    }
+    children(queue, there).map(|child| 1 + levels_below(name(child), there, most - 1)).max().unwrap_or(0)
+}
+
+/// No more capability than the nearest queue above that limits the resource.
+fn within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+    let fault = |(resource, amount): (&String, &Quantity)| {
+        let mut at = parent(queue);
+        for _ in 0..=there.len() {
+            let above = find(at, there).filter(|_| !is_root(at) && at != name(queue))?;
+            if let Some(limit) = ceilings(above).get(resource) {
+                let why = format!("{amount} is more than that of queue {at:?} above it, which is {limit}");
+                let field = format!("{}.{resource}", CAPABILITY.1);
+                return (amount > limit)
+                    .then(|| Fault::new(Rule::WithinAncestor, field, at, amount.minus(*limit), why));
+            }
+            at = parent(above);
+        }
+        None
+    };
+    ceilings(queue).iter().filter_map(fault).collect()
+}
+
+/// No less capability than any queue below that sets it.
+fn above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+    let fault = |(resource, amount): (&String, &Quantity)| {
+        let (most, below) = most_below(queue, resource, there, MOST_LEVELS)?;
+        let why = format!("{amount} is less than that of queue {below:?} below it, which is {most}");
+        let field = format!("{}.{resource}", CAPABILITY.1);
+        (*amount < most).then(|| Fault::new(Rule::AboveDescendants, field, "", most.minus(*amount), why))
+    };
+    ceilings(queue).iter().filter_map(fault).collect()
+}
+
+/// The largest capability below, and whose: of each way down the first that sets it.
+fn most_below<'a>(queue: &Value, resource: &str, there: &[&'a Value], levels: usize) -> Option<(Quantity, &'a str)> {
+    let levels = levels.checked_sub(1)?;
+    let of = |child: &&'a Value| match ceilings(child).get(resource) {
+        Some(own) => Some((*own, name(child))),
+        None => most_below(child, resource, there, levels),
+    };
+    children(name(queue), there).filter_map(|child| of(&child)).max()
+}
+
+/// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its own.
+/// What a parent does not name is nothing; the root is exempt.
+fn sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+    let (own, above) = (name(queue), parent(queue));
+    let mut faults = Vec::new();
+    for (kind, field) in [GUARANTEE, DESERVED] {
+        let mine = read(queue, kind);
+        if let Some(parent) = find(above, there).filter(|_| !is_root(above) && above != own) {
+            let limits = read(parent, kind);
+            let siblings = children(above, there).filter(|sibling| name(sibling) != own);
+            let others = sum(siblings, kind);
+            for (resource, amount) in mine.iter().filter(|(_, amount)| **amount > Quantity::ZERO) {
+                let others = others.get(resource).copied().unwrap_or_default();
+                let (all, limit) = (others.saturating_add(*amount), limits.get(resource).copied().unwrap_or_default());
+                let why = format!(
+                    "{amount} and the {others} of its siblings are {all} together, more than {field}.{resource} of queue \
+                     {above:?}, which is {limit}"
+                );
+                if all > limit {
+                    let by = all.minus(limit);
+                    faults.push(Fault::new(Rule::WithinParent, format!("{field}.{resource}"), above, by, why));
+                }
+            }
+        }
+        for (resource, all) in sum(children(own, there).filter(|child| name(child) != own), kind) {
+            let limit = mine.get(&resource).copied().unwrap_or_default();
+            let why = format!("{limit} is less than that of the queues below it together, which is {all}");
+            if all > limit {
+                let by = all.minus(limit);
+                faults.push(Fault::new(Rule::HoldsChildren, format!("{field}.{resource}"), "", by, why));
+            }
+        }
+    }
+    faults
+}
+
+fn sum<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
+    let mut sum = Amounts::new();
+    for (resource, amount) in queues.flat_map(|queue| read(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
+    {
+        let entry = sum.entry(resource).or_default();
+        *entry = entry.saturating_add(amount);
+    }
+    sum
+}
+
+/// The fleet is what the root has.
+fn root_changed(old: &Value, new: &Value) -> Option<Fault> {
+    if name(new) != ROOT_QUEUE {
+        return None;
+    }
+    let (_, field) = [CAPABILITY, DESERVED, GUARANTEE]
+        .into_iter()
+        .find(|(kind, _)| amounts(old, kind).ok() != amounts(new, kind).ok())?;
+    let why = "the amounts of queue \"root\" may not change: the fleet is its limit".to_owned();
+    Some(Fault::new(Rule::RootProtected, field.to_owned(), "", Quantity::ZERO, why))
+}
+
+/// What the scheduler keeps of them.
+fn read(queue: &Value, kind: &str) -> Amounts {
+    amounts(queue, kind).map(|amounts| scheduled(&amounts)).unwrap_or_default()
+}
+
+/// The capabilities that count: cpu and memory of zero or less have no limit of their own.
+fn ceilings(queue: &Value) -> Amounts {
+    let mut ceilings = read(queue, CAPABILITY.0);
+    ceilings.retain(|resource, limit| *limit > Quantity::ZERO || !matches!(resource.as_str(), "cpu" | "memory"));
+    ceilings
+}
+
+#[cfg(test)]
+mod tests;
