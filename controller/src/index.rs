@@ -6,6 +6,7 @@
 
 mod answers;
 mod stand;
+mod tally;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -191,6 +192,7 @@ pub struct Index {
     /// What is to be told to users.
     pub(crate) tells: Vec<Effect>,
     pub(crate) queue_writes: BTreeMap<QueueName, QueueWriting>,
+    tally: tally::Tally,
     /// Charges or lines changed since the last sweep.
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,
@@ -330,6 +332,7 @@ impl Index {
         self.moved = true;
         self.engine.forget(id);
         self.room.withdraw(id);
+        self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);
         if self.by_workload.get(&entry.binding.workload) == Some(key) {

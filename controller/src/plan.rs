@@ -212,6 +212,7 @@ fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         });
         index.moved = true;
         index.dirty.insert(key.clone());
+        index.recount(&key);
         let entry = &index.entries[&key];
         let gang = index.workloads.get(&entry.binding.workload).and_then(|workload| workload.gang.as_ref().ok());
         if let (Some(gang), Some(pods)) = (gang, found) {
@@ -462,8 +463,8 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     }
     if index.numbers_due.is_some_and(|due| due <= now) {
         index.numbers_due = None;
-        let all = numbers(index);
-        for (name, numbers) in all {
+        for name in index.queues.keys().cloned().collect::<Vec<_>>() {
+            let numbers = index.numbers_of(&name);
             queue_numbers(index, &name, numbers, now, plan);
         }
     }
@@ -473,35 +474,6 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
         look(index, &key, Some(reason), now, plan);
     }
-}
-
-/// PodGroups by queue and phase, and what each queue is charged.
-fn numbers(index: &Index) -> std::collections::BTreeMap<QueueName, QueueNumbers> {
-    let mut all: std::collections::BTreeMap<QueueName, QueueNumbers> = index
-        .queues
-        .keys()
-        .map(|name| {
-            (name.clone(), QueueNumbers { allocated: index.engine.usage(name).used, ..QueueNumbers::default() })
-        })
-        .collect();
-    for entry in index.entries.values() {
-        let Some(workload) = index.workload_of(&entry.binding) else { continue };
-        let queue = entry.binding.admission.as_ref().map_or(&workload.queue, |admission| &admission.queue);
-        let Some(numbers) = all.get_mut(queue) else { continue };
-        let stage = match (&entry.assumed, &entry.state) {
-            (Some(_), _) => Some(Stage::Admitted),
-            (None, State::OutOfScope) => continue,
-            (None, State::Holding { stage, .. }) => Some(*stage),
-            (None, State::Blocked(_) | State::InLine) => None,
-        };
-        *match podgroup::phase(workload, stage) {
-            "Pending" => &mut numbers.pending,
-            "Inqueue" => &mut numbers.inqueue,
-            "Running" => &mut numbers.running,
-            _ => &mut numbers.completed,
-        } += 1;
-    }
-    all
 }
 
 /// Writes a queue's numbers where they changed, and its state where it has none.
