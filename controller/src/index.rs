@@ -193,6 +193,8 @@ pub struct Index {
     pub(crate) tells: Vec<Effect>,
     pub(crate) queue_writes: BTreeMap<QueueName, QueueWriting>,
     tally: tally::Tally,
+    /// PodGroups whose writes were not answered yet.
+    pub(crate) writing: usize,
     /// Charges or lines changed since the last sweep.
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,

@@ -43,6 +43,8 @@ const REFRESHES: usize = 10;
 /// Work of one turn, so that new events are never far behind.
 const RELEASES: usize = 256;
 const LOOKS: usize = 128;
+/// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
+const WRITING: usize = 256;
 
 /// What is to be written, and when to ask again if nothing happens.
 #[derive(Debug, Default)]
@@ -78,11 +80,13 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));
     }
     for _ in 0..LOOKS {
-        let Some(key) = index.dirty.pop_first() else { break };
+        let Some(key) = may_write(index).then(|| index.dirty.pop_first()).flatten() else { break };
         look(index, &key, None, now, &mut plan);
     }
     sweep(index, now, &mut plan);
-    let again = plan.releases == RELEASES || !index.dirty.is_empty() || !index.sweep.is_empty();
+    // An answer comes for each that is being written.
+    let more = may_write(index) && !(index.dirty.is_empty() && index.sweep.is_empty());
+    let again = plan.releases == RELEASES || more;
     plan.next = if again {
         Some(now)
     } else {
@@ -91,6 +95,10 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         [index.sweep_due, index.numbers_due, timer, fence].into_iter().flatten().min()
     };
     plan
+}
+
+fn may_write(index: &Index) -> bool {
+    index.writing < WRITING
 }
 
 fn default_queue(index: &mut Index, plan: &mut Plan) {
@@ -266,6 +274,7 @@ fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, pla
             let group =
                 GroupWriting { in_flight: true, last_write: Some(now), spec_written: spec, ..GroupWriting::default() };
             entry.group = group;
+            index.writing += 1;
             plan.effects.push((Tag::Group(key.clone()), effect));
             plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
         }
@@ -469,7 +478,7 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         }
     }
     for _ in 0..LOOKS {
-        let Some((id, position)) = index.sweep.pop_front() else { break };
+        let Some((id, position)) = may_write(index).then(|| index.sweep.pop_front()).flatten() else { break };
         let Some(key) = index.ids.get(&id).cloned() else { continue };
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
         look(index, &key, Some(reason), now, plan);

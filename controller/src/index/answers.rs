@@ -84,6 +84,7 @@ impl Index {
 
     fn group_written(&mut self, key: &Key, result: Result<Value, Failure>) {
         let now = self.now;
+        self.writing = self.writing.saturating_sub(1);
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.group.in_flight = false;
         self.dirty.insert(key.clone());
