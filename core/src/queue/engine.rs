@@ -115,6 +115,8 @@ pub struct Engine {
     now: i64,
     /// Seconds that a job is blocked before its place is kept.
     patience: Option<i64>,
+    /// Whose place is kept at once.
+    claim: Option<JobId>,
     /// Counts changes of what is charged.
     books: u64,
 }
@@ -154,6 +156,7 @@ impl Default for Engine {
             fences: Fences::default(),
             now: 0,
             patience: Some(PATIENCE),
+            claim: None,
             books: 0,
         }
     }

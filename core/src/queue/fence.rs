@@ -182,6 +182,10 @@ impl Fences {
         }
     }
 
+    pub(super) fn is_asleep(&self, cause: Scarce, entry: &(Seniority, Node, ShapeId)) -> bool {
+        self.ranked.get(&cause).is_some_and(|ranked| ranked.contains(entry))
+    }
+
     /// Who sleeps for a cause, the first in rank first.
     pub(super) fn ranked(&self, cause: Scarce) -> impl Iterator<Item = &(Seniority, Node, ShapeId)> {
         self.ranked.get(&cause).into_iter().flatten()

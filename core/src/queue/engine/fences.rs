@@ -10,7 +10,7 @@ use crate::{
         admit::{self, Shape},
         fence::{Fence, Scarce, Seniority},
         line::{Bed, ShapeId},
-        order::{JobKey, OrderPolicy},
+        order::{JobId, JobKey, OrderPolicy},
         room::{Kept, Room},
         tree::Node,
     },
@@ -48,6 +48,19 @@ impl Engine {
         let changed = self.patience != seconds;
         (self.stale, self.replanted) = (self.stale | changed, self.replanted | changed);
         self.patience = seconds;
+    }
+
+    /// Keeps the place of a job at once, whoever waits longer: others gave way for it.
+    pub fn set_claim(&mut self, id: Option<JobId>) {
+        if self.claim == id {
+            return;
+        }
+        for id in [std::mem::replace(&mut self.claim, id.clone()), id].into_iter().flatten() {
+            let sleeper = self.waiting(id.as_str());
+            let bed = sleeper.and_then(|(_, node, shape)| self.slots[node.index()].line.bed(shape));
+            self.fences.dirty.extend(bed.and_then(Bed::cause));
+            self.fences.dirty.extend(self.fences.cause_of(id.as_str()));
+        }
     }
 
     /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the job
@@ -239,9 +252,12 @@ impl Engine {
 
     fn refence_quota(&mut self, cause: Scarce, patience: i64) -> bool {
         let Scarce::Quota(at, _) = cause else { return false };
-        let first =
-            self.fences.ranked(cause).take(LOOKS).find(|(_, node, shape)| self.can_start(*node, *shape)).cloned();
+        let claimant = self.claim.as_ref().and_then(|id| self.waiting(id.as_str()));
+        let claimant = claimant.filter(|sleeper| self.fences.is_asleep(cause, sleeper));
+        let ranked = self.fences.ranked(cause).take(LOOKS).cloned();
+        let first = claimant.into_iter().chain(ranked).find(|(_, node, shape)| self.can_start(*node, *shape));
         let holder = first.and_then(|(rank, node, shape)| {
+            let patience = if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience };
             let since = rank.created.saturating_add(patience);
             (since <= self.now).then_some((rank, node, shape, since)).or_else(|| {
                 self.fences.later(since, cause);
@@ -294,9 +310,18 @@ impl Engine {
     /// Clusters are kept for the first in rank that lack room, as long as they do not lack the same.
     fn refence_rooms(&mut self, patience: i64, room: &mut impl Room) -> bool {
         let mut wanted: Vec<(Seniority, Node, ShapeId, i64, Kept)> = Vec::new();
-        let ranked: Vec<(Seniority, Node, ShapeId)> =
-            self.fences.ranked(Scarce::Room(0)).take(LOOKS).cloned().collect();
+        let claimant = self.claim.as_ref().and_then(|id| self.waiting(id.as_str()));
+        let claimant = claimant.filter(|sleeper| self.fences.is_asleep(Scarce::Room(0), sleeper));
+        let mut ranked: Vec<(Seniority, Node, ShapeId)> = self
+            .fences
+            .ranked(Scarce::Room(0))
+            .take(LOOKS)
+            .filter(|one| claimant.as_ref() != Some(one))
+            .cloned()
+            .collect();
+        ranked.splice(0..0, claimant);
         for (rank, node, shape) in ranked {
+            let patience = if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience };
             let since = rank.created.saturating_add(patience);
             if since > self.now {
                 self.fences.later(since, Scarce::Room(0));
@@ -424,6 +449,12 @@ impl Engine {
             sleepers.remove(&(asked, node, shape));
         }
         self.refresh_head(node);
+    }
+
+    /// A job in line, as it ranks.
+    fn waiting(&self, id: &str) -> Option<(Seniority, Node, ShapeId)> {
+        let Some(Standing::Waiting { node, key, shape, .. }) = self.jobs.get(id) else { return None };
+        Some((self.seniority(*node, key), *node, *shape))
     }
 
     /// The first job of a shape in line, as it ranks.

@@ -154,6 +154,25 @@ fn what_can_never_start_is_kept_no_place() {
 }
 
 #[test]
+fn who_others_gave_way_for_is_kept_its_place_at_once() {
+    let mut engine = engine([queue("q", None, Some(10))], 100, 0);
+    engine.hold(&"victim".into(), &"q".into(), &amounts(6, 0));
+    engine.wait(job("older", "q", 1, amounts(10, 0)));
+    engine.wait(job("claimant", "q", 2, amounts(8, 0)));
+    engine.wait(job("s0", "q", 3, amounts(2, 0)));
+    engine.set_claim(Some("claimant".into()));
+    assert_eq!(at(&mut engine, 3), ["s0"], "nothing is kept before it is known to be blocked");
+    assert_eq!(engine.reservation("claimant").map(|kept| kept.since), Some(2));
+    engine.forget("s0");
+    engine.wait(job("s1", "q", 4, amounts(2, 0)));
+    assert!(at(&mut engine, 4).is_empty());
+    engine.forget("victim");
+    assert_eq!(at(&mut engine, 5), ["claimant", "s1"]);
+    engine.set_claim(None);
+    assert!(at(&mut engine, 6).is_empty());
+}
+
+#[test]
 fn two_holders_never_wait_for_each_other() {
     let mut engine = engine([queue("q", None, None)], 10, 10);
     engine.hold(&"c".into(), &"q".into(), &amounts(6, 0));
