@@ -3,7 +3,8 @@
 //! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
 //! parts, each a rule of its own: [`spec`] (a queue), `tree` (who is above whom), `entitled` (what holds where), [`fault`]
 //! (what is wrong with a queue), [`ledger`] (what a binding is charged), `order` and `tournament` (who goes first),
-//! [`admit`] (who fits), `fence` (whose place is kept), [`engine`] (all together, by events).
+//! [`admit`] (who fits), `fence` (whose place is kept), [`engine`] (all together, by events), [`give_back`] (who makes
+//! room).
 
 pub mod admit;
 mod dense;
@@ -12,6 +13,7 @@ mod entitled;
 pub mod fault;
 mod fence;
 mod fill;
+pub mod give_back;
 pub mod ledger;
 mod line;
 mod order;

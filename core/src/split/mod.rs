@@ -172,27 +172,35 @@ fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
     gang.tasks.iter().map(replicas).collect()
 }
 
-/// Takes away pods that the gang does not want any more: from the smallest parts, or by weight from all.
+/// Takes away pods that the gang does not want any more.
 fn shrink(search: &Search<'_>, kept: &mut Pods) {
-    for (task, spec) in search.kit.gang.tasks.iter().enumerate() {
-        let held: u64 = kept.iter().map(|site| u64::from(site[task])).sum();
-        let mut over = u32::try_from(held.saturating_sub(u64::from(spec.replicas))).unwrap_or(u32::MAX);
+    let wanted: Vec<u32> = search.kit.gang.tasks.iter().map(|task| task.replicas).collect();
+    cut(search.strategy, search.tie, &search.names, &wanted, kept);
+}
+
+/// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
+/// site (in the order of `names`, which is the alphabet's), then task. This is what [`solve`] keeps of a gang that asks
+/// for less than it holds, so that others can tell beforehand where the pods will go.
+pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
+    for (task, wanted) in wanted.iter().enumerate() {
+        let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();
+        let mut over = u32::try_from(held.saturating_sub(u64::from(*wanted))).unwrap_or(u32::MAX);
         if over == 0 {
             continue;
         }
-        if search.strategy == Strategy::Aggregated {
-            let mut sites: Vec<usize> = (0..kept.len()).filter(|site| kept[*site][task] > 0).collect();
-            sites.sort_by(|a, b| (total(&kept[*a]), Reverse(*a)).cmp(&(total(&kept[*b]), Reverse(*b))));
+        if strategy == Strategy::Aggregated {
+            let mut sites: Vec<usize> = (0..placed.len()).filter(|site| placed[*site][task] > 0).collect();
+            sites.sort_by(|a, b| (total(&placed[*a]), Reverse(*a)).cmp(&(total(&placed[*b]), Reverse(*b))));
             for site in sites {
-                let less = over.min(kept[site][task]);
-                kept[site][task] -= less;
+                let less = over.min(placed[site][task]);
+                placed[site][task] -= less;
                 over -= less;
             }
         } else {
             let claims: Vec<(u64, &ClusterName)> =
-                kept.iter().zip(&search.names).map(|(site, name)| (u64::from(site[task]), *name)).collect();
-            for (site, seats) in divide(u64::from(spec.replicas), &claims, search.tie).into_iter().enumerate() {
-                kept[site][task] = u32::try_from(seats).unwrap_or(u32::MAX);
+                placed.iter().zip(names).map(|(site, name)| (u64::from(site[task]), *name)).collect();
+            for (site, seats) in divide(u64::from(*wanted), &claims, tie).into_iter().enumerate() {
+                placed[site][task] = u32::try_from(seats).unwrap_or(u32::MAX);
             }
         }
     }

@@ -1,0 +1,218 @@
+//! How much may be taken, how often, and how long the claimant holds what came free.
+//!
+//! Instant fairness wastes work, so the damage is bounded four ways: a bucket of evictions for the fleet, a growing pause
+//! and a number of times for each job, a size for each claim, and a growing pause for a claimant whose claims come to
+//! nothing. All times are seconds since 1970, handed in: nothing here knows what time it is.
+
+use super::{Claim, Holder};
+use crate::{gang::QueueName, queue::JobId, resources::Resources};
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Evictions of the whole fleet.
+    pub rate: Rate,
+    /// After it was taken from, a job is left alone for this many seconds from its next start; twice as long after each
+    /// further time.
+    pub cooldown: i64,
+    /// Times that a job may be taken from without progress; then it is left alone until it makes some.
+    pub evictions: u32,
+    /// A job that ran this many seconds at a stretch has made progress, as has one of which a pod succeeded.
+    pub progress: i64,
+    /// Victims of one claim.
+    pub victims: u32,
+    /// Seconds that a claimant holds what came free for it, unless it starts before.
+    pub hold: i64,
+    /// Seconds until a claimant whose claim came to nothing may claim again; twice as long after each further time.
+    pub backoff: i64,
+    /// Where the growing pauses end, in seconds.
+    pub longest: i64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            rate: Rate { evictions: 32, seconds: 60 },
+            cooldown: 60,
+            evictions: 3,
+            progress: 3600,
+            victims: 64,
+            hold: 300,
+            backoff: 30,
+            longest: 3600,
+        }
+    }
+}
+
+/// So many evictions in so many seconds; as many at once after a quiet time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub evictions: u32,
+    /// In which time.
+    pub seconds: u32,
+}
+
+/// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
+/// not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// In parts of an eviction: [`Rate::seconds`] of them are one.
+    level: i64,
+    at: i64,
+}
+
+impl Bucket {
+    /// With nothing in it.
+    #[must_use]
+    pub const fn empty(now: i64) -> Self {
+        Self { level: 0, at: now }
+    }
+
+    /// With all that it holds.
+    #[must_use]
+    pub fn full(rate: Rate, now: i64) -> Self {
+        Self { level: rate.capacity(), at: now }
+    }
+
+    /// Evictions that may be made at this time.
+    #[must_use]
+    pub fn level(&self, rate: Rate, now: i64) -> u32 {
+        u32::try_from(self.filled(rate, now) / rate.one()).unwrap_or(u32::MAX)
+    }
+
+    /// When this many may be made; `None` if never.
+    #[must_use]
+    pub fn enough_at(&self, rate: Rate, evictions: u32, now: i64) -> Option<i64> {
+        let missing = i64::from(evictions).saturating_mul(rate.one()).saturating_sub(self.filled(rate, now));
+        if evictions > rate.evictions {
+            return None;
+        }
+        let refill = i64::from(rate.evictions.max(1));
+        Some(now.saturating_add((missing.max(0) + refill - 1) / refill))
+    }
+
+    /// Takes evictions that were made.
+    pub fn take(&mut self, rate: Rate, evictions: usize, now: i64) {
+        let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.one());
+        *self = Self { level: self.filled(rate, now).saturating_sub(cost), at: now.max(self.at) };
+    }
+
+    fn filled(&self, rate: Rate, now: i64) -> i64 {
+        let elapsed = now.saturating_sub(self.at).max(0);
+        self.level.saturating_add(elapsed.saturating_mul(i64::from(rate.evictions))).min(rate.capacity())
+    }
+}
+
+impl Rate {
+    fn one(self) -> i64 {
+        i64::from(self.seconds.max(1))
+    }
+
+    fn capacity(self) -> i64 {
+        i64::from(self.evictions).saturating_mul(self.one())
+    }
+}
+
+/// What was taken from a job since it last made progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// How many times.
+    pub count: u32,
+    /// The last time.
+    pub last: Option<i64>,
+}
+
+impl Evictions {
+    /// As it is once `holder` was taken from at `now`.
+    #[must_use]
+    pub fn next(holder: &Holder, bounds: &Bounds, now: i64) -> Self {
+        let before = if bounds.has_progressed(holder, now) { 0 } else { holder.evictions.count };
+        Self { count: before.saturating_add(1), last: Some(now) }
+    }
+}
+
+/// Claims of one job that came to nothing: it held what came free and did not start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// How many.
+    pub failed: u32,
+    /// When the last one ended.
+    pub last: Option<i64>,
+}
+
+impl Attempts {
+    /// With one more.
+    #[must_use]
+    pub const fn failed_at(self, now: i64) -> Self {
+        Self { failed: self.failed.saturating_add(1), last: Some(now) }
+    }
+
+    /// When it may claim again.
+    #[must_use]
+    pub fn not_before(&self, bounds: &Bounds) -> Option<i64> {
+        let last = self.last?;
+        Some(last.saturating_add(growing(bounds.backoff, self.failed, bounds.longest)))
+    }
+}
+
+impl Bounds {
+    /// True if the job has something to show since it was last placed.
+    #[must_use]
+    pub fn has_progressed(&self, holder: &Holder, now: i64) -> bool {
+        let ran = holder.started.map_or(0, |started| now.saturating_sub(started));
+        holder.progressed || ran >= self.progress
+    }
+
+    /// Until when a job is left alone.
+    pub(super) fn cools_until(&self, holder: &Holder) -> Option<i64> {
+        let Evictions { count, last: Some(last) } = holder.evictions else { return None };
+        let since = holder.started.unwrap_or(last).max(last);
+        Some(since.saturating_add(growing(self.cooldown, count, self.longest)))
+    }
+
+    /// True if it was taken from too often.
+    pub(super) fn is_spent(&self, holder: &Holder, now: i64) -> bool {
+        holder.evictions.count >= self.evictions && !self.has_progressed(holder, now)
+    }
+}
+
+/// `first` seconds the first time, doubled each further time, up to `longest`.
+fn growing(first: i64, times: u32, longest: i64) -> i64 {
+    let doubled = times.saturating_sub(1).min(40);
+    first.saturating_mul(1_i64 << doubled).min(longest.max(first))
+}
+
+/// What a claimant holds: the engine keeps this much of its queue's way up, and the places of its victims, for nobody
+/// else until then. Without it a job that came before, or a victim, would take what was just freed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// For whom.
+    pub who: JobId,
+    /// In which queue.
+    pub queue: QueueName,
+    /// How much.
+    pub what: Resources,
+    /// From when.
+    pub since: i64,
+    /// Until when, unless it starts before. It is over *at* this second.
+    pub until: i64,
+}
+
+impl Hold {
+    pub(super) fn of(claim: &Claim, bounds: &Bounds, now: i64) -> Self {
+        Self {
+            who: claim.id.clone(),
+            queue: claim.queue.clone(),
+            what: claim.asks.clone(),
+            since: now,
+            until: now.saturating_add(bounds.hold),
+        }
+    }
+
+    /// Until when it holds; `None` once that is over: then the claim came to nothing ([`Attempts::failed_at`]).
+    #[must_use]
+    pub fn holds_until(&self, now: i64) -> Option<i64> {
+        (now < self.until).then_some(self.until)
+    }
+}

@@ -1,0 +1,294 @@
+//! Who may take whom.
+//!
+//! *Reclaim.* Below the nearest queue above both, the claimant's queues stay within what they deserve, on every resource
+//! that they state and it asks for, with all of it started, and state one of those that it lacks; there, every queue of
+//! the victim is reclaimable, covers the victim nowhere, and is over by it on one of those resources (or states nothing
+//! of what it asks for). *Preemption.* The victim's priority is lower, by a rule of the policy; below the nearest queue
+//! above both nothing covers it; and from there on up no queue covers it unless one nearer the claimant covers the
+//! claimant. Neither takes from who says no, is protected, or was taken from too often; a guarantee covers as well.
+//!
+//! Why this ends. Call *standing* the number of covered minimums, by depth of the queue (deepest first), then priority
+//! (highest first); after all of these the number of running jobs by priority (highest first). Compare standings as
+//! words in a dictionary. A claim makes the standing greater: by reclaim the claimant is covered at a queue below the
+//! nearest common one, where its whole use is within what is deserved, so it pushes nobody out, and its victims were
+//! covered nowhere down there; by preemption either the claimant is covered deeper, or more highly, than all that its
+//! victims were, or no victim was covered at all and one of higher priority runs for them. A job that starts without a
+//! claim makes it greater too: whom it pushes out of a seat is less important, or sat higher up. Surplus counts
+//! nowhere. Nothing else happens between two events from outside, and there are only so many standings. What it rests
+//! on: claims that are met start (else [`super::Attempts`] bounds them), and a later start is a later time.
+
+use super::{
+    Claim, Exempt, Holder, NotEntitled, Scene, Scope, Why,
+    seats::{Ground, Parts, Seat, Seats, Spot},
+};
+use crate::queue::dense::{Dense, Dim, Sparse};
+
+/// Which part of a job is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Pods beyond the minimum.
+    Surplus,
+    /// All.
+    Whole,
+}
+
+/// By which right a job may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Right {
+    Reclaim,
+    Preempt,
+}
+
+/// The scene, worked out for one claim.
+pub(super) struct Law<'a> {
+    pub(super) scene: &'a Scene<'a>,
+    pub(super) claim: &'a Claim,
+    pub(super) ground: Ground,
+    pub(super) parts: Vec<Parts>,
+    pub(super) seats: Seats,
+    asks: Sparse,
+    lacks: Vec<Dim>,
+}
+
+/// How far two paths go until they meet; their lengths if they never do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meeting {
+    pub(super) claimant: usize,
+    pub(super) holder: usize,
+}
+
+impl<'a> Law<'a> {
+    pub(super) fn new(scene: &'a Scene<'a>, claim: &'a Claim, mut ground: Ground, parts: Vec<Parts>) -> Self {
+        let asks = ground.dims.sparse(&claim.asks);
+        let lacked = |dim: &Dim| claim.lacks.is_empty() || claim.lacks.contains(ground.dims.name(*dim));
+        let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
+        let seats = Seats::new(&ground, scene.running, &parts, (claim, &asks));
+        Self { scene, claim, ground, parts, seats, asks, lacks }
+    }
+
+    /// What a part of a job holds: of surplus, the first `steps` steps.
+    pub(super) fn amount(&self, job: usize, part: Part, steps: u32) -> Dense {
+        let parts = &self.parts[job];
+        match part {
+            Part::Surplus => parts.first(steps),
+            Part::Whole => {
+                let mut whole = parts.first(parts.steps());
+                whole.add(&parts.minimum);
+                whole
+            }
+        }
+    }
+
+    pub(super) fn meeting(&self, holder: &Holder) -> Meeting {
+        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
+        let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
+        let (claimant, holder) = met.unwrap_or((mine.len(), theirs.len()));
+        Meeting { claimant, holder }
+    }
+
+    /// The right by which this part of a job may be taken; of surplus, how many steps.
+    pub(super) fn right(&self, job: usize, part: Part) -> Result<(Right, u32), Exempt> {
+        self.spared(&self.scene.running[job])?;
+        let helps = |steps| holds_any(&self.amount(job, part, steps), &self.lacks);
+        if !helps(u32::MAX) {
+            return Err(Exempt::NoHelp);
+        }
+        let (reclaim, preempt) = (self.reclaim(job, part), self.preempt(job, part));
+        let (right, steps) = match (reclaim, preempt) {
+            (Ok(steps), _) => (Right::Reclaim, steps),
+            (Err(_), Ok(steps)) => (Right::Preempt, steps),
+            // Of the two refusals the one that is about this job, not about the pair.
+            (Err(Exempt::NotNearer), Err(why)) | (Err(why), Err(_)) => return Err(why),
+        };
+        if helps(steps) { Ok((right, steps)) } else { Err(Exempt::NoHelp) }
+    }
+
+    /// Whom nobody takes, whatever the right.
+    fn spared(&self, holder: &Holder) -> Result<(), Exempt> {
+        let (policy, now) = (self.scene.policy, self.scene.now);
+        if holder.id == self.claim.id || !holder.ours {
+            Err(Exempt::NotOurs)
+        } else if holder.preemptable == Some(false) {
+            Err(Exempt::SaysNo)
+        } else if policy.protected.contains(&holder.namespace) {
+            Err(Exempt::Protected)
+        } else if policy.bounds.is_spent(holder, now) {
+            Err(Exempt::TooOften)
+        } else if policy.bounds.cools_until(holder).is_some_and(|until| until > now) {
+            Err(Exempt::CoolsDown)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn reclaim(&self, job: usize, part: Part) -> Result<u32, Exempt> {
+        let holder = &self.scene.running[job];
+        let meeting = self.meeting(holder);
+        if !self.scene.policy.reclaim || meeting.claimant == 0 || meeting.holder == 0 {
+            return Err(Exempt::NotNearer);
+        }
+        let Ok(matters) = self.entitled(meeting.claimant) else { return Err(Exempt::NotNearer) };
+        let steps = self.uncovered(job, part, meeting.holder)?;
+        let counts = |level| match self.seat(job, part, level) {
+            Seat::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
+            Seat::Unstated | Seat::Covered => true,
+        };
+        if !(0..meeting.holder).all(counts) || !holds_any(&self.amount(job, part, steps), &matters) {
+            return Err(Exempt::OverElsewhere);
+        }
+        self.reclaimable(holder, meeting)?;
+        if holder.preemptable.is_none() && !self.scene.policy.unset.reclaim {
+            return Err(Exempt::SaysNothing);
+        }
+        Ok(steps)
+    }
+
+    fn preempt(&self, job: usize, part: Part) -> Result<u32, Exempt> {
+        let (holder, policy) = (&self.scene.running[job], self.scene.policy);
+        let meeting = self.meeting(holder);
+        if self.claim.never_preempts || holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
+            return Err(Exempt::NotLower);
+        }
+        let steps = self.uncovered(job, part, meeting.holder)?;
+        if part == Part::Whole && !self.outranks(job, meeting) {
+            return Err(Exempt::Covered);
+        }
+        self.reclaimable(holder, meeting)?;
+        if holder.preemptable.is_none() && !policy.unset.preempt {
+            return Err(Exempt::SaysNothing);
+        }
+        Ok(steps)
+    }
+
+    /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
+    fn uncovered(&self, job: usize, part: Part, levels: usize) -> Result<u32, Exempt> {
+        match part {
+            Part::Whole if self.seats.minimum[job][..levels].contains(&Seat::Covered) => Err(Exempt::Covered),
+            Part::Whole => Ok(0),
+            Part::Surplus => {
+                let covered = self.seats.surplus[job][..levels].iter().map(|spare| spare.covered).max();
+                match self.parts[job].steps().saturating_sub(covered.unwrap_or(0)) {
+                    0 => Err(Exempt::Covered),
+                    steps => Ok(steps),
+                }
+            }
+        }
+    }
+
+    /// True if, from the claimant's queue up, a queue covers the claimant before one covers the job.
+    fn outranks(&self, job: usize, meeting: Meeting) -> bool {
+        let claimant = &self.seats.claimant;
+        if claimant[..meeting.claimant].contains(&true) {
+            return true;
+        }
+        let above = claimant[meeting.claimant..].iter().zip(&self.seats.minimum[job][meeting.holder..]);
+        for (claimant, job) in above {
+            match (claimant, job) {
+                (true, _) => return true,
+                (false, Seat::Covered) => return false,
+                (false, _) => {}
+            }
+        }
+        true
+    }
+
+    /// True if the policy lets the claimant preempt the holder where they are.
+    fn is_ruled(&self, holder: &Holder, meeting: Meeting) -> bool {
+        let names = |path: &'_ [Spot]| path.iter().map(|spot| &self.ground.nodes[*spot].name).collect::<Vec<_>>();
+        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
+        let near = match (meeting.claimant, meeting.holder) {
+            (0, 0) => Scope::SameQueue,
+            (1, 1) => Scope::SameParent,
+            _ => Scope::AnyQueue,
+        };
+        self.scene.policy.preempt.iter().any(|rule| {
+            near <= rule.scope
+                && rule.by.holds(names(mine).into_iter(), self.claim.priority)
+                && rule.of.holds(names(theirs).into_iter(), holder.priority)
+        })
+    }
+
+    /// Every queue on the holder's way to where the two meet must be.
+    fn reclaimable(&self, holder: &Holder, meeting: Meeting) -> Result<(), Exempt> {
+        let below = &self.ground.path(&holder.queue)[..meeting.holder];
+        let all = below.iter().all(|spot| self.ground.nodes[*spot].reclaimable);
+        if all { Ok(()) } else { Err(Exempt::NotReclaimable) }
+    }
+
+    fn seat(&self, job: usize, part: Part, level: usize) -> &Seat {
+        match part {
+            Part::Surplus => &self.seats.surplus[job][level].next,
+            Part::Whole => &self.seats.minimum[job][level],
+        }
+    }
+
+    /// The resources on which the claimant may take back, where its first `levels` queues are not the victim's.
+    pub(super) fn entitled(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
+        let path = &self.ground.path(&self.claim.queue)[..levels];
+        for spot in path {
+            let node = &self.ground.nodes[*spot];
+            for (dim, asked) in &self.asks {
+                let would = node.used.get(*dim).saturating_add(*asked);
+                if let Some(deserved) = node.deserved.get(*dim).filter(|deserved| would > *deserved) {
+                    return Err(self.not_entitled(*spot, *dim, Some(deserved)));
+                }
+            }
+        }
+        let stated = |dim: &&Dim| path.iter().any(|spot| self.ground.nodes[*spot].deserved.get(**dim).is_some());
+        let matters: Vec<Dim> = self.lacks.iter().filter(stated).copied().collect();
+        match (matters.is_empty(), path.first(), self.lacks.first()) {
+            (true, Some(spot), Some(dim)) => Err(self.not_entitled(*spot, *dim, None)),
+            _ => Ok(matters),
+        }
+    }
+
+    /// Why it is entitled to nothing of anybody, if so.
+    pub(super) fn entitled_at_all(&self) -> Result<(), NotEntitled> {
+        let levels = self.ground.path(&self.claim.queue).len();
+        let farthest = self.entitled(levels).map(|_| ());
+        if (1..levels).any(|levels| self.entitled(levels).is_ok()) { Ok(()) } else { farthest }
+    }
+
+    fn not_entitled(&self, spot: Spot, dim: Dim, deserved: Option<i128>) -> NotEntitled {
+        let (node, name) = (&self.ground.nodes[spot], self.ground.dims.name(dim));
+        let asked = self.claim.asks.get(name.as_str());
+        let would = name.amount(node.used.get(dim).saturating_add(asked.as_nano())).shown_as(asked);
+        let deserved = deserved.map(|deserved| name.amount(deserved).shown_as(asked));
+        NotEntitled { queue: node.name.clone(), resource: name.clone(), would, deserved }
+    }
+
+    /// The right in words.
+    pub(super) fn why(&self, job: usize, part: Part, right: Right) -> Why {
+        let holder = &self.scene.running[job];
+        let claimant = self.claim.queue.clone();
+        if right == Right::Preempt {
+            return Why::Preempted { claimant, priority: holder.priority, by: self.claim.priority };
+        }
+        let meeting = self.meeting(holder);
+        let path = self.ground.path(&holder.queue);
+        // The queue farthest up is the one that owes.
+        let at = meeting.holder.saturating_sub(1);
+        let node = &self.ground.nodes[path[at]];
+        let matters = self.entitled(meeting.claimant).unwrap_or_default();
+        let whole = self.amount(job, Part::Whole, 0);
+        let over = match self.seat(job, part, at) {
+            Seat::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
+            _ => matters.iter().find(|dim| whole.get(**dim) > 0),
+        };
+        let over = over.copied();
+        let name = over.map(|dim| self.ground.dims.name(dim).clone());
+        let used = over.map_or(0, |dim| node.used.get(dim));
+        let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.amount(nano));
+        Why::Reclaimed {
+            claimant,
+            queue: node.name.clone(),
+            used: amount(used),
+            deserved: over.and_then(|dim| node.deserved.get(dim)).map(amount),
+            resource: name.unwrap_or_else(|| "".into()),
+        }
+    }
+}
+
+fn holds_any(amount: &Dense, of: &[Dim]) -> bool {
+    of.iter().any(|dim| amount.get(*dim) > 0)
+}

@@ -1,0 +1,148 @@
+//! Pods that a gang can spare: those beyond its minimum, and in which clusters they are.
+//!
+//! Rule: the safe bundle of Volcano's gang actions (`pkg/scheduler/actions/utils/bundle.go`): pods of the least important
+//! tasks first, while the job stays at or above `minAvailable` and each task at or above its own minimum. Where the pods
+//! go is what the scheduler does with a gang that may have less ([`crate::split::cut`]); a partition goes whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    gang::{ClusterName, TaskName},
+    resources::Resources,
+    split::{self, Strategy},
+    webster::Tie,
+};
+
+/// A gang that is placed, as far as it can shrink. A gang that is placed in copies, or of which pods have finished, is
+/// not given: which pods would go is not ours to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elastic {
+    /// In the order of the job.
+    pub tasks: Vec<HeldTask>,
+    /// Pods that it needs.
+    pub min_available: u32,
+    /// How it was divided.
+    pub strategy: Strategy,
+    /// Which of two equal clusters wins.
+    pub tie: Tie,
+}
+
+/// One task's pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldTask {
+    /// Task.
+    pub name: TaskName,
+    /// What one pod asks for.
+    pub request: Resources,
+    /// Of its pods; lower ones go first.
+    pub priority: i32,
+    /// Pods that the task needs, where that counts ([`crate::gang::Gang::task_minimums_bind`]), else 0.
+    pub min: u32,
+    /// Pods that go together: a partition's size, else 1.
+    pub step: u32,
+    /// Where they are.
+    pub placed: BTreeMap<ClusterName, u32>,
+}
+
+/// Pods to go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Less {
+    /// By task; tasks that lose none are absent.
+    pub tasks: BTreeMap<TaskName, u32>,
+    /// By cluster and task: where the scheduler takes them.
+    pub clusters: BTreeMap<ClusterName, BTreeMap<TaskName, u32>>,
+}
+
+/// Steps in the order in which they go: `steps` of `size` pods of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    task: usize,
+    size: u32,
+    steps: u32,
+}
+
+/// What can be taken of an [`Elastic`] gang, one step after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surplus {
+    runs: Vec<Run>,
+}
+
+impl Surplus {
+    pub(super) fn of(gang: &Elastic) -> Self {
+        let placed = |task: &HeldTask| task.placed.values().fold(0_u32, |sum, pods| sum.saturating_add(*pods));
+        let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(placed(task)));
+        let mut spare = all.saturating_sub(gang.min_available);
+        // The reverse of the order in which pods count as the minimum (`crate::podgroup`).
+        let mut order: Vec<usize> = (0..gang.tasks.len()).rev().collect();
+        order.sort_by_key(|task| gang.tasks[*task].priority);
+        let mut runs = Vec::new();
+        for task in order {
+            let held = &gang.tasks[task];
+            let size = held.step.max(1);
+            // Weights would cut through partitions.
+            if size > 1 && gang.strategy != Strategy::Aggregated {
+                continue;
+            }
+            let steps = placed(held).saturating_sub(held.min).min(spare) / size;
+            if steps > 0 {
+                runs.push(Run { task, size, steps });
+                spare -= steps * size;
+            }
+        }
+        Self { runs }
+    }
+
+    /// What one step frees, and how many such steps there are, in the order in which they go.
+    pub(super) fn runs(&self, gang: &Elastic) -> Vec<(Resources, u32)> {
+        let one = |run: &Run| gang.tasks[run.task].request.times(u64::from(run.size));
+        self.runs.iter().map(|run| (one(run), run.steps)).collect()
+    }
+
+    /// Pods of each task in the first `steps` steps.
+    fn pods(&self, tasks: usize, mut steps: u32) -> Vec<u32> {
+        let mut pods = vec![0; tasks];
+        for run in &self.runs {
+            let here = run.steps.min(steps);
+            pods[run.task] += here * run.size;
+            steps -= here;
+        }
+        pods
+    }
+
+    /// What the first `steps` steps free.
+    pub(super) fn frees(&self, gang: &Elastic, steps: u32) -> Resources {
+        let mut frees = Resources::new();
+        for (task, pods) in gang.tasks.iter().zip(self.pods(gang.tasks.len(), steps)) {
+            frees.add(&task.request.times(u64::from(pods)));
+        }
+        frees
+    }
+
+    /// Which pods the first `steps` steps take, and where.
+    pub(super) fn less(&self, gang: &Elastic, steps: u32) -> Less {
+        let pods = self.pods(gang.tasks.len(), steps);
+        let names: BTreeSet<&ClusterName> = gang.tasks.iter().flat_map(|task| task.placed.keys()).collect();
+        let names: Vec<&ClusterName> = names.into_iter().collect();
+        let at = |name: &ClusterName| -> Vec<u32> {
+            gang.tasks.iter().map(|task| task.placed.get(name).copied().unwrap_or(0)).collect()
+        };
+        let before: Vec<Vec<u32>> = names.iter().map(|name| at(name)).collect();
+        let held = |task: usize| before.iter().map(|site| site[task]).fold(0, u32::saturating_add);
+        let wanted: Vec<u32> = pods.iter().enumerate().map(|(task, less)| held(task).saturating_sub(*less)).collect();
+        let mut after = before.clone();
+        split::cut(gang.strategy, gang.tie, &names, &wanted, &mut after);
+        let mut less = Less::default();
+        for (task, pods) in gang.tasks.iter().zip(&pods).filter(|(_, pods)| **pods > 0) {
+            less.tasks.insert(task.name.clone(), *pods);
+        }
+        for (site, name) in names.into_iter().enumerate() {
+            for (task, held) in gang.tasks.iter().enumerate() {
+                let gone = before[site][task].saturating_sub(after[site][task]);
+                if gone > 0 {
+                    less.clusters.entry(name.clone()).or_default().insert(held.name.clone(), gone);
+                }
+            }
+        }
+        less
+    }
+}
