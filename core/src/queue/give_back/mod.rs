@@ -95,7 +95,7 @@ pub struct Claim {
     pub queue: QueueName,
     /// The job's priority.
     pub priority: i32,
-    /// `preemptionPolicy: Never`.
+    /// `preemptionPolicy: Never`: nobody gives way, by neither right (Volcano's `reclaim` honours it too).
     pub never_preempts: bool,
     /// What all of its minimum asks for, whole: not what one pod does.
     pub asks: Resources,
@@ -175,6 +175,9 @@ pub fn plan(scene: &Scene<'_>, claim: &Claim, mut fits: impl FnMut(&[Victim]) ->
         |refused| Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: Ok(()), exempt: BTreeMap::new() });
     if let Some(until) = claim.attempts.not_before(bounds).filter(|until| *until > scene.now) {
         return Err(refuse(Refused::Backoff { failed: claim.attempts.failed, until }));
+    }
+    if claim.never_preempts {
+        return Err(refuse(Refused::Never));
     }
     if fits(&[]) {
         return Err(refuse(Refused::Unneeded));

@@ -141,6 +141,8 @@ impl fmt::Display for NotEntitled {
 /// Why nobody gives way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
+    /// The claimant's PriorityClass says that it never preempts.
+    Never,
     /// The claimant fits already.
     Unneeded,
     /// Its last claim came to nothing a short time ago.
@@ -195,6 +197,7 @@ impl NoPlan {
     #[must_use]
     pub const fn token(&self) -> &'static str {
         match self.refused {
+            Refused::Never => "NeverPreempts",
             Refused::Unneeded => "NoClaimNeeded",
             Refused::Backoff { .. } => "ClaimBackoff",
             Refused::Nobody => "NothingToTakeBack",
@@ -219,6 +222,7 @@ impl fmt::Display for NoPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "claims {}: ", self.asks)?;
         match &self.refused {
+            Refused::Never => f.write_str("its PriorityClass says preemptionPolicy: Never, so nobody gives way"),
             Refused::Unneeded => f.write_str("fits without anybody giving way"),
             Refused::Backoff { failed, .. } => {
                 write!(f, "{failed} earlier {} came to nothing; waits before the next", plural(*failed, "claim"))

@@ -146,7 +146,7 @@ impl<'a> Law<'a> {
     fn preempt(&self, job: usize, part: Part) -> Result<u32, Exempt> {
         let (holder, policy) = (&self.scene.running[job], self.scene.policy);
         let meeting = self.meeting(holder);
-        if self.claim.never_preempts || holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
+        if holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
             return Err(Exempt::NotLower);
         }
         let steps = self.uncovered(job, part, meeting.holder)?;

@@ -173,13 +173,8 @@ impl<'a> Line<'a> {
         let matters = self.law.entitled(meeting.claimant).unwrap_or_default();
         let share = |spot: Option<&Spot>| spot.map_or(i128::MAX, |spot| self.share(*spot, &matters));
         let (farthest, own) = (share(below.last()), share(below.first()));
-        (
-            meeting.claimant,
-            ground.nodes[spot].priority,
-            Reverse(farthest),
-            Reverse(own),
-            ground.nodes[spot].name.clone(),
-        )
+        let (queue, priority) = (&ground.nodes[spot], self.law.scene.running[job].priority);
+        (meeting.claimant, queue.priority, Reverse(farthest), Reverse(own), priority, queue.name.clone())
     }
 
     /// What the queue has of what it deserves, in billionths, on the resource of which it has most.

@@ -210,11 +210,7 @@ impl<'a> Model<'a> {
         let outranks = mine.iter().any(|queue| self.claimant.contains(queue))
             || first_of_its == usize::MAX
             || first_of_mine <= first_of_its;
-        ruled
-            && !self.claim.never_preempts
-            && holder.priority < self.claim.priority
-            && holder.preemptable == Some(true)
-            && (!whole || outranks)
+        ruled && holder.priority < self.claim.priority && holder.preemptable == Some(true) && (!whole || outranks)
     }
 
     /// Everything that may be taken.

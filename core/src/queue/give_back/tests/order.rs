@@ -29,7 +29,7 @@ fn strictly_lower_priorities_give_way_the_lowest_first() {
 fn preemption_policy_never_is_honoured() {
     let mut asks = claim("q", 5, cpu(1));
     asks.never_preempts = true;
-    assert_eq!(queue_of(&[("a", 0)]).refusal(&asks).refused, Refused::Nobody);
+    assert_eq!(queue_of(&[("a", 0)]).refusal(&asks).refused, Refused::Never);
 }
 
 #[test]
