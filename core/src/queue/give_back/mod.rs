@@ -12,9 +12,10 @@
 //! better what [`rules`] calls the standing of the fleet, so between two events from outside there is a last claim.
 //!
 //! The parts: [`seats`] (what is covered), [`rules`] (who may take whom), [`surplus`] (pods that a gang can spare),
-//! [`victims`] (in which order, and how few), [`budget`] (how much at most), [`refusal`] (why not).
+//! [`order`] (who goes first), [`victims`] (how few), [`budget`] (how much at most), [`refusal`] (why not).
 
 mod budget;
+mod order;
 mod policy;
 mod refusal;
 mod rules;
@@ -169,7 +170,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// [`NoPlan`], with numbers, if nobody may be taken, or all who may be are not enough, or a bound holds.
-pub fn plan(scene: &Scene<'_>, claim: &Claim, mut fits: impl FnMut(&[Victim]) -> bool) -> Result<Plan, Box<NoPlan>> {
+pub fn plan(scene: &Scene<'_>, claim: &Claim, mut fits: impl FnMut(&[&Victim]) -> bool) -> Result<Plan, Box<NoPlan>> {
     let bounds = &scene.policy.bounds;
     let refuse =
         |refused| Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: Ok(()), exempt: BTreeMap::new() });

@@ -21,7 +21,10 @@ use super::{
     Claim, Exempt, Holder, NotEntitled, Scene, Scope, Why,
     seats::{Ground, Parts, Seat, Seats, Spot},
 };
-use crate::queue::dense::{Dense, Dim, Sparse};
+use crate::{
+    gang::QueueName,
+    queue::dense::{Dense, Dim, Sparse},
+};
 
 /// Which part of a job is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +51,8 @@ pub(super) struct Law<'a> {
     pub(super) seats: Seats,
     asks: Sparse,
     lacks: Vec<Dim>,
+    /// By how many of its queues are not the victim's, what the claimant may take back.
+    entitled: Vec<Result<Vec<Dim>, NotEntitled>>,
 }
 
 /// How far two paths go until they meet; their lengths if they never do.
@@ -63,7 +68,10 @@ impl<'a> Law<'a> {
         let lacked = |dim: &Dim| claim.lacks.is_empty() || claim.lacks.contains(ground.dims.name(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
         let seats = Seats::new(&ground, scene.running, &parts, (claim, &asks));
-        Self { scene, claim, ground, parts, seats, asks, lacks }
+        let levels = ground.path(&claim.queue).len();
+        let mut law = Self { scene, claim, ground, parts, seats, asks, lacks, entitled: Vec::new() };
+        law.entitled = (0..=levels).map(|levels| law.entitled_below(levels)).collect();
+        law
     }
 
     /// What a part of a job holds: of surplus, the first `steps` steps.
@@ -79,6 +87,16 @@ impl<'a> Law<'a> {
         }
     }
 
+    /// True if there is something of these resources in it.
+    fn holds_any(&self, job: usize, part: Part, steps: u32, of: &[Dim]) -> bool {
+        let parts = &self.parts[job];
+        let any = |amount: &Sparse| amount.iter().any(|(dim, amount)| *amount > 0 && of.contains(dim));
+        let steps = if part == Part::Whole { u32::MAX } else { steps };
+        let before = |i: usize| parts.surplus[..i].iter().fold(0_u32, |sum, (_, there)| sum.saturating_add(*there));
+        (part == Part::Whole && any(&parts.minimum))
+            || parts.surplus.iter().enumerate().any(|(i, (step, _))| before(i) < steps && any(step))
+    }
+
     pub(super) fn meeting(&self, holder: &Holder) -> Meeting {
         let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
         let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
@@ -89,7 +107,7 @@ impl<'a> Law<'a> {
     /// The right by which this part of a job may be taken; of surplus, how many steps.
     pub(super) fn right(&self, job: usize, part: Part) -> Result<(Right, u32), Exempt> {
         self.spared(&self.scene.running[job])?;
-        let helps = |steps| holds_any(&self.amount(job, part, steps), &self.lacks);
+        let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
         if !helps(u32::MAX) {
             return Err(Exempt::NoHelp);
         }
@@ -127,13 +145,13 @@ impl<'a> Law<'a> {
         if !self.scene.policy.reclaim || meeting.claimant == 0 || meeting.holder == 0 {
             return Err(Exempt::NotNearer);
         }
-        let Ok(matters) = self.entitled(meeting.claimant) else { return Err(Exempt::NotNearer) };
+        let Ok(matters) = &self.entitled[meeting.claimant] else { return Err(Exempt::NotNearer) };
         let steps = self.uncovered(job, part, meeting.holder)?;
         let counts = |level| match self.seat(job, part, level) {
             Seat::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
             Seat::Unstated | Seat::Covered => true,
         };
-        if !(0..meeting.holder).all(counts) || !holds_any(&self.amount(job, part, steps), &matters) {
+        if !(0..meeting.holder).all(counts) || !self.holds_any(job, part, steps, matters) {
             return Err(Exempt::OverElsewhere);
         }
         self.reclaimable(holder, meeting)?;
@@ -194,7 +212,6 @@ impl<'a> Law<'a> {
 
     /// True if the policy lets the claimant preempt the holder where they are.
     fn is_ruled(&self, holder: &Holder, meeting: Meeting) -> bool {
-        let names = |path: &'_ [Spot]| path.iter().map(|spot| &self.ground.nodes[*spot].name).collect::<Vec<_>>();
         let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
         let near = match (meeting.claimant, meeting.holder) {
             (0, 0) => Scope::SameQueue,
@@ -203,9 +220,13 @@ impl<'a> Law<'a> {
         };
         self.scene.policy.preempt.iter().any(|rule| {
             near <= rule.scope
-                && rule.by.holds(names(mine).into_iter(), self.claim.priority)
-                && rule.of.holds(names(theirs).into_iter(), holder.priority)
+                && rule.by.holds(self.names(mine), self.claim.priority)
+                && rule.of.holds(self.names(theirs), holder.priority)
         })
+    }
+
+    fn names(&self, path: &[Spot]) -> impl Iterator<Item = &QueueName> {
+        path.iter().map(|spot| &self.ground.nodes[*spot].name)
     }
 
     /// Every queue on the holder's way to where the two meet must be.
@@ -223,7 +244,7 @@ impl<'a> Law<'a> {
     }
 
     /// The resources on which the claimant may take back, where its first `levels` queues are not the victim's.
-    pub(super) fn entitled(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
+    fn entitled_below(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
         let path = &self.ground.path(&self.claim.queue)[..levels];
         for spot in path {
             let node = &self.ground.nodes[*spot];
@@ -242,11 +263,16 @@ impl<'a> Law<'a> {
         }
     }
 
+    /// The same, worked out; nothing where it may take nothing back.
+    pub(super) fn matters(&self, levels: usize) -> &[Dim] {
+        self.entitled[levels].as_deref().unwrap_or_default()
+    }
+
     /// Why it is entitled to nothing of anybody, if so.
     pub(super) fn entitled_at_all(&self) -> Result<(), NotEntitled> {
-        let levels = self.ground.path(&self.claim.queue).len();
-        let farthest = self.entitled(levels).map(|_| ());
-        if (1..levels).any(|levels| self.entitled(levels).is_ok()) { Ok(()) } else { farthest }
+        let refused = self.entitled.last().and_then(|farthest| farthest.as_ref().err());
+        let some = self.entitled.iter().skip(1).any(Result::is_ok);
+        refused.filter(|_| !some).map_or(Ok(()), |why| Err(why.clone()))
     }
 
     fn not_entitled(&self, spot: Spot, dim: Dim, deserved: Option<i128>) -> NotEntitled {
@@ -269,7 +295,7 @@ impl<'a> Law<'a> {
         // The queue farthest up is the one that owes.
         let at = meeting.holder.saturating_sub(1);
         let node = &self.ground.nodes[path[at]];
-        let matters = self.entitled(meeting.claimant).unwrap_or_default();
+        let matters = self.matters(meeting.claimant);
         let whole = self.amount(job, Part::Whole, 0);
         let over = match self.seat(job, part, at) {
             Seat::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
@@ -287,8 +313,4 @@ impl<'a> Law<'a> {
             resource: name.unwrap_or_else(|| "".into()),
         }
     }
-}
-
-fn holds_any(amount: &Dense, of: &[Dim]) -> bool {
-    of.iter().any(|dim| amount.get(*dim) > 0)
 }

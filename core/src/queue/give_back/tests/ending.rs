@@ -29,7 +29,7 @@ impl Game {
         usize::from(draw) % among.max(1)
     }
 
-    fn free(&self, at: usize, victims: &[Victim]) -> Resources {
+    fn free(&self, at: usize, victims: &[&Victim]) -> Resources {
         let mut free = self.rooms[at].clone();
         for holder in self.world.running.iter().filter(|holder| self.bound[&holder.id] == Some(at)) {
             let gone = victims.iter().find(|victim| victim.id == holder.id);
@@ -40,7 +40,7 @@ impl Game {
         free
     }
 
-    fn fits(&self, id: &JobId, asks: &Resources, victims: &[Victim]) -> bool {
+    fn fits(&self, id: &JobId, asks: &Resources, victims: &[&Victim]) -> bool {
         let here = self.bound[id].is_none_or(|at| asks.fits_in(&self.free(at, victims)));
         here && self.world.fits(asks, victims)
     }

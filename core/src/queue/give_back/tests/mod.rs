@@ -75,7 +75,7 @@ impl World {
         free
     }
 
-    pub(super) fn fits(&self, asks: &Resources, victims: &[Victim]) -> bool {
+    pub(super) fn fits(&self, asks: &Resources, victims: &[&Victim]) -> bool {
         let mut free = self.free();
         victims.iter().for_each(|victim| free.add(&victim.frees));
         asks.fits_in(&free)
@@ -90,7 +90,7 @@ impl World {
         &self,
         claim: &Claim,
         bucket: &Bucket,
-        fits: impl FnMut(&[Victim]) -> bool,
+        fits: impl FnMut(&[&Victim]) -> bool,
     ) -> Result<Plan, Box<NoPlan>> {
         let Self { queues, running, fleet, policy, now } = self;
         plan(&Scene { queues, running, fleet, policy, bucket, now: *now }, claim, fits)

@@ -213,6 +213,6 @@ fn who_is_not_needed_after_all_is_put_back() {
 fn where_the_claimant_needs_one_cluster_only_jobs_there_go() {
     let world = lent(&[4, 2, 2, 2]);
     let bucket = Bucket::full(world.policy.bounds.rate, world.now);
-    let here = |victims: &[Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
+    let here = |victims: &[&Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
     assert_eq!(names(&world.plan_with(&claim("a", 0, cpu(2)), &bucket, here).unwrap()), ["b1"]);
 }
