@@ -7,10 +7,14 @@
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
+mod after;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+pub use after::Leaving;
 
 use crate::{
     gang::{Gang, WorkloadRef},
@@ -350,6 +354,26 @@ mod tests {
         fleet.update("m1", pod("a", false));
         assert_eq!(cpu(&mut fleet), 4);
         assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    }
+
+    #[test]
+    fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
+        let mut fleet = fleet();
+        fleet.promise("ns/rb", promise(3));
+        for name in ["j-w-0", "j-w-1"] {
+            fleet.update("m1", pod(name, false));
+        }
+        assert_eq!(cpu(&mut fleet), 4);
+        let after = |fleet: &Fleet, leaving| {
+            let after = fleet.after(&[("ns/rb".to_owned(), leaving)].into());
+            after["m1"].free().get("cpu").units_ceil()
+        };
+        assert_eq!(after(&fleet, Leaving::All), 10);
+        let some = |pods| Leaving::Some([("m1".to_owned(), vec![pods])].into());
+        assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
+        assert!(fleet.after(&[("ns/other".to_owned(), Leaving::All)].into()).is_empty());
+        assert_eq!(cpu(&mut fleet), 4);
+        assert!(fleet.runs_anywhere(&promise(3).workload));
     }
 
     /// The peer dereferenced a missing resource summary and crashed (volcano-global capacity.go).

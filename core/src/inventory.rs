@@ -5,10 +5,14 @@
 //! resource summary counts them: `cluster_status_controller.go:571`). Nodes that differ only in name are one [`Shape`]
 //! with a count: sums over nodes would let fragments add up to what no node holds.
 
+mod gone;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+pub use gone::Gone;
 
 use crate::{
     gang::{Taint, TaskName, WorkloadRef},
@@ -255,14 +259,29 @@ impl Inventory {
     /// What is free now, by shape. Nothing until both lists have arrived.
     #[must_use]
     pub fn capacity(&self) -> Capacity {
+        self.capacity_without(&BTreeMap::new())
+    }
+
+    /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
+    /// without tasks), the last ones, as the member's controllers take them.
+    #[must_use]
+    pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, Gone>) -> Capacity {
         if !self.is_complete() {
             return Capacity::default();
         }
+        let given_back = self.given_back(gone);
         type Key<'a> = (&'a Arc<BTreeMap<String, String>>, &'a Arc<[Taint]>, &'a Arc<Amounts>, Amounts);
         let mut shapes: BTreeMap<Key<'_>, Vec<Arc<str>>> = BTreeMap::new();
         for (name, state) in &self.nodes {
             let Some(spec) = state.spec.as_ref().filter(|spec| spec.usable) else { continue };
-            let free = less(&spec.allocatable, &state.used);
+            let free = match given_back.get(name.as_ref()) {
+                None => less(&spec.allocatable, &state.used),
+                Some(back) => {
+                    let mut used = state.used.clone();
+                    used.saturating_sub(back);
+                    less(&spec.allocatable, &used)
+                }
+            };
             let key = (&spec.labels, &spec.taints, &spec.allocatable, free);
             shapes.entry(key).or_default().push(Arc::clone(name));
         }

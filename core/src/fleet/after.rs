@@ -1,0 +1,87 @@
+//! The same members with some bindings' pods gone: what an eviction would free, before it is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Fleet, Member, Promise, seen};
+use crate::{
+    gang::WorkloadRef,
+    inventory::{Capacity, Gone},
+    split::without,
+};
+
+/// Pods of a binding that are thought away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaving {
+    /// All of them.
+    All,
+    /// So many of each task (as in the gang) by cluster.
+    Some(BTreeMap<String, Vec<u32>>),
+}
+
+impl Fleet {
+    /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so many
+    /// of each task by cluster.
+    #[must_use]
+    pub fn after(&self, gone: &BTreeMap<String, Leaving>) -> BTreeMap<String, Capacity> {
+        let mut touched: BTreeSet<&str> = BTreeSet::new();
+        for (key, leaving) in gone {
+            let Some(promise) = self.promises.get(key) else { continue };
+            let there = |name: &&String| match leaving {
+                Leaving::All => true,
+                Leaving::Some(pods) => pods.contains_key(*name),
+            };
+            touched.extend(promise.pods.keys().filter(there).map(String::as_str));
+        }
+        let after = |name: &str| Some((name.to_owned(), self.member_after(name, self.members.get(name)?, gone)));
+        touched.into_iter().filter_map(after).collect()
+    }
+
+    fn member_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, Leaving>) -> Capacity {
+        let mut leaving: BTreeMap<&WorkloadRef, Gone> = BTreeMap::new();
+        let mut unseen: Vec<(&Promise, Vec<u32>)> = Vec::new();
+        for key in &member.promised {
+            let Some((promise, planned)) = self.promises.get(key).and_then(|p| Some((p, p.pods.get(name)?))) else {
+                continue;
+            };
+            let seen = seen(member, promise);
+            let mut left: Vec<u32> = planned.iter().zip(&seen).map(|(plan, seen)| plan.saturating_sub(*seen)).collect();
+            let less = match gone.get(key) {
+                None => None,
+                Some(Leaving::All) => {
+                    leaving.insert(&promise.workload, Gone::All);
+                    continue;
+                }
+                Some(Leaving::Some(pods)) => pods.get(name),
+            };
+            if let Some(less) = less {
+                // First those that are not there yet.
+                let mut bound = BTreeMap::new();
+                for ((task, left), less) in promise.gang.tasks.iter().zip(&mut left).zip(less) {
+                    let there = less.saturating_sub(*left);
+                    *left = left.saturating_sub(*less);
+                    bound.insert(Some(task.name.clone()), there);
+                    if promise.gang.tasks.len() == 1 {
+                        bound.insert(None, there);
+                    }
+                }
+                leaving.insert(&promise.workload, Gone::Last(bound));
+            }
+            if left.iter().any(|pods| *pods > 0) {
+                unseen.push((promise, left));
+            }
+        }
+        let down = member.down.is_some();
+        let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
+        for (promise, pods) in unseen {
+            capacity = without(&capacity, &promise.gang, &pods);
+        }
+        capacity
+    }
+
+    /// True if pods of a binding were seen in some member and have not gone from there.
+    #[must_use]
+    pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
+        let bound = |member: &Member| member.inventory.seen(workload).values().any(|seen| seen.bound > 0);
+        self.members.values().any(bound)
+    }
+}

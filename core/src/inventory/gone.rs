@@ -1,0 +1,65 @@
+//! Pods that are thought away.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Held, Inventory};
+use crate::{
+    gang::{TaskName, WorkloadRef},
+    resources::Resources,
+};
+
+/// Pods to be thought away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gone {
+    /// All of a workload.
+    All,
+    /// So many of each task.
+    Last(BTreeMap<Option<TaskName>, u32>),
+}
+
+impl Inventory {
+    /// What nodes get back.
+    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, Gone>) -> BTreeMap<&'a str, Resources> {
+        let mut given_back: BTreeMap<&str, Resources> = BTreeMap::new();
+        for (workload, gone) in gone {
+            for held in self.going(workload, gone) {
+                let Some(request) = &held.request else { continue };
+                given_back.entry(&held.node).or_default().add(request);
+            }
+        }
+        given_back
+    }
+
+    /// Pods of a workload that go.
+    fn going<'a>(&'a self, workload: &'a WorkloadRef, gone: &Gone) -> Vec<&'a Held> {
+        let namespace: Arc<str> = Arc::from(workload.namespace.as_str());
+        let is_its = |held: &Held| {
+            let owner = held.owner.as_ref();
+            owner.is_some_and(|owner| {
+                owner.name == workload.name && owner.kind == workload.kind && owner.group == workload.group
+            })
+        };
+        let mut pods: Vec<(&str, &Held)> = self
+            .pods
+            .range((Arc::clone(&namespace), Arc::from(""))..)
+            .take_while(|((ns, _), _)| *ns == namespace)
+            .filter(|(_, held)| held.request.is_some() && is_its(held))
+            .map(|((_, name), held)| (&**name, held))
+            .collect();
+        let Gone::Last(some) = gone else { return pods.into_iter().map(|(_, held)| held).collect() };
+        // Pods of a task are numbered; a name without a number is not ours to foresee.
+        let number = |name: &str| name.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
+        pods.retain(|(name, _)| number(name).is_some());
+        pods.sort_by_key(|(name, _)| std::cmp::Reverse(number(name)));
+        let mut left = some.clone();
+        pods.retain(|(_, held)| {
+            let task = held.owner.as_ref().and_then(|owner| owner.task.clone());
+            let goes = left.get_mut(&task).is_some_and(|pods| *pods > 0);
+            if let (true, Some(pods)) = (goes, left.get_mut(&task)) {
+                *pods -= 1;
+            }
+            goes
+        });
+        pods.into_iter().map(|(_, held)| held).collect()
+    }
+}
