@@ -1,12 +1,17 @@
 //! Everything that the controller may write, and how each write looks.
 //!
-//! It touches only what it owns: on a binding the one field that opens the gate (with the version that the decision was
-//! made for as a precondition, so that a decision on an old state is refused), PodGroups of its own, the numbers of a
+//! It touches only what it owns: on a binding the one field that opens and closes the gate, and the clusters only to take
+//! all of them away (with the version that the decision was made for as a precondition, so that a decision on an old
+//! state is refused), PodGroups of its own, the numbers of a
 //! queue's status, the default queue if there is none, and events.
 
-use caldera_core::{admission::Admission, gang::QueueName, queue::JobId};
+use caldera_core::{
+    admission::Admission,
+    gang::QueueName,
+    queue::{JobId, give_back::Eviction},
+};
 use caldera_crds::names::{
-    caldera::{ADMISSION, GATE, GATE_OPEN, PRIORITY},
+    caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY},
     volcano::DEFAULT_QUEUE,
 };
 use caldera_runtime::{
@@ -35,6 +40,34 @@ pub enum Effect {
         resource_version: String,
         /// The record.
         admission: Admission,
+    },
+    /// Takes a binding's clusters away, closes its gate, and says why.
+    Evict {
+        /// The binding.
+        key: Key,
+        /// Its UID.
+        id: JobId,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// There is a `spec.suspension`.
+        suspension: bool,
+        /// There is a plan annotation.
+        planned: bool,
+        /// The record.
+        eviction: Box<Eviction>,
+    },
+    /// Grants a binding less than before, and says why. Its scheduler cuts what is placed.
+    Shrink {
+        /// The binding.
+        key: Key,
+        /// Its UID.
+        id: JobId,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// The record of what it keeps.
+        admission: Box<Admission>,
+        /// The record of why.
+        eviction: Box<Eviction>,
     },
     /// Creates a PodGroup.
     CreateGroup {
@@ -84,13 +117,15 @@ impl Effect {
     #[must_use]
     pub fn write(&self, now: Timestamp) -> Write {
         match self {
-            Self::Release { key, resource_version, admission, .. } => Write {
-                resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
-                namespace: key.namespace.to_string(),
-                name: key.name.to_string(),
-                subresource: None,
-                body: Body::JsonPatch(release(resource_version, admission)),
-            },
+            Self::Release { key, resource_version, admission, .. } => {
+                binding(key, release(resource_version, admission))
+            }
+            Self::Evict { key, resource_version, suspension, planned, eviction, .. } => {
+                binding(key, evict(resource_version, *suspension, *planned, eviction))
+            }
+            Self::Shrink { key, resource_version, admission, eviction, .. } => {
+                binding(key, shrink(resource_version, admission, eviction))
+            }
             Self::CreateGroup { key, object } => group(key, Body::Create(object.clone())),
             Self::PatchGroup { key, patch } => group(key, Body::MergePatch(patch.clone())),
             Self::DeleteGroup { key, uid } => group(key, Body::Delete { uid: Some(uid.clone()) }),
@@ -103,15 +138,59 @@ impl Effect {
     }
 }
 
+fn binding(key: &Key, patch: Value) -> Write {
+    Write {
+        resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body: Body::JsonPatch(patch),
+    }
+}
+
+fn annotation(name: &str) -> String {
+    format!("/metadata/annotations/{}", name.replace('/', "~1"))
+}
+
 /// The gate was closed by the suspension, so both of its parents are there; the annotations as well, the gate is one.
 fn release(resource_version: &str, admission: &Admission) -> Value {
-    let annotation = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
     json!([
         {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
         {"op": "add", "path": "/spec/suspension/scheduling", "value": false},
         {"op": "add", "path": annotation(GATE), "value": GATE_OPEN},
         {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},
         {"op": "add", "path": annotation(PRIORITY), "value": admission.priority.to_string()},
+    ])
+}
+
+/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. A binding that
+/// was released has the record; Karmada may have dropped an empty suspension since.
+fn evict(resource_version: &str, suspension: bool, planned: bool, eviction: &Eviction) -> Value {
+    let (path, closed) = match suspension {
+        true => ("/spec/suspension/scheduling", json!(true)),
+        false => ("/spec/suspension", json!({"scheduling": true})),
+    };
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "add", "path": "/spec/clusters", "value": []}),
+        json!({"op": "add", "path": path, "value": closed}),
+        json!({"op": "add", "path": annotation(GATE), "value": GATE_CLOSED}),
+        json!({"op": "remove", "path": annotation(ADMISSION)}),
+        json!({"op": "add", "path": annotation(EVICTION), "value": eviction.to_json()}),
+    ];
+    if planned {
+        patch.push(json!({"op": "remove", "path": annotation(PLAN)}));
+    }
+    Value::Array(patch)
+}
+
+/// `spec.clusters` and the plan are the scheduler's: it never places more than the record says, and takes away what is
+/// more.
+fn shrink(resource_version: &str, admission: &Admission, eviction: &Eviction) -> Value {
+    json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
+        {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},
+        {"op": "add", "path": annotation(EVICTION), "value": eviction.to_json()},
     ])
 }
 

@@ -15,12 +15,12 @@ use caldera_core::{
     place,
     plan::Plan,
     quantity::Quantity,
-    queue::{Dequeue, JobId, QueueSpec, QueueState},
+    queue::{Dequeue, JobId, QueueSpec, QueueState, give_back::Eviction},
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
-    names::caldera::{ADMISSION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN},
+    names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN},
     placement,
     volcano::scheduling::{self, PodGroup, Queue},
     wire::ResourceList,
@@ -88,12 +88,20 @@ pub struct Binding {
     pub gate: Gate,
     /// `spec.suspension.scheduling`.
     pub suspended: bool,
+    /// There is a `spec.suspension` at all.
+    pub suspension: bool,
     /// The record, if there is one that can be read.
     pub admission: Option<Arc<Admission>>,
     /// `spec.clusters`.
     pub clusters: Vec<(ClusterName, u32)>,
     /// The plan annotation.
     pub plan: Option<Arc<Plan>>,
+    /// There is one, whether or not it can be read.
+    pub planned: bool,
+    /// What was last taken from it.
+    pub eviction: Option<Arc<Eviction>>,
+    /// When its clusters were last chosen, in seconds since 1970.
+    pub scheduled: Option<i64>,
     /// As placement sees it; `None` for dependencies' bindings, which have no placement.
     pub placement: Option<Arc<place::Binding>>,
     /// What one replica asks for, as Karmada's interpreter told.
@@ -134,6 +142,7 @@ impl Binding {
                 Some(GATE_OPEN) => Gate::Open,
                 _ => Gate::None,
             },
+            suspension: spec.suspension.is_some(),
             suspended: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
             clusters: spec
@@ -142,6 +151,13 @@ impl Binding {
                 .map(|target| (target.name.as_str().into(), u32::try_from(target.replicas.unwrap_or(0)).unwrap_or(0)))
                 .collect(),
             plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
+            planned: annotation(PLAN).is_some(),
+            eviction: annotation(EVICTION).and_then(|text| Eviction::parse(text).ok()).map(Arc::new),
+            scheduled: object
+                .status
+                .as_ref()
+                .and_then(|status| status.last_scheduled_time.as_ref())
+                .map(|time| time.0.as_second()),
             placement: spec.placement.is_some().then(|| Arc::new(placement::binding(spec, object.status.as_ref()))),
             replica_request: spec
                 .replica_requirements
@@ -179,6 +195,8 @@ pub struct Workload {
     pub run_for: Option<i64>,
     /// The user holds it.
     pub held: bool,
+    /// Whether it says that it may be made to give way.
+    pub preemptable: Option<bool>,
     /// How far it is.
     pub progress: Progress,
     /// `spec.networkTopology` as written.
@@ -205,6 +223,7 @@ impl Workload {
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
             held: metadata["annotations"][HOLD] == "true",
+            preemptable: workload::preemptable(object),
             progress: progress::read(kind, object, gang.as_deref().ok()),
             gang,
             topology: (kind == WorkloadKind::VolcanoJob)
@@ -386,6 +405,8 @@ pub struct ClassFacts {
     pub value: i32,
     /// For pods that name none.
     pub default: bool,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
 }
 
 impl ClassFacts {
@@ -396,6 +417,7 @@ impl ClassFacts {
             name: object.metadata.name.clone().unwrap_or_default(),
             value: object.value,
             default: object.global_default == Some(true),
+            never_preempts: object.preemption_policy.as_deref() == Some("Never"),
         }
     }
 }

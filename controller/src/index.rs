@@ -27,6 +27,7 @@ use jiff::Timestamp;
 use crate::{
     effect::Effect,
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, Key, QueueFacts, QueueNumbers, Workload},
+    give_back::Claims,
     podgroup,
     room::Room,
 };
@@ -59,6 +60,8 @@ pub enum Input {
 pub enum Tag {
     /// [`Effect::Release`], for this version of the binding.
     Release(Key, Arc<str>),
+    /// [`Effect::Evict`] or [`Effect::Shrink`].
+    Evict(Key),
     /// A PodGroup of this binding.
     Group(Key),
     /// A PodGroup that is not needed any more.
@@ -171,6 +174,7 @@ pub(crate) struct Refreshes {
 #[derive(Debug, Default)]
 pub struct Index {
     pub(crate) engine: Engine,
+    pub(crate) claims: Claims,
     pub(crate) room: Room,
     pub(crate) entries: BTreeMap<Key, Entry>,
     pub(crate) ids: BTreeMap<JobId, Key>,

@@ -7,6 +7,7 @@
 
 pub mod effect;
 pub mod facts;
+mod give_back;
 pub mod index;
 mod metrics;
 pub mod plan;

@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     effect::Effect,
     facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
+    give_back,
     index::{Assumed, Entry, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
     podgroup,
     room::{self, Question, Room},
@@ -75,6 +76,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         return plan;
     }
     index.hurried = false;
+    give_back::turn(index, now, &mut plan);
     plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
     for (key, uid) in std::mem::take(&mut index.orphans) {
         plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));
@@ -92,7 +94,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     } else {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
-        [index.sweep_due, index.numbers_due, timer, fence].into_iter().flatten().min()
+        [index.sweep_due, index.numbers_due, index.claims.due, timer, fence].into_iter().flatten().min()
     };
     plan
 }

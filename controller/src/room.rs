@@ -10,8 +10,8 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, Promise, Update},
-    gang::{ClusterName, Gang},
+    fleet::{self, Leaving, Promise, Update},
+    gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
     queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
@@ -232,14 +232,37 @@ impl Room {
         Some(Kept { clusters, resources })
     }
 
-    /// The resource of which all clusters together have not enough free, if there is one.
-    fn short(&mut self, ask: &Ask) -> Option<String> {
+    /// Whether it would fit if pods of these bindings were gone.
+    pub fn fits_after(&mut self, question: Question<'_>, gone: &BTreeMap<String, Leaving>) -> bool {
+        self.fleet.refresh();
+        let after = self.fleet.after(gone);
+        let capacity = |(cluster, capacity): (_, _)| {
+            let cluster: &Cluster = cluster;
+            (cluster, after.get(&cluster.name).unwrap_or(capacity))
+        };
+        place(question, self.fleet.clusters().map(capacity).collect()).is_ok()
+    }
+
+    /// True if pods of a workload are seen in some member.
+    #[must_use]
+    pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
+        self.fleet.runs_anywhere(workload)
+    }
+
+    /// What is free in all clusters together.
+    pub fn free(&mut self) -> &Resources {
+        self.fleet.refresh();
         let clusters = &self.fleet;
-        let free = self.free.get_or_insert_with(|| {
+        self.free.get_or_insert_with(|| {
             let mut free = Resources::new();
             clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.free()));
             free
-        });
+        })
+    }
+
+    /// The resource of which all clusters together have not enough free, if there is one.
+    fn short(&mut self, ask: &Ask) -> Option<String> {
+        let free = self.free();
         let minimum = ask.minimum();
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
         let free = free.get(name.as_str()).shown_as(asked);

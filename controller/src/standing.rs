@@ -198,12 +198,18 @@ fn told(
     }
 }
 
-/// True if a task needs more pods than it was admitted for.
+/// True if a task, or the whole gang, needs more pods than were admitted. Of an elastic gang each task's own minimum
+/// counts only where Volcano counts it.
 fn needs_more(gang: &Gang, elastic: bool, admitted: &BTreeMap<TaskName, u32>) -> bool {
-    gang.tasks.iter().any(|task| {
-        let needed = if elastic { task.min_available } else { task.replicas };
-        admitted.get(&task.name).copied().unwrap_or(0) < needed
-    })
+    let of = |task: &TaskName| admitted.get(task).copied().unwrap_or(0);
+    let binds = gang.task_minimums_bind();
+    let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(&task.name).min(task.replicas)));
+    let short = |task: &caldera_core::gang::Task| match (elastic, binds) {
+        (false, _) => of(&task.name) < task.replicas,
+        (true, true) => of(&task.name) < task.min_available,
+        (true, false) => false,
+    };
+    gang.tasks.iter().any(short) || (elastic && all < gang.min_available)
 }
 
 fn clusters(binding: &Binding) -> String {

@@ -149,6 +149,13 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// It was running, and its room was taken for another job that has not started yet, or its pods are still going.
+    GaveWay {
+        /// The job's queue.
+        queue: QueueName,
+        /// By which right.
+        detail: String,
+    },
     /// No cluster is ready, so there is nothing to fit in.
     NoReadyCluster {
         /// In line.
@@ -259,6 +266,7 @@ impl Reason {
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
             Self::HeldBack { .. } => "HeldBack",
+            Self::GaveWay { .. } => "GaveWay",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::NoRoom { .. } => "WaitingForRoom",
             Self::NeverFits { .. } => "NeverFits",
@@ -350,6 +358,11 @@ impl fmt::Display for Reason {
             Self::Quota { queue, bound, resource, asked, used, limit, position } => write!(
                 f,
                 "waits in queue {queue}, {position}: needs {resource} {asked}, used {used} of {limit} ({bound})"
+            ),
+            Self::GaveWay { queue, detail } => write!(
+                f,
+                "gave way: {detail}; waits in queue {queue} with its age, in line again once that room is used and its own \
+                 pods are gone"
             ),
             Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
             Self::HeldBack { queue, bound, resource, asked, free, kept, position } => write!(

@@ -19,6 +19,9 @@ pub mod caldera {
     pub const PRIORITY: &str = "caldera.dev/priority";
     /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster, so that a stale plan is noticed.
     pub const REVISED: &str = "caldera.dev/revised-replicas";
+    /// On a ResourceBinding: what was last taken from it, for whom and until when that one holds it (JSON of
+    /// `caldera_core::queue::give_back::Eviction`).
+    pub const EVICTION: &str = "caldera.dev/eviction";
     /// On a workload: `true` keeps it in its queue until the user takes it away.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked one
@@ -58,6 +61,8 @@ pub mod volcano {
     pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
     /// On a workload or its pods: how long it may wait, as Go writes durations.
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
+    /// On a workload or its pods (annotation or label): whether it may be made to give way.
+    pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
     /// The queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
     /// The queue above all queues.

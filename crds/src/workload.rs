@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::names::{
     caldera::RUNNING_ESTIMATE,
-    volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
+    volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
 };
 use place::Place;
 
@@ -192,6 +192,33 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
 pub fn running_estimate(object: &Value) -> Option<i64> {
     let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::seconds);
     told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
+}
+
+/// Whether a workload says that it may be made to give way: by itself, as Volcano reads it from its PodGroup (annotation
+/// before label, `pkg/scheduler/api/job_info.go`), else by its pods, where one "no" is enough. What is no truth value is a
+/// "no" as well.
+#[must_use]
+pub fn preemptable(object: &Value) -> Option<bool> {
+    let root = Place::root(object);
+    let own = says_preemptable(&root);
+    if own.is_some() {
+        return own;
+    }
+    let templates = match WorkloadKind::of(object) {
+        Some(WorkloadKind::VolcanoJob) => {
+            let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
+            tasks.iter().filter_map(|task| task.at(&["template"])).collect()
+        }
+        _ => Vec::from_iter(pod_template(&root)),
+    };
+    let said: Vec<bool> = templates.iter().filter_map(says_preemptable).collect();
+    (!said.is_empty()).then(|| said.into_iter().all(|says| says))
+}
+
+fn says_preemptable(place: &Place<'_>) -> Option<bool> {
+    let told = ["annotations", "labels"].into_iter().find_map(|at| place.at(&["metadata", at, PREEMPTABLE]))?;
+    // As Go's strconv.ParseBool has it.
+    Some(matches!(told.value.as_str(), Some("1" | "t" | "T" | "TRUE" | "true" | "True")))
 }
 
 /// The template of a workload's pods; a Pod is its own.

@@ -25,6 +25,7 @@ impl Index {
     pub(super) fn written(&mut self, done: Done<Tag>) {
         match done.tag {
             Tag::Release(key, version) => self.released(&key, &version, done.result),
+            Tag::Evict(key) => self.evicted(&key, done.result),
             Tag::Group(key) => self.group_written(&key, done.result),
             Tag::Queue(name) => self.queue_written(&name, done.result),
             Tag::DefaultQueue => match done.result {
@@ -80,6 +81,21 @@ impl Index {
                 self.restand(key);
             }
         }
+    }
+
+    /// One that was refused, or of which nothing is known, is decided on anew: its precondition lets no old one through.
+    fn evicted(&mut self, key: &Key, result: Result<Value, Failure>) {
+        if let Err(error) = &result {
+            tracing::warn!(binding = %key, %error, "a job was not made to give way");
+        }
+        let made = result.is_ok();
+        match result.map(serde_json::from_value::<ResourceBinding>) {
+            Ok(Ok(object)) => self.binding(Binding::read(&object)),
+            Ok(Err(error)) => tracing::warn!(binding = %key, %error, "a binding that gave way does not parse"),
+            Err(Failure::Gone(_)) => self.binding_gone(key),
+            Err(_) => {}
+        }
+        self.eviction_answered(key, made);
     }
 
     fn group_written(&mut self, key: &Key, result: Result<Value, Failure>) {

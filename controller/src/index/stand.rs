@@ -21,6 +21,15 @@ impl Index {
         self.classes.get(name).map(|class| class.value)
     }
 
+    /// Whether jobs of a PriorityClass never preempt; the default one's for no name.
+    pub(crate) fn never_preempts(&self, name: &str) -> bool {
+        if name.is_empty() {
+            let default = self.classes.values().filter(|class| class.default).max_by_key(|class| class.value);
+            return default.is_some_and(|class| class.never_preempts);
+        }
+        self.classes.get(name).is_some_and(|class| class.never_preempts)
+    }
+
     /// The workload of a binding: the one it was made from, not another of the same name.
     pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
         let workload = self.workloads.get(&binding.workload)?;
@@ -39,7 +48,6 @@ impl Index {
 
     /// Works out anew where a binding stands, and tells the engine.
     pub(crate) fn restand(&mut self, key: &Key) {
-        let now = self.now;
         let Some(entry) = self.entries.get_mut(key) else { return };
         let seen = entry.binding.admission.is_some()
             || entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
@@ -51,10 +59,15 @@ impl Index {
         if let Some(admission) = admitted {
             self.tell_admitted(key, &admission);
         }
-        let Some(entry) = self.entries.get(key) else { return };
-        let waits_out = entry.refused.as_ref().is_some_and(|(_, until)| *until > now);
         self.dirty.insert(key.clone());
-        let Some(entry) = self.entries.get(key) else { return };
+        self.note_eviction(key);
+        let Some(standing) = self.standing_of(key) else { return };
+        self.take_stand(key, standing);
+    }
+
+    /// Where a binding stands, by what is known of it now.
+    pub(crate) fn standing_of(&self, key: &Key) -> Option<Standing> {
+        let entry = self.entries.get(key)?;
         let (binding, workload) = (&entry.binding, self.workload_of(&entry.binding));
         let around = Around {
             priority: workload.and_then(|workload| self.class_value(&workload.class)).unwrap_or(0),
@@ -62,11 +75,13 @@ impl Index {
             opted_in: self.opted_in.contains(&*binding.key.namespace),
         };
         let class_value = |name: &str| self.class_value(name).unwrap_or(0);
-        let mut standing = standing::standing(binding, workload, around, class_value);
-        if let (true, Some((detail, _)), Standing::InLine(_)) = (waits_out, &entry.refused, &standing) {
-            standing = Standing::Blocked(Reason::NotReleased { detail: detail.to_string() });
+        let standing = standing::standing(binding, workload, around, class_value);
+        if !matches!(standing, Standing::InLine(_)) {
+            return Some(standing);
         }
-        self.take_stand(key, standing);
+        let refused = entry.refused.as_ref().filter(|(_, until)| *until > self.now);
+        let refused = refused.map(|(detail, _)| Reason::NotReleased { detail: detail.to_string() });
+        Some(refused.or_else(|| self.sits_out(binding)).map_or(standing, Standing::Blocked))
     }
 
     fn take_stand(&mut self, key: &Key, standing: Standing) {

@@ -1,5 +1,6 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]). The numbers are the peer's defects.
 
+mod give_back;
 mod world;
 
 use std::collections::BTreeMap;

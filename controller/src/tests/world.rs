@@ -34,6 +34,8 @@ pub struct World {
     version: u64,
     /// Answers to releases, in order, instead of carrying them out.
     pub refuse: Vec<Failure>,
+    /// Answers to evictions, in order, instead of carrying them out.
+    pub refuse_evictions: Vec<Failure>,
     /// Whether the writes' echoes come by the watch too.
     pub echo: bool,
 }
@@ -58,8 +60,15 @@ impl World {
             writes: Vec::new(),
             version: 0,
             refuse: Vec::new(),
+            refuse_evictions: Vec::new(),
             echo: true,
         };
+        world.list();
+        world
+    }
+
+    /// Tells that all kinds are listed.
+    fn list(&mut self) {
         for input in [
             Input::Queues(Event::Reset(vec![])),
             Input::Bindings(Event::Reset(vec![])),
@@ -68,12 +77,25 @@ impl World {
             Input::Clusters(Event::Reset(vec![])),
             Input::Namespaces(Event::Reset(vec![])),
         ] {
-            world.index.apply(input, world.now);
+            self.index.apply(input, self.now);
         }
         for kind in WorkloadKind::ALL {
-            world.index.apply(Input::Workloads(kind, Event::Reset(vec![])), world.now);
+            self.index.apply(Input::Workloads(kind, Event::Reset(vec![])), self.now);
         }
-        world
+    }
+
+    /// Starts with nothing in memory, and reads everything again.
+    pub fn restart(&mut self) {
+        self.index = Index::default();
+        self.list();
+        for object in self.objects.values().cloned().collect::<Vec<_>>() {
+            self.tell(&object, false);
+            if object["kind"] == "Cluster" {
+                let down = Update::Down("not reached in this test".into());
+                self.index
+                    .apply(Input::Member(object["metadata"]["name"].as_str().unwrap().to_owned(), down), self.now);
+            }
+        }
     }
 
     /// Stores an object (creating or replacing it) and tells the index.
@@ -222,6 +244,9 @@ impl World {
                 }
                 let result = match (&effect, self.refuse.is_empty()) {
                     (Effect::Release { .. }, false) => Err(self.refuse.remove(0)),
+                    (Effect::Evict { .. }, _) if !self.refuse_evictions.is_empty() => {
+                        Err(self.refuse_evictions.remove(0))
+                    }
                     _ => self.carry_out(&effect.write(self.now)),
                 };
                 self.index.apply(Input::Written(Done { tag, result }), self.now);

@@ -408,6 +408,15 @@ impl Engine {
         })
     }
 
+    /// The first jobs of each line, at most `each` of them.
+    pub fn heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(move |node| {
+            let line = &self.slots[node.index()].line;
+            let of = line.len();
+            line.keys().take(each).enumerate().map(move |(i, key)| (&key.id, Position { place: i + 1, of }))
+        })
+    }
+
     /// [`Engine::why`] for a job whose position is known.
     #[must_use]
     pub fn why_at(&self, id: &str, position: Position) -> Option<Reason> {

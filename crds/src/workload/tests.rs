@@ -496,3 +496,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
+    let says = |own: Value, pods: &[Value]| {
+        let tasks: Vec<Value> = pods.iter().map(|pod| json!({"template": {"metadata": pod}})).collect();
+        preemptable(&json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": own, "spec": {"tasks": tasks},
+        }))
+    };
+    let key = |at: &str, value: &str| json!({at: {PREEMPTABLE: value}});
+    assert_eq!(says(json!({}), &[]), None);
+    assert_eq!(says(key("labels", "true"), &[]), Some(true));
+    let both = json!({"annotations": {PREEMPTABLE: "false"}, "labels": {PREEMPTABLE: "true"}});
+    assert_eq!(says(both, &[]), Some(false));
+    assert_eq!(says(key("annotations", "perhaps"), &[]), Some(false));
+    assert_eq!(says(json!({}), &[key("labels", "true"), json!({})]), Some(true));
+    assert_eq!(says(json!({}), &[key("labels", "true"), key("annotations", "false")]), Some(false));
+    assert_eq!(says(key("annotations", "true"), &[key("annotations", "false")]), Some(true));
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {PREEMPTABLE: "1"}}});
+    assert_eq!(preemptable(&pod), Some(true));
+}

@@ -171,6 +171,16 @@ impl Bounds {
         Some(since.saturating_add(growing(self.cooldown, count, self.longest)))
     }
 
+    /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
+    pub(super) fn free_at(&self, holder: &Holder, now: i64) -> Option<i64> {
+        let spent =
+            self.is_spent(holder, now).then(|| holder.started.map(|started| started.saturating_add(self.progress)));
+        match (self.cools_until(holder).filter(|until| *until > now), spent) {
+            (cools, None) => cools,
+            (cools, Some(progress)) => progress.map(|progress| progress.max(cools.unwrap_or(progress))),
+        }
+    }
+
     /// True if it was taken from too often.
     pub(super) fn is_spent(&self, holder: &Holder, now: i64) -> bool {
         holder.evictions.count >= self.evictions && !self.has_progressed(holder, now)

@@ -17,6 +17,7 @@
 mod budget;
 mod order;
 mod policy;
+mod record;
 mod refusal;
 mod rules;
 mod seats;
@@ -33,6 +34,7 @@ use std::{
 pub use self::{
     budget::{Attempts, Bounds, Bucket, Evictions, Hold, Rate},
     policy::{Policy, Rule, Scope, Unset, Which},
+    record::Eviction,
     refusal::{Exempt, NoPlan, NotEntitled, Refused, Why},
     surplus::{Elastic, HeldTask, Less},
 };
@@ -172,8 +174,10 @@ pub struct Plan {
 /// [`NoPlan`], with numbers, if nobody may be taken, or all who may be are not enough, or a bound holds.
 pub fn plan(scene: &Scene<'_>, claim: &Claim, mut fits: impl FnMut(&[&Victim]) -> bool) -> Result<Plan, Box<NoPlan>> {
     let bounds = &scene.policy.bounds;
-    let refuse =
-        |refused| Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: Ok(()), exempt: BTreeMap::new() });
+    let refuse = |refused| {
+        let (asks, exempt) = (claim.asks.clone(), BTreeMap::new());
+        Box::new(NoPlan { refused, asks, entitled: Ok(()), exempt, free_at: None })
+    };
     if let Some(until) = claim.attempts.not_before(bounds).filter(|until| *until > scene.now) {
         return Err(refuse(Refused::Backoff { failed: claim.attempts.failed, until }));
     }

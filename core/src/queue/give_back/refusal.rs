@@ -190,6 +190,8 @@ pub struct NoPlan {
     pub entitled: Result<(), NotEntitled>,
     /// Jobs that are left alone, by why.
     pub exempt: BTreeMap<Exempt, usize>,
+    /// When the first of those is not left alone any more that only was taken from before, in seconds since 1970.
+    pub free_at: Option<i64>,
 }
 
 impl NoPlan {
@@ -213,6 +215,7 @@ impl NoPlan {
         match self.refused {
             Refused::Backoff { until, .. } => Some(until),
             Refused::Rate { enough_at, .. } => enough_at,
+            Refused::Nobody | Refused::TooLittle { .. } => self.free_at,
             _ => None,
         }
     }

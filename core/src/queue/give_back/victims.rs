@@ -46,7 +46,9 @@ pub(super) fn choose(
     all.iter().for_each(|i| frees.add(&search.victims[*i].frees));
     let refused = if all.is_empty() { Refused::Nobody } else { Refused::TooLittle { jobs: all.len(), frees } };
     let exempt = std::mem::take(&mut search.line.exempt);
-    Err(Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: law.entitled_at_all(), exempt }))
+    let (bounds, now) = (&scene.policy.bounds, scene.now);
+    let free_at = scene.running.iter().filter_map(|holder| bounds.free_at(holder, now)).min();
+    Err(Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: law.entitled_at_all(), exempt, free_at }))
 }
 
 /// Candidates in order, and how many of them are needed.

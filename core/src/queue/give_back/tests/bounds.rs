@@ -44,7 +44,8 @@ fn a_job_that_was_taken_from_is_left_alone_longer_each_time() {
         world.running[0].evictions = Evictions { count, last: Some(500) };
         world.running[0].started = Some(550);
         world.now = 549 + pause;
-        assert_eq!(world.refusal(&claim("a", 0, cpu(6))).exempt, [(Exempt::CoolsDown, 1)].into());
+        let why = world.refusal(&claim("a", 0, cpu(6)));
+        assert_eq!((why.again_at(), why.exempt), (Some(550 + pause), [(Exempt::CoolsDown, 1)].into()));
         world.now = 550 + pause;
         assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b0"]);
     }
@@ -59,7 +60,8 @@ fn a_job_that_was_taken_from_too_often_is_left_alone_until_it_makes_progress_l4(
     world.now = 3000;
     world.running[0].started = Some(0);
     world.running[0].evictions = Evictions { count: 3, last: Some(-9000) };
-    assert_eq!(world.refusal(&claim("a", 0, cpu(6))).exempt, [(Exempt::TooOften, 1)].into());
+    let why = world.refusal(&claim("a", 0, cpu(6)));
+    assert_eq!((why.again_at(), why.exempt), (Some(3600), [(Exempt::TooOften, 1)].into()));
     assert_eq!(Evictions::next(&world.running[0], &bounds, 3000).count, 4);
     for progress in [|world: &mut World| world.now = 3600, |world: &mut World| world.running[0].progressed = true] {
         let mut world = world.clone();
