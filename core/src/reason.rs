@@ -56,7 +56,7 @@ pub enum QueueProblem {
     NotOpen {
         /// Which one.
         queue: QueueName,
-        /// `Closed` or `Closing`.
+        /// `Closed`, `Closing` or `Unknown`.
         state: &'static str,
     },
     /// Its parent, or a queue further up, does not exist.

@@ -13,13 +13,15 @@ use crate::{
 /// Whether a queue starts jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueState {
-    /// It does. An empty or unknown `status.state` is read so: only closing is a decision.
+    /// It does.
     #[default]
     Open,
     /// It does not; jobs that run go on.
     Closing,
     /// It does not, and none runs.
     Closed,
+    /// It does not: somebody wrote a state that there is none, and nobody has decided since.
+    Unknown,
 }
 
 impl QueueState {
@@ -30,6 +32,7 @@ impl QueueState {
             Self::Open => "Open",
             Self::Closing => "Closing",
             Self::Closed => "Closed",
+            Self::Unknown => "Unknown",
         }
     }
 }

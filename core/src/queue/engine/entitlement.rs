@@ -43,6 +43,12 @@ impl Engine {
         }
     }
 
+    /// Whether jobs of this queue itself, not of those below, hold anything.
+    #[must_use]
+    pub fn is_busy(&self, queue: &QueueName) -> bool {
+        self.index.get(queue).is_some_and(|node| !self.slots[node.index()].own.resources(&self.dims).is_empty())
+    }
+
     /// What is wrong with a queue's amounts, and what counts instead.
     #[must_use]
     pub fn queue_faults(&self, queue: &QueueName) -> Vec<QueueFault> {
