@@ -120,7 +120,8 @@ pub fn rbac() -> Vec<Value> {
     let secrets = rule(&[""], &["secrets"], &["get"]);
     let events = rule(&[""], &["events"], &["create", "patch"]);
     let classes = rule(&["scheduling.k8s.io"], &["priorityclasses"], &read);
-    let queues = rule(&["scheduling.volcano.sh"], &["queues"], &["get", "list", "watch", "create"]);
+    let queues = rule(&["scheduling.volcano.sh"], &["queues"], &["get", "list", "watch", "create", "patch"]);
+    let commands = rule(&["bus.volcano.sh"], &["commands"], &["get", "list", "watch", "delete"]);
     let queue_status = rule(&["scheduling.volcano.sh"], &["queues/status"], &["patch"]);
     let groups =
         rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
@@ -176,6 +177,7 @@ pub fn rbac() -> Vec<Value> {
             classes.clone(),
             queues,
             queue_status,
+            commands,
             groups,
             leases.clone(),
         ],

@@ -170,7 +170,10 @@ impl Host {
                     admitted(number(&key.name), self.version, &admission.to_json(), false)
                 }
                 Effect::CreateGroup { object, .. } => object.clone(),
-                Effect::PatchGroup { .. } | Effect::QueueStatus { .. } => continue,
+                Effect::PatchGroup { .. }
+                | Effect::QueueStatus { .. }
+                | Effect::QueueState { .. }
+                | Effect::QueueNote { .. } => continue,
                 _ => json!({}),
             };
             self.index.apply(Input::Written(Done { tag, result: Ok(result) }), self.now);

@@ -2,17 +2,17 @@
 //!
 //! It touches only what it owns: on a binding the one field that opens and closes the gate, and the clusters only to take
 //! all of them away (with the version that the decision was made for as a precondition, so that a decision on an old
-//! state is refused), PodGroups of its own, the numbers of a
-//! queue's status, the default queue if there is none, and events.
+//! state is refused), PodGroups of its own, a queue's status (its state with the same precondition) and two annotations of
+//! it, the default queue if there is none, Commands that are carried out, and events.
 
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{JobId, give_back::Eviction},
+    queue::{JobId, QueueState, give_back::Eviction},
 };
 use caldera_crds::names::{
-    caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY},
-    volcano::DEFAULT_QUEUE,
+    caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_NOTE},
+    volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
 };
 use caldera_runtime::{
     event::{EventType, Regarding, event},
@@ -97,6 +97,38 @@ pub enum Effect {
         /// Merge patch.
         patch: Value,
     },
+    /// Opens or closes a queue.
+    QueueState {
+        /// Which.
+        name: QueueName,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// What it becomes.
+        state: QueueState,
+    },
+    /// Marks a queue as closed by its parent, or not any more.
+    QueueMark {
+        /// Which.
+        name: QueueName,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// The mark.
+        closed_by_parent: bool,
+    },
+    /// Says on a queue what counts, where that is not what it says itself.
+    QueueNote {
+        /// Which.
+        name: QueueName,
+        /// JSON; `None` takes it away.
+        note: Option<String>,
+    },
+    /// Deletes a Command that is carried out.
+    DeleteCommand {
+        /// Which.
+        key: Key,
+        /// Its UID.
+        uid: String,
+    },
     /// Creates the default queue.
     DefaultQueue,
     /// Tells the user on their own object.
@@ -130,6 +162,28 @@ impl Effect {
             Self::PatchGroup { key, patch } => group(key, Body::MergePatch(patch.clone())),
             Self::DeleteGroup { key, uid } => group(key, Body::Delete { uid: Some(uid.clone()) }),
             Self::QueueStatus { name, patch } => queue(name.as_str(), Some("status"), Body::MergePatch(patch.clone())),
+            Self::QueueState { name, resource_version, state } => {
+                let patch = json!({
+                    "metadata": {"resourceVersion": resource_version}, "status": {"state": state.as_str()},
+                });
+                queue(name.as_str(), Some("status"), Body::MergePatch(patch))
+            }
+            Self::QueueMark { name, resource_version, closed_by_parent } => {
+                let annotations = json!({CLOSED_BY_PARENT: closed_by_parent.to_string()});
+                let metadata = json!({"resourceVersion": resource_version, "annotations": annotations});
+                queue(name.as_str(), None, Body::MergePatch(json!({"metadata": metadata})))
+            }
+            Self::QueueNote { name, note } => {
+                let patch = json!({"metadata": {"annotations": {QUEUE_NOTE: note}}});
+                queue(name.as_str(), None, Body::MergePatch(patch))
+            }
+            Self::DeleteCommand { key, uid } => Write {
+                resource: resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                subresource: None,
+                body: Body::Delete { uid: Some(uid.clone()) },
+            },
             Self::DefaultQueue => queue(DEFAULT_QUEUE, None, Body::Create(default_queue())),
             Self::Tell { regarding, event_type, reason, message } => {
                 event(regarding, None, *event_type, reason, message, COMPONENT, now)

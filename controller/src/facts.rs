@@ -15,17 +15,21 @@ use caldera_core::{
     place,
     plan::Plan,
     quantity::Quantity,
-    queue::{Dequeue, JobId, QueueSpec, QueueState, give_back::Eviction},
+    queue::{Dequeue, JobId, QueueSpec, give_back::Eviction, lifecycle::Said},
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
-    names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN},
+    names::{
+        caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE},
+        volcano::CLOSED_BY_PARENT,
+    },
     placement,
     volcano::scheduling::{self, PodGroup, Queue},
     wire::ResourceList,
     workload::{self, WorkloadKind},
 };
+use caldera_runtime::event::Regarding;
 use k8s_openapi::{api::scheduling::v1::PriorityClass, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
@@ -241,10 +245,16 @@ impl Workload {
 pub struct QueueFacts {
     /// For the engine.
     pub spec: QueueSpec,
+    /// UID.
+    pub uid: Arc<str>,
     /// As last seen.
     pub resource_version: Arc<str>,
     /// `status.state` as written.
     pub state: Option<String>,
+    /// Closed because its parent was.
+    pub closed_by_parent: bool,
+    /// What we said about it, as written.
+    pub note: Option<Arc<str>>,
     /// What of its status we write.
     pub status: QueueNumbers,
     /// Fields that are no quantities; they count as zero.
@@ -271,6 +281,8 @@ impl QueueFacts {
     #[must_use]
     pub fn read(object: &Queue) -> Self {
         let (spec, status) = (&object.spec, object.status.clone().unwrap_or_default());
+        let annotations = object.metadata.annotations.as_ref();
+        let annotation = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
         let mut wrong = Vec::new();
         let mut amounts = |field: &str, list: &ResourceList| -> Vec<(String, Quantity)> {
             list.iter()
@@ -303,14 +315,13 @@ impl QueueFacts {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
                 _ => Dequeue::Traverse,
             },
-            state: match status.state {
-                Some(scheduling::QueueState::Closed) => QueueState::Closed,
-                Some(scheduling::QueueState::Closing) => QueueState::Closing,
-                _ => QueueState::Open,
-            },
+            state: Said::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
         };
         Self {
             spec: queue,
+            uid: object.metadata.uid.as_deref().unwrap_or("").into(),
+            closed_by_parent: annotation(CLOSED_BY_PARENT) == Some("true"),
+            note: annotation(QUEUE_NOTE).map(Arc::from),
             resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
             state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
             status: QueueNumbers {
@@ -321,6 +332,18 @@ impl QueueFacts {
                 completed: status.completed.unwrap_or(0),
             },
             wrong,
+        }
+    }
+
+    /// For events about it.
+    #[must_use]
+    pub fn regarding(&self) -> Regarding {
+        Regarding {
+            api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
+            kind: "Queue".to_owned(),
+            namespace: String::new(),
+            name: self.spec.name.to_string(),
+            uid: self.uid.to_string(),
         }
     }
 }

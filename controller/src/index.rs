@@ -28,7 +28,9 @@ use crate::{
     effect::Effect,
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, Key, QueueFacts, QueueNumbers, Workload},
     give_back::Claims,
+    lifecycle::{CommandFacts, Lifecycle},
     podgroup,
+    queue_note::Notes,
     room::Room,
 };
 
@@ -49,6 +51,8 @@ pub enum Input {
     Clusters(Event<ClusterFacts>),
     /// Namespaces; true for those that ask for queueing.
     Namespaces(Event<(String, bool)>),
+    /// Commands for queues.
+    Commands(Event<CommandFacts>),
     /// In a member.
     Member(String, Update),
     /// A write of ours was answered.
@@ -68,6 +72,12 @@ pub enum Tag {
     OldGroup,
     /// [`Effect::QueueStatus`].
     Queue(QueueName),
+    /// [`Effect::QueueState`] or [`Effect::QueueMark`], for this version of the queue.
+    QueueState(QueueName, Arc<str>),
+    /// [`Effect::QueueNote`].
+    QueueNote(QueueName),
+    /// [`Effect::DeleteCommand`]: for this queue, with this UID.
+    Command(QueueName, Arc<str>),
     /// [`Effect::DefaultQueue`].
     DefaultQueue,
     /// [`Effect::Tell`].
@@ -199,6 +209,8 @@ pub struct Index {
     tally: tally::Tally,
     /// PodGroups whose writes were not answered yet.
     pub(crate) writing: usize,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) notes: Notes,
     /// Charges or lines changed since the last sweep.
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,
@@ -228,6 +240,7 @@ impl Index {
             Input::Classes(event) => self.classes(event),
             Input::Clusters(event) => self.clusters(event),
             Input::Namespaces(event) => self.namespaces(event),
+            Input::Commands(event) => self.lifecycle.commands(event),
             Input::Member(cluster, update) => self.room.update(&cluster, update),
             Input::Written(done) => self.written(done),
         }
@@ -277,8 +290,17 @@ impl Index {
         }
     }
 
-    fn queue(&mut self, queue: QueueFacts) {
+    pub(crate) fn queue(&mut self, queue: QueueFacts) {
         let name = queue.spec.name.clone();
+        let known = self.queues.get(&name).filter(|known| known.uid == queue.uid);
+        if known.is_some_and(|known| is_older(&queue.resource_version, &known.resource_version)) {
+            return;
+        }
+        let about = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
+        self.lifecycle.queue_seen(&name, known.is_some_and(|known| about(known) == about(&queue)));
+        if known.is_none_or(|known| (&known.spec, &known.wrong) != (&queue.spec, &queue.wrong)) {
+            self.notes.tree_changed(self.now);
+        }
         self.engine.set_queue(queue.spec.clone());
         self.moved = true;
         self.queues.insert(name, queue);
@@ -288,6 +310,8 @@ impl Index {
         self.engine.remove_queue(name);
         self.queues.remove(name);
         self.queue_writes.remove(name);
+        self.lifecycle.queue_gone(name);
+        self.notes.queue_gone(name, self.now);
         self.moved = true;
     }
 

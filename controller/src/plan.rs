@@ -24,7 +24,7 @@ use crate::{
     facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
-    podgroup,
+    lifecycle, podgroup, queue_note,
     room::{self, Question, Room},
 };
 
@@ -86,6 +86,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         look(index, &key, None, now, &mut plan);
     }
     sweep(index, now, &mut plan);
+    lifecycle::turn(index, now, &mut plan);
+    queue_note::turn(index, now, &mut plan);
     // An answer comes for each that is being written.
     let more = may_write(index) && !(index.dirty.is_empty() && index.sweep.is_empty());
     let again = plan.releases == RELEASES || more;
@@ -94,7 +96,9 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     } else {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
-        [index.sweep_due, index.numbers_due, index.claims.due, timer, fence].into_iter().flatten().min()
+        let queues = [index.lifecycle.due(), index.notes.due()];
+        let all = [index.sweep_due, index.numbers_due, index.claims.due, timer, fence];
+        all.into_iter().chain(queues).flatten().min()
     };
     plan
 }
@@ -146,6 +150,7 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
 fn room(index: &mut Index) {
     if index.room.take_changed() {
         let total = index.room.total();
+        index.notes.fleet_changed(&total, index.now);
         index.engine.set_fleet(total);
         // A duplicated job asks for as many copies as there are clusters for it.
         index.restand_all(|binding| {
@@ -469,6 +474,7 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.sweep_due = None;
         index.last_sweep = Some(now);
         index.moved = false;
+        index.lifecycle.jobs_moved();
         index.sweep = index.engine.lines().map(|(id, position)| (id.clone(), position)).collect();
         index.numbers_due = Some(now);
     }
@@ -487,35 +493,29 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-/// Writes a queue's numbers where they changed, and its state where it has none.
+/// Writes a queue's numbers where they changed.
 fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now: Timestamp, plan: &mut Plan) {
     let Some(queue) = index.queues.get(name) else { return };
     let writing = index.queue_writes.entry(name.clone()).or_default();
-    let stateless = !matches!(queue.state.as_deref(), Some("Open" | "Closed" | "Closing"));
-    let same = queue.status == numbers && !stateless;
+    let same = queue.status == numbers;
     if same {
         writing.changed_at = None;
     }
-    if same || writing.in_flight || writing.refused.as_ref() == Some(&numbers) {
+    if same || writing.in_flight || index.lifecycle.is_writing(name) || writing.refused.as_ref() == Some(&numbers) {
         return;
     }
     let changed = *writing.changed_at.get_or_insert(now);
     let after = |from: Timestamp, wait| from.saturating_add(wait).unwrap_or(now);
     let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, QUEUE_SETTLES));
-    if due > now && !stateless {
+    if due > now {
         index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
         return;
     }
-    let mut patch = json!({"status": {
+    let patch = json!({"status": {
         "allocated": allocated(&queue.status, &numbers),
         "pending": numbers.pending, "inqueue": numbers.inqueue,
         "running": numbers.running, "completed": numbers.completed,
     }});
-    if stateless {
-        // Only while it is as we saw it: somebody may be closing it.
-        patch["status"]["state"] = "Open".into();
-        patch["metadata"] = json!({"resourceVersion": &*queue.resource_version});
-    }
     *writing = QueueWriting { in_flight: true, last_write: Some(now), changed_at: None, refused: Some(numbers) };
     plan.effects.push((Tag::Queue(name.clone()), Effect::QueueStatus { name: name.clone(), patch }));
 }

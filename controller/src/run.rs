@@ -22,13 +22,17 @@ use tokio_util::sync::CancellationToken;
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, WORKLOAD_KIND},
-    volcano::scheduling::{PodGroup, Queue},
+    volcano::{
+        bus::Command,
+        scheduling::{PodGroup, Queue},
+    },
     workload::WorkloadKind,
 };
 
 use crate::{
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
     index::{Index, Input, Tag},
+    lifecycle::CommandFacts,
     metrics::{ByQueue, Metrics},
     plan::plan,
 };
@@ -211,6 +215,15 @@ fn watch_host(
     typed!(PodGroup, ours, Input::Groups, GroupFacts::read);
     typed!(PriorityClass, all(), Input::Classes, ClassFacts::read);
     typed!(Namespace, all(), Input::Namespaces, opted_in);
+    // Not every host has this kind: nothing waits for it.
+    tokio::spawn(follow_typed_as(
+        Api::<DeserializeGuard<Command>>::all(client.clone()),
+        all(),
+        inputs.clone(),
+        |object: Command| CommandFacts::read(&object),
+        |event| Some(Input::Commands(event)),
+        stop.clone(),
+    ));
     tokio::spawn(follow_typed(
         Api::<DeserializeGuard<Cluster>>::all(client.clone()),
         all(),

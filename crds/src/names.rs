@@ -22,6 +22,8 @@ pub mod caldera {
     /// On a ResourceBinding: what was last taken from it, for whom and until when that one holds it (JSON of
     /// `caldera_core::queue::give_back::Eviction`).
     pub const EVICTION: &str = "caldera.dev/eviction";
+    /// On a Queue: what counts of its amounts where that is not what it says, and what is wrong with it (JSON).
+    pub const QUEUE_NOTE: &str = "caldera.dev/queue";
     /// On a workload: `true` keeps it in its queue until the user takes it away.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked one
@@ -63,6 +65,8 @@ pub mod volcano {
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
     /// On a workload or its pods (annotation or label): whether it may be made to give way.
     pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
+    /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
+    pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
     /// The queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
     /// The queue above all queues.

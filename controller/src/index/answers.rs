@@ -28,6 +28,9 @@ impl Index {
             Tag::Evict(key) => self.evicted(&key, done.result),
             Tag::Group(key) => self.group_written(&key, done.result),
             Tag::Queue(name) => self.queue_written(&name, done.result),
+            Tag::QueueState(name, version) => self.queue_state_written(&name, &version, done.result),
+            Tag::QueueNote(name) => self.queue_note_written(&name, done.result),
+            Tag::Command(queue, uid) => self.command_deleted(&queue, &uid, done.result),
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
                 Err(error) => {
@@ -132,6 +135,7 @@ impl Index {
     fn queue_written(&mut self, name: &QueueName, result: Result<Value, Failure>) {
         let writing = self.queue_writes.entry(name.clone()).or_default();
         writing.in_flight = false;
+        self.lifecycle.queue_seen(name, true);
         match result {
             Ok(object) => {
                 writing.refused = None;

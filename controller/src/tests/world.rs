@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use caldera_core::fleet::Update;
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
-    volcano::scheduling::{PodGroup, Queue},
+    volcano::{
+        bus::Command,
+        scheduling::{PodGroup, Queue},
+    },
     workload::WorkloadKind,
 };
 use caldera_runtime::{
@@ -20,6 +23,7 @@ use crate::{
     effect::Effect,
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
     index::{Index, Input, Tag},
+    lifecycle::CommandFacts,
     plan::plan,
 };
 
@@ -32,6 +36,10 @@ pub struct World {
     /// Every write that was carried out.
     pub writes: Vec<Write>,
     version: u64,
+    /// Writes that are still carried out; the process that sends the next one is gone before it arrives.
+    pub budget: Option<usize>,
+    /// Answers to writes of these kinds, in order, instead of carrying them out.
+    pub fail: Vec<(&'static str, Failure)>,
     /// Answers to releases, in order, instead of carrying them out.
     pub refuse: Vec<Failure>,
     /// Answers to evictions, in order, instead of carrying them out.
@@ -59,6 +67,8 @@ impl World {
             objects: BTreeMap::new(),
             writes: Vec::new(),
             version: 0,
+            budget: None,
+            fail: Vec::new(),
             refuse: Vec::new(),
             refuse_evictions: Vec::new(),
             echo: true,
@@ -81,20 +91,6 @@ impl World {
         }
         for kind in WorkloadKind::ALL {
             self.index.apply(Input::Workloads(kind, Event::Reset(vec![])), self.now);
-        }
-    }
-
-    /// Starts with nothing in memory, and reads everything again.
-    pub fn restart(&mut self) {
-        self.index = Index::default();
-        self.list();
-        for object in self.objects.values().cloned().collect::<Vec<_>>() {
-            self.tell(&object, false);
-            if object["kind"] == "Cluster" {
-                let down = Update::Down("not reached in this test".into());
-                self.index
-                    .apply(Input::Member(object["metadata"]["name"].as_str().unwrap().to_owned(), down), self.now);
-            }
         }
     }
 
@@ -145,6 +141,10 @@ impl World {
             "Cluster" => {
                 Input::Clusters(event(ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap()), gone))
             }
+            "Command" => {
+                let command = CommandFacts::read(&serde_json::from_value::<Command>(object).unwrap()).unwrap();
+                Input::Commands(event(command, gone))
+            }
             "Event" => return,
             _ => {
                 let workload = Workload::read(&object).unwrap();
@@ -179,6 +179,37 @@ impl World {
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name},
             "spec": spec, "status": status,
         }));
+    }
+
+    /// A Command for a queue.
+    pub fn command(&mut self, action: &str, queue: &str) {
+        self.put(json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+            "metadata": {"namespace": "default", "name": format!("{}-{queue}", action.to_lowercase())},
+            "action": action,
+            "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue, "uid": ""},
+        }));
+    }
+
+    /// State of a queue, and its mark.
+    pub fn state(&self, queue: &str) -> (&str, &str) {
+        let queue = self.get("Queue", queue);
+        let mark = &queue["metadata"]["annotations"]["volcano.sh/closed-by-parent"];
+        (queue["status"]["state"].as_str().unwrap_or(""), mark.as_str().unwrap_or(""))
+    }
+
+    /// The controller starts anew, and lists what there is.
+    pub fn restart(&mut self) {
+        let now = self.now;
+        let mut new = Self::empty();
+        std::mem::swap(&mut self.index, &mut new.index);
+        self.now = now;
+        let objects: Vec<Value> = self.objects.values().cloned().collect();
+        objects.iter().for_each(|object| self.tell(object, false));
+        for cluster in objects.iter().filter(|object| object["kind"] == "Cluster") {
+            let name = cluster["metadata"]["name"].as_str().unwrap().to_owned();
+            self.index.apply(Input::Member(name, Update::Down("not reached in this test".into())), now);
+        }
     }
 
     /// A Volcano Job of `pods` pods of one cpu, and its gated binding.
@@ -239,6 +270,11 @@ impl World {
                 return released;
             }
             for (tag, effect) in planned.effects {
+                match &mut self.budget {
+                    Some(0) => return released,
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
                 if let Effect::Release { key, .. } = &effect {
                     released.push(key.name.to_string());
                 }
@@ -266,6 +302,9 @@ impl World {
     }
 
     fn carry_out(&mut self, write: &Write) -> Result<Value, Failure> {
+        if let Some(at) = self.fail.iter().position(|(plural, _)| *plural == write.resource.plural) {
+            return Err(self.fail.remove(at).1);
+        }
         self.writes.push(write.clone());
         let name = (write.resource.kind.clone(), write.namespace.clone(), write.name.clone());
         let mut object = match (&write.body, self.objects.get(&name)) {

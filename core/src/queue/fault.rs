@@ -106,6 +106,22 @@ pub enum QueueFault {
     },
 }
 
+impl QueueFault {
+    /// What it is about, whatever the numbers are: who was told once need not be told again.
+    #[must_use]
+    pub const fn subject(&self) -> (&'static str, Option<QueueField>, Option<&ResourceName>) {
+        match self {
+            Self::Weight { .. } => ("Weight", None, None),
+            Self::Negative { field, resource, .. } => ("Negative", Some(*field), Some(resource)),
+            Self::AboveOwn { field, resource, .. } => ("AboveOwn", Some(*field), Some(resource)),
+            Self::AboveAncestor { resource, .. } => ("AboveAncestor", None, Some(resource)),
+            Self::ChildrenAbove { field, resource, .. } => ("ChildrenAbove", Some(*field), Some(resource)),
+            Self::NeverKept { resource, .. } => ("NeverKept", None, Some(resource)),
+            Self::NotAllKept { resource, .. } => ("NotAllKept", None, Some(resource)),
+        }
+    }
+}
+
 impl fmt::Display for QueueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -45,7 +45,9 @@ impl Said {
         }
     }
 
-    const fn is_shut(self) -> bool {
+    /// Closing or Closed.
+    #[must_use]
+    pub const fn is_shut(self) -> bool {
         matches!(self, Self::State(QueueState::Closing | QueueState::Closed))
     }
 }

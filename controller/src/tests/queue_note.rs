@@ -1,0 +1,115 @@
+//! What is said on a queue that does not count as it says.
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+fn note(world: &World, queue: &str) -> Value {
+    let note = &world.get("Queue", queue)["metadata"]["annotations"]["caldera.dev/queue"];
+    note.as_str().map_or(Value::Null, |note| serde_json::from_str(note).unwrap())
+}
+
+fn warnings(world: &World) -> Vec<String> {
+    let events = world.objects.values().filter(|object| object["reason"] == "QueueMisconfigured");
+    events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+}
+
+fn notes_written(world: &World) -> usize {
+    let notes = world.writes.iter().filter(|write| write.resource.plural == "queues" && write.subresource.is_none());
+    notes.count()
+}
+
+#[test]
+fn a_queue_that_is_wrong_says_so_and_one_event_is_sent() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "20"}}));
+    world.pass(5);
+    let said = "spec.deserved.cpu is 20, more than spec.capability.cpu, which is 10: it counts as 10";
+    assert_eq!(note(&world, "q"), json!({"deserved": {"cpu": "10"}, "faults": [said]}));
+    assert_eq!(warnings(&world), [said]);
+    // Other numbers are no other fault.
+    world.queue("q", &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "30"}}));
+    world.pass(60);
+    assert!(note(&world, "q")["faults"][0].as_str().unwrap().contains("is 30"));
+    world.restart();
+    world.pass(60);
+    assert_eq!(warnings(&world).len(), 1, "{:?}", warnings(&world));
+    // Another one is.
+    world.queue("q", &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "30"}, "weight": 70000}));
+    world.pass(60);
+    assert_eq!(warnings(&world).len(), 2, "{:?}", warnings(&world));
+    world.queue("q", &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "10"}}));
+    world.pass(60);
+    assert_eq!(note(&world, "q"), Value::Null);
+}
+
+#[test]
+fn a_queue_of_which_everything_counts_gets_no_note() {
+    let mut world = World::new(10);
+    world.queue(
+        "q",
+        &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "5"}, "guarantee": {"resource": {"cpu": "2"}}}),
+    );
+    world.queue("default", &json!({"deserved": {"cpu": "5"}}));
+    world.pass(60);
+    assert_eq!((note(&world, "q"), note(&world, "default")), (Value::Null, Value::Null));
+    assert!(warnings(&world).is_empty());
+}
+
+#[test]
+fn what_a_queue_deserves_by_weight_is_noted_and_not_again_for_what_it_uses() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"weight": 3, "capability": {"memory": "0", "pods": "0"}}));
+    world.queue("default", &json!({"weight": 1, "capability": {"memory": "0", "pods": "0"}}));
+    world.pass(60);
+    assert_eq!(note(&world, "q")["deserved"]["cpu"], "75");
+    assert_eq!(note(&world, "default")["deserved"]["cpu"], "25");
+    let before = notes_written(&world);
+    for i in 0..5 {
+        world.job(&format!("j{i}"), "q", 1);
+        world.pass(40);
+    }
+    assert_eq!(notes_written(&world), before);
+}
+
+#[test]
+fn a_circle_and_a_parent_that_is_not_there_are_told_on_the_queue() {
+    let mut world = World::new(10);
+    world.queue("a", &json!({"parent": "b"}));
+    world.queue("b", &json!({"parent": "a"}));
+    world.queue("orphan", &json!({"parent": "nobody"}));
+    world.queue("child-first", &json!({"parent": "then-parent"}));
+    world.queue("then-parent", &json!({}));
+    world.pass(5);
+    let circle = "spec.parent leads back to the queue itself: its jobs wait";
+    assert_eq!(note(&world, "a")["faults"], json!([circle]));
+    assert_eq!(note(&world, "b")["faults"], json!([circle]));
+    let missing = "spec.parent leads to queue nobody, which does not exist: its jobs wait";
+    assert_eq!(note(&world, "orphan")["faults"], json!([missing]));
+    assert_eq!(warnings(&world).len(), 3, "{:?}", warnings(&world));
+}
+
+#[test]
+fn many_queues_are_noted_ten_in_a_second_and_each_every_half_minute_at_most() {
+    let mut world = World::new(10);
+    for i in 0..60 {
+        world.queue(&format!("q{i}"), &json!({"weight": 1}));
+    }
+    world.pass(3);
+    let first = notes_written(&world);
+    assert!((1..=20).contains(&first), "{first}");
+    world.pass(10);
+    assert_eq!(notes_written(&world), 62);
+    // The fleet grows again and again, in the end to two cpus for each queue.
+    for cpus in 85..=124 {
+        world.cluster("m1", &cpus.to_string());
+        world.pass(1);
+    }
+    assert!(notes_written(&world) <= 3 * 62, "{}", notes_written(&world));
+    world.pass(60);
+    let cpus: Vec<Value> = (0..60).map(|i| note(&world, &format!("q{i}"))["deserved"]["cpu"].clone()).collect();
+    assert!(cpus.iter().all(|cpu| *cpu == "2"), "{cpus:?}");
+    let before = world.writes.len();
+    world.pass(300);
+    assert_eq!(world.writes.len(), before);
+}
