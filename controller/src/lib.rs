@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod effect;
+pub mod explain;
 pub mod facts;
 mod give_back;
 pub mod index;
@@ -15,6 +16,7 @@ pub mod plan;
 pub mod podgroup;
 pub mod progress;
 mod queue_note;
+pub mod read;
 pub mod room;
 mod run;
 pub mod standing;

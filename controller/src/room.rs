@@ -136,6 +136,11 @@ impl Room {
         self.fleet.clusters().map(|(cluster, _)| cluster.name.clone()).collect()
     }
 
+    /// The members, for those who print them; [`Self::total`] brings them up to date.
+    pub(crate) fn known(&self) -> &fleet::Fleet {
+        &self.fleet
+    }
+
     /// What all clusters have together.
     pub fn total(&mut self) -> Fleet {
         self.fleet.refresh();

@@ -10,18 +10,18 @@ use caldera_runtime::{
     clock::{SharedClock, SystemClock},
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
-    watch::{Event, follow_json_as, follow_typed, follow_typed_as, resource},
+    watch::{Event, follow_json_as, follow_typed, follow_typed_as},
     write::{Done, Writer},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
-use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
+use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
-    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, WORKLOAD_KIND},
+    names::caldera::WORKLOAD_KIND,
     volcano::{
         bus::Command,
         scheduling::{PodGroup, Queue},
@@ -35,6 +35,7 @@ use crate::{
     lifecycle::CommandFacts,
     metrics::{ByQueue, Metrics},
     plan::plan,
+    read::{opted_in, resource_of},
 };
 
 /// How the controller is set up.
@@ -234,23 +235,14 @@ fn watch_host(
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
         let input = move |event| Some(Input::Workloads(kind, event));
-        tokio::spawn(follow_json_as(client.clone(), api_of(kind), all(), inputs.clone(), read, input, stop.clone()));
+        tokio::spawn(follow_json_as(
+            client.clone(),
+            resource_of(kind),
+            all(),
+            inputs.clone(),
+            read,
+            input,
+            stop.clone(),
+        ));
     }
-}
-
-fn opted_in(namespace: &Namespace) -> (String, bool) {
-    let labels = namespace.metadata.labels.as_ref();
-    let opted = labels.and_then(|labels| labels.get(NAMESPACE_OPT_IN)).is_some_and(|v| v == NAMESPACE_OPT_IN_VALUE);
-    (namespace.metadata.name.clone().unwrap_or_default(), opted)
-}
-
-fn api_of(kind: WorkloadKind) -> ApiResource {
-    let (version, plural) = match kind {
-        WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
-        WorkloadKind::BatchJob => ("v1", "jobs"),
-        WorkloadKind::Deployment => ("v1", "deployments"),
-        WorkloadKind::StatefulSet => ("v1", "statefulsets"),
-        WorkloadKind::Pod => ("v1", "pods"),
-    };
-    resource(kind.group(), version, kind.kind(), plural)
 }

@@ -131,7 +131,7 @@ fn blocked(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
 
 /// What a waiting gang asks for. Only Volcano's kinds may be granted in part: members know what to do with a job of
 /// fewer replicas and the same minimum, but a Deployment's replicas are what its user counts on.
-fn ask(
+pub(crate) fn ask(
     binding: &Binding,
     workload: &Workload,
     gang: &Arc<Gang>,

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::{ClientError, WriteCounts, config_for, from_config},
-    watch::{Event, follow_json, resource},
+    watch::{Event, follow_json, list_json_as, resource},
 };
 
 /// How often a member is asked whether it is there.
@@ -207,41 +207,20 @@ impl Member {
 
     async fn connect(&self) -> Result<(Client, Credentials), MemberError> {
         let credentials = self.credentials().await?;
-        let client = match (&self.route, &credentials) {
-            (Route::Direct { endpoint, insecure, .. }, Credentials::Token { token, ca }) => {
-                let config = config_for(endpoint, token, ca.as_deref(), *insecure)?;
-                from_config(config, &self.component, &self.counts)?
-            }
-            _ => proxied(&self.host, &self.name),
-        };
+        let client = client_for(&self.host, &self.name, &self.route, &credentials, &self.component, &self.counts)?;
         probe(&client).await?;
         Ok((client, credentials))
     }
 
     async fn credentials(&self) -> Result<Credentials, MemberError> {
-        let Route::Direct { namespace, secret: name, .. } = &self.route else { return Ok(Credentials::Host) };
-        let secrets: Api<Secret> = Api::namespaced(self.host.clone(), namespace);
-        let secret = match tokio::time::timeout(PROBE_DEADLINE, secrets.get(name)).await {
-            Ok(Ok(secret)) => secret,
-            Ok(Err(source)) => {
-                let (namespace, name) = (namespace.clone(), name.clone());
-                return Err(MemberError::Secret { namespace, name, source: Box::new(source) });
-            }
-            Err(_) => return Err(MemberError::Deadline),
-        };
-        let mut data = secret.data.unwrap_or_default();
-        let token = data.remove("token").and_then(|token| String::from_utf8(token.0).ok()).unwrap_or_default();
-        if token.trim().is_empty() {
-            return Err(MemberError::NoToken { namespace: namespace.clone(), name: name.clone() });
-        }
-        Ok(Credentials::Token { token: token.trim().to_owned(), ca: data.remove("caBundle").map(|ca| ca.0) })
+        credentials(&self.host, &self.route).await
     }
 
     /// Follows nodes and pods with this client until the member stops answering, its secret changed, or `stop`.
     async fn watch(&self, client: &Client, credentials: &Credentials, stop: &CancellationToken) {
         let watches = stop.child_token();
         let mut tasks = JoinSet::new();
-        for (kind, plural, convert) in [("Node", "nodes", nodes as Convert), ("Pod", "pods", pods as Convert)] {
+        for (kind, plural, convert) in WATCHED {
             let cluster = self.name.clone();
             let to_event = move |event: Event<Value>| {
                 let update = Update::Change(convert(event)?);
@@ -282,6 +261,69 @@ impl Member {
     }
 }
 
+fn client_for(
+    host: &Client,
+    cluster: &str,
+    route: &Route,
+    credentials: &Credentials,
+    component: &str,
+    counts: &WriteCounts,
+) -> Result<Client, MemberError> {
+    match (route, credentials) {
+        (Route::Direct { endpoint, insecure, .. }, Credentials::Token { token, ca }) => {
+            let config = config_for(endpoint, token, ca.as_deref(), *insecure)?;
+            Ok(from_config(config, component, counts)?)
+        }
+        _ => Ok(proxied(host, cluster)),
+    }
+}
+
+async fn credentials(host: &Client, route: &Route) -> Result<Credentials, MemberError> {
+    let Route::Direct { namespace, secret: name, .. } = route else { return Ok(Credentials::Host) };
+    let secrets: Api<Secret> = Api::namespaced(host.clone(), namespace);
+    let secret = match tokio::time::timeout(PROBE_DEADLINE, secrets.get(name)).await {
+        Ok(Ok(secret)) => secret,
+        Ok(Err(source)) => {
+            let (namespace, name) = (namespace.clone(), name.clone());
+            return Err(MemberError::Secret { namespace, name, source: Box::new(source) });
+        }
+        Err(_) => return Err(MemberError::Deadline),
+    };
+    let mut data = secret.data.unwrap_or_default();
+    let token = data.remove("token").and_then(|token| String::from_utf8(token.0).ok()).unwrap_or_default();
+    if token.trim().is_empty() {
+        return Err(MemberError::NoToken { namespace: namespace.clone(), name: name.clone() });
+    }
+    Ok(Credentials::Token { token: token.trim().to_owned(), ca: data.remove("caBundle").map(|ca| ca.0) })
+}
+
+/// What a member has now, read once: its nodes and pods, or why they can not be read. Who may not read its secret on the
+/// host is sent through Karmada's cluster proxy, where that lets them.
+pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Vec<Update> {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let read = async {
+        let route = route(cluster);
+        let client = match credentials(host, &route).await {
+            Ok(credentials) => client_for(host, name, &route, &credentials, component, counts)?,
+            Err(error @ MemberError::Secret { .. }) => {
+                let client = proxied(host, name);
+                probe(&client).await.map_err(|_| error)?;
+                client
+            }
+            Err(error) => return Err(error),
+        };
+        let mut updates = vec![Update::Up];
+        for (kind, plural, convert) in WATCHED {
+            let resource = resource("", "v1", kind, plural);
+            let listed = list_json_as(client.clone(), &resource, None, None, Some).await;
+            let all = listed.map_err(|error| MemberError::Probe(Box::new(error)))?;
+            updates.extend(convert(Event::Reset(all)).map(Update::Change));
+        }
+        Ok(updates)
+    };
+    read.await.unwrap_or_else(|error: MemberError| vec![Update::Down(error.to_string())])
+}
+
 /// Asks for what is going to be watched: `/version` would say nothing about the token or its permissions.
 async fn probe(client: &Client) -> Result<(), MemberError> {
     for path in ["/api/v1/nodes?limit=1", "/api/v1/pods?limit=1"] {
@@ -312,6 +354,9 @@ fn proxied(host: &Client, cluster: &str) -> Client {
 }
 
 type Convert = fn(Event<Value>) -> Option<Change>;
+
+/// What is read of a member.
+const WATCHED: [(&str, &str, Convert); 2] = [("Node", "nodes", nodes), ("Pod", "pods", pods)];
 
 fn nodes(event: Event<Value>) -> Option<Change> {
     Some(match event {

@@ -9,7 +9,7 @@ use std::{fmt::Debug, time::Duration};
 use futures::StreamExt;
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, ListParams},
     core::DeserializeGuard,
     runtime::watcher::{self, watcher},
 };
@@ -200,16 +200,48 @@ pub async fn follow_json_as<R, T>(
     T: Send,
 {
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
-    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-    let to_read = |object: DynamicObject| {
-        let mut value = serde_json::to_value(object).ok()?;
-        // Items of a list carry no type of their own.
-        let map = value.as_object_mut()?;
-        map.insert("apiVersion".into(), api_version.clone().into());
-        map.insert("kind".into(), kind.clone().into());
-        read(value)
-    };
+    let to_read = |object: DynamicObject| read(with_type(object, &resource)?);
     follow_as(&resource.kind, api, config, events, to_read, convert, shutdown).await;
+}
+
+/// Items of a list carry no type of their own.
+fn with_type(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
+    let mut value = serde_json::to_value(object).ok()?;
+    let map = value.as_object_mut()?;
+    map.insert("apiVersion".into(), resource.api_version.clone().into());
+    map.insert("kind".into(), resource.kind.clone().into());
+    Some(value)
+}
+
+/// Objects asked for at once by [`list_json_as`].
+const PAGE: u32 = 500;
+
+/// All objects of a kind as they are now (in one namespace, or everywhere), keeping of each what `read` makes of it.
+///
+/// # Errors
+/// If the server does not answer, or refuses.
+pub async fn list_json_as<R>(
+    client: Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+    mut read: impl FnMut(Value) -> Option<R> + Send,
+) -> Result<Vec<R>, kube::Error> {
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    };
+    let mut params = ListParams::default().limit(PAGE);
+    params.label_selector = labels.map(str::to_owned);
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        all.extend(page.items.into_iter().filter_map(|object| read(with_type(object, resource)?)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(all),
+        }
+    }
 }
 
 /// The resource of a kind, by its parts.

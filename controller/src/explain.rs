@@ -1,0 +1,467 @@
+//! Where a job stands and why, as a value to print: worked out when asked, from the state that decides, never from a text
+//! that was stored.
+//!
+//! The same index answers that releases jobs ([`crate::plan`]); who only looks fills one with lists, calls [`settle`] once
+//! and asks. An index that may not see everything says so: what depends on others' jobs is then what the controller wrote
+//! on the job's PodGroup ([`Basis::Told`]), and nothing is made up.
+
+mod clusters;
+mod queues;
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    admission::Admission,
+    gang::{ClusterName, QueueName, TaskName, WorkloadRef},
+    queue::{Ask, ledger::Stage},
+    reason::Reason,
+    resources::{ResourceName, Resources},
+};
+use caldera_runtime::clock::rfc3339;
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::{
+    clusters::ClusterView,
+    queues::{Amounts, Counts, InLine, QueueView, Step, line, queues},
+};
+use crate::{
+    facts::{Key, Workload},
+    index::{Entry, Index, Source, State},
+    plan, podgroup, standing,
+};
+
+/// Jobs ahead that are named.
+const AHEAD: usize = 10;
+
+/// In one word, what a reader wants to know first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// In line; waiting helps.
+    Waiting,
+    /// Nothing speaks against it: its gate opens with the controller's next decision.
+    MayStart,
+    /// It asks for more than there can ever be.
+    CanNeverStart,
+    /// It starts when somebody changes what the sentence says.
+    Blocked,
+    /// Released, not placed yet.
+    Admitted,
+    /// In clusters, its minimum does not run yet.
+    Placed,
+    /// Its minimum runs.
+    Running,
+    /// It ended.
+    Finished,
+    /// Not in scope of any queue.
+    NotQueued,
+    /// No binding was made from it.
+    NoBinding,
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Basis {
+    /// Everything that decides, as it is now.
+    Live,
+    /// What the controller last wrote, because not everything can be seen.
+    Told,
+}
+
+/// See the module. Amounts are for all copies together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Whose.
+    pub workload: WorkloadRef,
+    /// In one word.
+    pub verdict: Verdict,
+    /// For machines.
+    pub token: String,
+    /// For people, with numbers.
+    pub sentence: String,
+    /// What that rests on.
+    pub basis: Basis,
+    /// When the binding was made.
+    pub created: Option<String>,
+    /// Since then, in seconds.
+    pub age_seconds: i64,
+    /// Its ResourceBinding: namespace/name.
+    pub binding: Option<String>,
+    /// The queue that is, or would be, charged.
+    pub queue: Option<QueueName>,
+    /// Its value.
+    pub priority: i32,
+    /// By when it should have started, where it says so.
+    pub deadline: Option<String>,
+    /// From the root down to its queue: the resources that it asks for.
+    pub path: Vec<Step>,
+    /// What it asks for; `None` where that can not be read.
+    pub asks: Option<Asks>,
+    /// In line, from 1, within its queue.
+    pub position: Option<usize>,
+    /// Jobs in that line.
+    pub of: Option<usize>,
+    /// The first of those ahead.
+    pub ahead: Vec<InLine>,
+    /// The place that is kept for it.
+    pub reservation: Option<Reserved>,
+    /// When it starts, for one that waits.
+    pub eta: Option<Eta>,
+    /// What each member has for it, the best first; only for one that is not placed.
+    pub clusters: Vec<ClusterView>,
+    /// What was granted.
+    pub admission: Option<Admission>,
+    /// Where it is.
+    pub placed: Vec<Placed>,
+    /// How its pods are.
+    pub pods: Pods,
+    /// What its PodGroup says.
+    pub pod_group: Option<Told>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// What a job asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asks {
+    /// At least.
+    pub minimum: Resources,
+    /// With all its pods.
+    pub full: Resources,
+    /// Pods, at least.
+    pub min_pods: u64,
+    /// All pods.
+    pub pods: u64,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+}
+
+impl From<&Ask> for Asks {
+    fn from(ask: &Ask) -> Self {
+        let pods = |of: fn(&caldera_core::queue::TaskAsk) -> u32| {
+            ask.tasks.iter().map(|task| u64::from(of(task))).sum::<u64>() * u64::from(ask.copies)
+        };
+        Self {
+            minimum: ask.minimum(),
+            full: ask.full(),
+            min_pods: pods(|task| task.min),
+            pods: pods(|task| task.most),
+            copies: ask.copies,
+        }
+    }
+}
+
+/// A place that is kept for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reserved {
+    /// Since when.
+    pub since: Option<String>,
+    /// The resource that it lacks; `None` if it lacks room.
+    pub resource: Option<ResourceName>,
+    /// Under whose ceiling.
+    pub bound: Option<String>,
+    /// The clusters that are kept for it.
+    pub clusters: Vec<ClusterName>,
+}
+
+/// When a job starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Eta {
+    /// At the latest; `None` where nobody can say.
+    pub at: Option<String>,
+    /// Why then, or why nobody can say.
+    pub basis: String,
+}
+
+/// A job's part in one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placed {
+    /// Which.
+    pub cluster: ClusterName,
+    /// Pods; 0 where the kind has no replicas.
+    pub replicas: u32,
+    /// Pods of each task, where there is a plan.
+    pub tasks: BTreeMap<TaskName, u32>,
+}
+
+/// How a job's pods are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pods {
+    /// They run.
+    pub running: u32,
+    /// They succeeded.
+    pub succeeded: u32,
+    /// They failed.
+    pub failed: u32,
+}
+
+/// What the controller last wrote on a PodGroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    /// Volcano's phase.
+    pub phase: String,
+    /// For machines.
+    pub token: String,
+    /// For people.
+    pub sentence: String,
+    /// Since when that is the reason.
+    pub since: String,
+}
+
+/// Decides as far as it can be decided, for an index that was filled with lists and is only asked: what the decisions
+/// would write is dropped. Never call it on an index that somebody carries out decisions for.
+pub fn settle(index: &mut Index, now: Timestamp) {
+    index.engine.set_now(now.as_second());
+    if index.is_complete() {
+        while plan::plan(index, now).releases > 0 {}
+        return;
+    }
+    let total = index.room.total();
+    index.engine.set_fleet(total);
+    index.engine.settle();
+}
+
+/// Which binding was made from a workload.
+#[must_use]
+pub fn binding_of(index: &Index, workload: &WorkloadRef) -> Option<Key> {
+    index.entries.iter().find(|(_, entry)| entry.binding.workload == *workload).map(|(key, _)| key.clone())
+}
+
+/// What is known of a workload from which no binding was made.
+#[must_use]
+pub fn without_binding(index: &Index, workload: &WorkloadRef) -> Option<Explanation> {
+    let known = index.workloads.get(workload)?;
+    let sentence = "no ResourceBinding was made from it: no PropagationPolicy or ClusterPropagationPolicy of Karmada \
+                    selects it, or Karmada has not looked at it yet";
+    let mut explanation = blank(index, workload.clone(), Some(known));
+    explanation.verdict = Verdict::NoBinding;
+    explanation.token = "NoBinding".to_owned();
+    explanation.sentence = sentence.to_owned();
+    Some(explanation)
+}
+
+/// See the module; `None` if there is no such binding.
+pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanation> {
+    let ask = asked(index, key);
+    let clusters = clusters::of(index, key, ask.as_ref());
+    let entry = index.entries.get(key)?;
+    let binding = &entry.binding;
+    let workload = index.workload_of(binding);
+    let stand = stand(index, entry, workload);
+    let id = binding.id.as_str();
+    let mut explanation = blank(index, binding.workload.clone(), workload);
+    explanation.verdict = stand.verdict;
+    explanation.token = stand.token;
+    explanation.sentence = stand.sentence;
+    explanation.binding = Some(key.to_string());
+    explanation.created = at(binding.created);
+    explanation.age_seconds = now.as_second().saturating_sub(binding.created).max(0);
+    explanation.deadline =
+        workload.and_then(|workload| binding.created.checked_add(workload.sla_waiting_time?)).and_then(at);
+    explanation.asks = ask.as_ref().map(Asks::from);
+    explanation.admission = binding.admission.as_deref().cloned();
+    explanation.placed = placed(entry);
+    if let Some(queue) = queue_of(entry, workload).filter(|_| stand.verdict != Verdict::NotQueued) {
+        explanation.path = queues::path(index, queue, explanation.asks.as_ref());
+        explanation.queue = Some(queue.clone());
+    }
+    if matches!(stand.verdict, Verdict::Waiting | Verdict::CanNeverStart) && index.is_complete() {
+        let (position, ahead) = queues::ahead(index, id, AHEAD);
+        explanation.position = position.map(|position| position.place);
+        explanation.of = position.map(|position| position.of);
+        explanation.ahead = ahead;
+        explanation.reservation = reserved(index, id);
+        explanation.eta = (stand.verdict == Verdict::Waiting).then(|| eta(index, id));
+    }
+    if explanation.placed.is_empty() && stand.verdict != Verdict::Finished {
+        explanation.clusters = clusters;
+    }
+    let others = index.entries.iter().filter(|(other, entry)| *other != key && entry.assumed.is_some()).count();
+    if others > 0 {
+        explanation.notes.push(format!("{others} other jobs may start now and are counted as if they had"));
+    }
+    Some(explanation)
+}
+
+/// What can be said of a workload without its binding.
+fn blank(index: &Index, reference: WorkloadRef, workload: Option<&Workload>) -> Explanation {
+    let group = workload.and_then(|workload| index.groups.get(&podgroup::key(workload)));
+    let progress = workload.map(|workload| workload.progress.clone()).unwrap_or_default();
+    Explanation {
+        workload: reference,
+        verdict: Verdict::NotQueued,
+        token: String::new(),
+        sentence: String::new(),
+        basis: if index.is_complete() { Basis::Live } else { Basis::Told },
+        created: None,
+        age_seconds: 0,
+        binding: None,
+        queue: workload.map(|workload| workload.queue.clone()),
+        priority: workload.and_then(|workload| index.class_value(&workload.class)).unwrap_or(0),
+        deadline: None,
+        path: Vec::new(),
+        asks: None,
+        position: None,
+        of: None,
+        ahead: Vec::new(),
+        reservation: None,
+        eta: None,
+        clusters: Vec::new(),
+        admission: None,
+        placed: Vec::new(),
+        pods: Pods { running: progress.running, succeeded: progress.succeeded, failed: progress.failed },
+        pod_group: group.map(|group| Told {
+            phase: group.status.phase.clone(),
+            token: group.status.reason.clone(),
+            sentence: group.status.message.clone(),
+            since: group.status.since.clone(),
+        }),
+        notes: workload.map(|workload| notes(index, workload)).unwrap_or_default(),
+    }
+}
+
+fn notes(index: &Index, workload: &Workload) -> Vec<String> {
+    let mut notes = Vec::new();
+    let classes_known = !index.waits_for().contains(&Source::Classes);
+    if classes_known && index.class_value(&workload.class).is_none() {
+        notes.push(format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class));
+    }
+    if workload.deleting {
+        notes.push("it is being deleted".to_owned());
+    }
+    notes
+}
+
+/// The queue that is, or would be, charged.
+pub(crate) fn queue_of<'a>(entry: &'a Entry, workload: Option<&'a Workload>) -> Option<&'a QueueName> {
+    let admitted = entry.binding.admission.as_ref().map(|admission| &admission.queue);
+    admitted.or_else(|| workload.map(|workload| &workload.queue))
+}
+
+/// What a binding's workload asks for, as its queue is asked.
+pub(crate) fn asked(index: &Index, key: &Key) -> Option<Ask> {
+    let binding = &index.entries.get(key)?.binding;
+    let workload = index.workload_of(binding)?;
+    let copies = binding.placement.as_deref().map_or(1, |placement| index.room.copies(placement));
+    let priority_of = |class: &str| index.class_value(class).unwrap_or(0);
+    Some(standing::ask(binding, workload, workload.gang.as_ref().ok()?, copies, priority_of))
+}
+
+/// A verdict with its words.
+struct Stand {
+    verdict: Verdict,
+    token: String,
+    sentence: String,
+}
+
+impl Stand {
+    fn new(verdict: Verdict, reason: &Reason) -> Self {
+        Self { verdict, token: reason.token().to_owned(), sentence: reason.to_string() }
+    }
+
+    fn waits(reason: &Reason) -> Self {
+        let verdict = match reason {
+            Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } => Verdict::CanNeverStart,
+            Reason::Deleting => Verdict::Blocked,
+            reason if reason.needs_a_change() => Verdict::Blocked,
+            _ => Verdict::Waiting,
+        };
+        Self::new(verdict, reason)
+    }
+}
+
+fn stand(index: &Index, entry: &Entry, workload: Option<&Workload>) -> Stand {
+    if entry.assumed.is_some() {
+        let sentence = "may start now: its queue has quota for it and the members have room; its gate opens with the \
+                        controller's next decision";
+        return Stand { verdict: Verdict::MayStart, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
+    }
+    match &entry.state {
+        State::OutOfScope => Stand {
+            verdict: Verdict::NotQueued,
+            token: "NotQueued".to_owned(),
+            sentence: "waits in no queue: workloads other than Volcano Jobs do where they name one, or where their \
+                       namespace asks for queueing"
+                .to_owned(),
+        },
+        State::Blocked(reason) => Stand::waits(reason),
+        State::InLine => match index.engine.why(entry.binding.id.as_str()).filter(|_| index.is_complete()) {
+            Some(reason) => Stand::waits(&reason),
+            None => told(index, workload),
+        },
+        State::Holding { stage, reason } => {
+            let phase = workload.map_or("", |workload| podgroup::phase(workload, Some(*stage)));
+            let verdict = match stage {
+                Stage::Finished => Verdict::Finished,
+                Stage::Waiting | Stage::Admitted => Verdict::Admitted,
+                Stage::Placed | Stage::Foreign if phase == "Running" => Verdict::Running,
+                Stage::Placed | Stage::Foreign => Verdict::Placed,
+            };
+            Stand::new(verdict, reason)
+        }
+    }
+}
+
+/// For a job in a line that can not be seen: the controller's own last words.
+fn told(index: &Index, workload: Option<&Workload>) -> Stand {
+    let group = workload.and_then(|workload| index.groups.get(&podgroup::key(workload)));
+    let Some(status) = group.map(|group| &group.status).filter(|status| !status.reason.is_empty()) else {
+        let sentence = "waits in line; its PodGroup does not say why (does the controller run?)";
+        return Stand { verdict: Verdict::Waiting, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
+    };
+    let verdict = match status.reason.as_str() {
+        "ExceedsCapability" | "ExceedsFleet" | "NeverFits" => Verdict::CanNeverStart,
+        "QueueNotFound" | "QueueNotOpen" | "QueueMisconfigured" | "QueueNotLeaf" | "NotReleased" => Verdict::Blocked,
+        _ => Verdict::Waiting,
+    };
+    Stand { verdict, token: status.reason.clone(), sentence: status.message.clone() }
+}
+
+fn placed(entry: &Entry) -> Vec<Placed> {
+    let plan = entry.binding.plan.as_ref();
+    let tasks = |cluster: &ClusterName| {
+        let share = plan.and_then(|plan| plan.clusters.get(cluster));
+        share.map(|share| share.tasks.iter().map(|(task, share)| (task.clone(), share.replicas)).collect())
+    };
+    let one = |(cluster, replicas): &(ClusterName, u32)| Placed {
+        cluster: cluster.clone(),
+        replicas: *replicas,
+        tasks: tasks(cluster).unwrap_or_default(),
+    };
+    entry.binding.clusters.iter().map(one).collect()
+}
+
+fn reserved(index: &Index, id: &str) -> Option<Reserved> {
+    let kept = index.engine.reservation(id)?;
+    let (bound, resource) = kept.short.map(|(bound, resource)| (bound.to_string(), resource)).unzip();
+    Some(Reserved { since: at(kept.since), resource, bound, clusters: kept.clusters })
+}
+
+fn eta(index: &Index, id: &str) -> Eta {
+    let nobody = |basis: &str| Eta { at: None, basis: basis.to_owned() };
+    match index.engine.reservation(id) {
+        Some(kept) => match kept.start {
+            Some(start) => Eta {
+                at: at(start),
+                basis: "its place is kept, and all that has to end before it has said how long it runs".to_owned(),
+            },
+            None => nobody(
+                "its place is kept: it starts as soon as enough has ended, but what has to end has not said when",
+            ),
+        },
+        None => nobody("no place is kept for it yet: others rank before it, or it has not waited long enough"),
+    }
+}
+
+/// Seconds since 1970 as Kubernetes writes them.
+fn at(seconds: i64) -> Option<String> {
+    Timestamp::from_second(seconds).ok().map(rfc3339)
+}

@@ -1,0 +1,62 @@
+//! What each member has for a job that is not placed: the nearest miss, cluster by cluster.
+
+use caldera_core::{gang::ClusterName, place::filter, queue::Ask, resources::Resources, split};
+use serde::Serialize;
+
+use crate::{
+    facts::Key,
+    index::{Index, Source},
+};
+
+/// One member, as a job sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterView {
+    /// Which.
+    pub name: ClusterName,
+    /// Why it is out of the question, if it is.
+    pub refusal: Option<String>,
+    /// Pods of the job that would fit there now, all by themselves.
+    pub fit: u64,
+    /// Pods that the job needs at least, of `copies` clusters in each.
+    pub needs: u64,
+    /// What is free of the resources that the job asks for.
+    pub free: Resources,
+    /// Why the numbers are not those of its nodes, where they are not.
+    pub doubt: Option<String>,
+}
+
+/// The best first: those that may take it, by how much of it fits.
+pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<ClusterView> {
+    if index.waits_for().contains(&Source::Clusters) {
+        return Vec::new();
+    }
+    index.room.total();
+    let Some((entry, ask)) = index.entries.get(key).zip(ask) else { return Vec::new() };
+    let binding = &entry.binding;
+    let gang = index.workload_of(binding).and_then(|workload| workload.gang.as_deref().ok());
+    let (Some(placement), Some(gang)) = (binding.placement.as_deref(), gang) else { return Vec::new() };
+    let wanted = ask.full();
+    let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
+    let fleet = index.room.known();
+    let mut all: Vec<ClusterView> = fleet
+        .clusters()
+        .map(|(cluster, capacity)| {
+            let not_ready = (!cluster.ready).then(|| "it is not ready".to_owned());
+            let deleting = cluster.deleting.then(|| "it is being deleted".to_owned());
+            let free = capacity.free();
+            ClusterView {
+                name: cluster.name.as_str().into(),
+                refusal: deleting
+                    .or(not_ready)
+                    .or_else(|| filter::refusal(placement, cluster).map(|(_, reason)| reason)),
+                fit: split::pods_that_fit(gang, capacity).min(u64::from(gang.replicas())),
+                needs,
+                free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
+                doubt: fleet.doubt(&cluster.name),
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| (a.refusal.is_some(), b.fit, &a.name).cmp(&(b.refusal.is_some(), a.fit, &b.name)));
+    all
+}

@@ -1,0 +1,270 @@
+//! What is said of jobs and queues to those who ask.
+
+use caldera_core::gang::WorkloadRef;
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::watch::Event;
+use serde_json::{Value, json};
+
+use super::world::{World, job};
+use crate::{
+    explain::{Basis, Explanation, Verdict, binding_of, explain, line, queues, settle, without_binding},
+    facts::{GroupFacts, Key},
+    index::{Index, Input, Source},
+    read::Listed,
+};
+
+fn of(index: &mut Index, world: &World, name: &str) -> Explanation {
+    explain(index, &Key::new("ns", &format!("{name}-job")), world.now).unwrap()
+}
+
+/// An index that somebody who only looks would have: everything listed once.
+fn listed(world: &World) -> Index {
+    let mut index = Index::default();
+    for source in Source::all() {
+        index.apply(list(world, source).all(), world.now);
+    }
+    index.apply(Input::Member("m1".into(), caldera_core::fleet::Update::Down("not asked".into())), world.now);
+    settle(&mut index, world.now);
+    index
+}
+
+fn list(world: &World, source: Source) -> Listed {
+    let resource = source.resource();
+    let mut all = Listed::new(source);
+    for object in world.objects.values() {
+        if object["kind"] == resource.kind && object["apiVersion"] == resource.api_version {
+            all.push(object.clone()).unwrap();
+        }
+    }
+    all
+}
+
+fn json_of(explanation: &Explanation) -> Value {
+    serde_json::to_value(explanation).unwrap()
+}
+
+fn reference(name: &str) -> WorkloadRef {
+    WorkloadRef { group: "batch.volcano.sh".into(), kind: "Job".into(), namespace: "ns".into(), name: name.into() }
+}
+
+#[test]
+fn a_waiting_job_is_explained_with_its_path_its_place_and_those_ahead() {
+    let mut world = World::new(10);
+    world.queue("team", &json!({"capability": {"cpu": "20"}}));
+    world.queue("q", &json!({"parent": "team", "capability": {"cpu": "10"}, "deserved": {"cpu": "4"}}));
+    for (name, pods) in [("a", 8), ("b", 4), ("c", 3)] {
+        world.job(name, "q", pods);
+        world.settle();
+    }
+    let mut index = listed(&world);
+    let c = of(&mut index, &world, "c");
+    assert_eq!((c.verdict, c.token.as_str(), c.basis), (Verdict::Waiting, "WaitingForQuota", Basis::Live));
+    assert!(c.sentence.contains("needs cpu 3, used 8 of 10"), "{}", c.sentence);
+    assert_eq!((c.position, c.of), (Some(2), Some(2)));
+    let c = json_of(&c);
+    assert_eq!(c["ahead"][0]["workload"]["name"], "b");
+    assert_eq!(c["ahead"][0]["token"], "WaitingForQuota");
+    let path: Vec<&str> = c["path"].as_array().unwrap().iter().map(|step| step["queue"].as_str().unwrap()).collect();
+    assert_eq!(path, ["root", "team", "q"]);
+    assert_eq!(
+        c["path"][2]["amounts"][0],
+        json!({
+            "resource": "cpu", "used": "8", "deserved": "4", "guarantee": "0", "capability": "10", "limit": "10",
+            "borrowed": "4",
+        })
+    );
+    assert_eq!(c["path"][1]["amounts"][0]["limit"], "20");
+    assert_eq!(c["path"][0]["amounts"][0]["limit"], "100");
+    assert_eq!(c["asks"]["minimum"], json!({"cpu": "3", "pods": "3"}));
+    assert_eq!(c["clusters"][0]["name"], "m1");
+    assert_eq!(c["clusters"][0]["fit"], 3);
+    assert!(c["eta"]["at"].is_null() && c["eta"]["basis"].is_string());
+}
+
+#[test]
+fn who_only_looks_says_what_the_controller_says() {
+    let mut world = World::new(10);
+    for (name, pods) in [("a", 8), ("b", 4), ("c", 30)] {
+        world.job(name, "q", pods);
+    }
+    world.pass(2);
+    let mut index = listed(&world);
+    for name in ["a", "b", "c"] {
+        let seen = of(&mut index, &world, name);
+        assert_eq!((seen.token, seen.sentence), world.says(name), "{name}");
+    }
+}
+
+#[test]
+fn what_can_never_start_is_another_verdict_than_waiting() {
+    let mut world = World::new(10);
+    world.job("big", "q", 11);
+    world.queue("wide", &json!({}));
+    world.job("huge", "wide", 101);
+    world.job("lost", "nowhere", 1);
+    world.settle();
+    let mut index = listed(&world);
+    for (name, verdict, token) in [
+        ("big", Verdict::CanNeverStart, "ExceedsCapability"),
+        ("huge", Verdict::CanNeverStart, "ExceedsFleet"),
+        ("lost", Verdict::Blocked, "QueueNotFound"),
+    ] {
+        let seen = of(&mut index, &world, name);
+        assert_eq!((seen.verdict, seen.token.as_str()), (verdict, token));
+        assert_eq!(seen.eta, None, "{name}");
+    }
+    let lost = of(&mut index, &world, "lost");
+    assert_eq!(lost.path.last().map(|step| step.state), Some("Missing"));
+}
+
+#[test]
+fn a_blocked_job_that_waited_long_has_its_place_kept_and_says_since_when() {
+    let mut world = World::new(10);
+    world.job("a", "q", 8);
+    world.settle();
+    world.job("b", "q", 4);
+    world.pass(100);
+    let mut index = listed(&world);
+    let b = of(&mut index, &world, "b");
+    let kept = b.reservation.unwrap();
+    assert_eq!(kept.resource.unwrap().as_str(), "cpu");
+    assert_eq!(kept.bound.as_deref(), Some("the capability of queue q"));
+    assert!(kept.since.is_some());
+    assert!(b.eta.unwrap().basis.starts_with("its place is kept"));
+}
+
+#[test]
+fn a_job_whose_gate_is_about_to_open_is_not_told_that_it_waits_for_quota() {
+    let mut world = World::new(10);
+    world.job("a", "q", 8);
+    let mut index = listed(&world);
+    let a = of(&mut index, &world, "a");
+    assert_eq!((a.verdict, a.token.as_str()), (Verdict::MayStart, "Waiting"));
+    world.job("b", "q", 4);
+    let mut index = listed(&world);
+    let b = of(&mut index, &world, "b");
+    assert_eq!(b.verdict, Verdict::Waiting);
+    assert_eq!(b.notes, ["1 other jobs may start now and are counted as if they had"]);
+}
+
+#[test]
+fn a_running_job_says_what_was_admitted_and_where_it_is() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    world.settle();
+    let mut index = listed(&world);
+    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Admitted);
+    world.place("a-job", 4);
+    let mut index = listed(&world);
+    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Placed);
+    world.phase("a", "Running");
+    let mut index = listed(&world);
+    let a = of(&mut index, &world, "a");
+    assert_eq!((a.verdict, a.token.as_str()), (Verdict::Running, "Placed"));
+    let a = json_of(&a);
+    assert_eq!(a["placed"], json!([{"cluster": "m1", "replicas": 4, "tasks": {}}]));
+    assert_eq!(a["admission"]["charged"]["cpu"], "4");
+    assert_eq!(a["clusters"], json!([]));
+    world.phase("a", "Completed");
+    let mut index = listed(&world);
+    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Finished);
+}
+
+#[test]
+fn a_workload_without_a_binding_says_so_and_a_missing_one_is_nothing() {
+    let mut world = World::new(10);
+    world.put(job("a", "q", 4));
+    let index = listed(&world);
+    assert_eq!(binding_of(&index, &reference("a")), None);
+    let a = without_binding(&index, &reference("a")).unwrap();
+    assert_eq!((a.verdict, a.token.as_str()), (Verdict::NoBinding, "NoBinding"));
+    assert!(a.sentence.contains("PropagationPolicy"));
+    assert_eq!(without_binding(&index, &reference("b")), None);
+}
+
+/// S10: who may see one namespace gets the controller's words for their own job, and nobody else's name.
+#[test]
+fn who_sees_only_a_part_is_told_what_the_controller_wrote_and_no_names() {
+    let mut world = World::new(10);
+    for (name, pods) in [("secret", 8), ("b", 4)] {
+        world.job(name, "q", pods);
+        world.settle();
+    }
+    let mut index = Index::default();
+    for source in Source::all() {
+        let listed = list(&world, source);
+        match source {
+            Source::Bindings | Source::Workloads(_) | Source::Groups | Source::Clusters => {
+                let own = |input: &Input| !format!("{input:?}").contains("secret") && source != Source::Clusters;
+                listed.some().into_iter().filter(own).for_each(|input| index.apply(input, world.now));
+            }
+            _ => index.apply(listed.all(), world.now),
+        }
+    }
+    settle(&mut index, world.now);
+    let b = of(&mut index, &world, "b");
+    assert_eq!((b.verdict, b.basis), (Verdict::Waiting, Basis::Told));
+    assert_eq!((b.token.clone(), b.sentence.clone()), world.says("b"));
+    assert_eq!((b.position, b.ahead.len(), b.clusters.len()), (None, 0, 0));
+    let text = json_of(&b).to_string();
+    assert!(!text.contains("secret"), "{text}");
+    // What the queue's own object says is there for whoever may read queues.
+    world.pass(5);
+    index.apply(list(&world, Source::Queues).all(), world.now);
+    let b = json_of(&of(&mut index, &world, "b"));
+    assert_eq!(b["path"][1]["amounts"][0]["used"], "8");
+    assert_eq!(b["path"][1]["amounts"][0]["limit"], Value::Null);
+    let views = queues(&index);
+    assert!(views.iter().all(|view| view.jobs.is_none()));
+    assert!(line(&index, &"q".into(), 10).is_empty());
+}
+
+#[test]
+fn no_words_of_the_controller_are_not_made_up() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    let mut index = Index::default();
+    for source in [Source::Queues, Source::Bindings, Source::Workloads(WorkloadKind::VolcanoJob)] {
+        list(&world, source).some().into_iter().for_each(|input| index.apply(input, world.now));
+    }
+    index.apply(Input::Groups(Event::Reset(Vec::<GroupFacts>::new())), world.now);
+    settle(&mut index, world.now);
+    let a = of(&mut index, &world, "a");
+    assert!(a.sentence.contains("does not say why"), "{}", a.sentence);
+}
+
+#[test]
+fn the_tree_of_queues_has_sums_states_and_faults() {
+    let mut world = World::new(10);
+    world.queue("team", &json!({"capability": {"cpu": "20"}, "deserved": {"cpu": "6"}}));
+    world.queue("a", &json!({"parent": "team", "capability": {"cpu": "10"}, "deserved": {"cpu": "2"}}));
+    world.queue("b", &json!({"parent": "team", "capability": {"cpu": "30"}, "dequeueStrategy": "fifo"}));
+    world.queue("lost", &json!({"parent": "nowhere"}));
+    world.job("one", "a", 8);
+    world.job("two", "a", 8);
+    world.job("held", "a", 1);
+    world.patch("Job", "held", &json!({"metadata": {"annotations": {"caldera.dev/hold": "true"}}}));
+    world.settle();
+    let index = listed(&world);
+    let views = queues(&index);
+    let names: Vec<(&str, usize)> = views.iter().map(|view| (view.name.as_str(), view.depth)).collect();
+    assert_eq!(names, [("root", 0), ("default", 1), ("q", 1), ("team", 1), ("a", 2), ("b", 2), ("lost", 1)]);
+    let of = |name: &str| views.iter().find(|view| view.name.as_str() == name).unwrap();
+    let jobs = of("root").jobs.unwrap();
+    assert_eq!((jobs.waiting, jobs.starting, jobs.blocked, jobs.running), (1, 1, 1, 0));
+    assert_eq!(of("team").jobs, of("root").jobs);
+    assert_eq!(of("b").jobs.unwrap().waiting, 0);
+    let cpu = |name: &str| {
+        let amounts = of(name).amounts.iter().find(|amounts| amounts.resource.as_str() == "cpu").unwrap();
+        (amounts.used.to_string(), amounts.deserved.to_string(), amounts.borrowed.to_string())
+    };
+    assert_eq!(cpu("team"), ("8".into(), "6".into(), "2".into()));
+    assert_eq!(cpu("a"), ("8".into(), "2".into(), "6".into()));
+    assert!(of("b").faults.iter().any(|fault| fault.contains("20")), "{:?}", of("b").faults);
+    assert!(of("lost").problem.as_ref().unwrap().contains("nowhere"));
+    assert_eq!((of("team").problem.clone(), of("b").dequeue), (None, "fifo"));
+    let line = line(&index, &"a".into(), 5);
+    let seen: Vec<(Option<usize>, &str, &str)> =
+        line.iter().map(|job| (job.position, job.workload.name.as_str(), job.token.as_str())).collect();
+    assert_eq!(seen, [(Some(1), "two", "WaitingForQuota"), (None, "held", "OnHold")]);
+}
