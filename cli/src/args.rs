@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::{components, demo, manifests, sandbox};
+use crate::{components, demo, manifests, output::Output, queue, sandbox, why};
 
 /// Multi-cluster batch federation on Karmada and Volcano.
 #[derive(Debug, Parser)]
@@ -57,6 +57,51 @@ pub enum Command {
     Scheduler(ComponentArgs),
     /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
     Manifests(ManifestsArgs),
+    /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
+    Why(WhyArgs),
+    /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits.
+    Queue(QueueArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct WhyArgs {
+    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    #[arg(value_name = "JOB", value_parser = why::named)]
+    pub job: why::Named,
+    /// Its namespace; without it the kubeconfig's.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct QueueArgs {
+    /// One queue, with who waits in it; `tree` for all queues as a tree.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// With a name: that queue and all below, as a tree.
+    #[arg(value_enum, value_name = "tree", requires = "name")]
+    pub form: Option<QueueForm>,
+    /// With a name: how many jobs of its line are shown.
+    #[arg(long, default_value_t = 10, value_name = "JOBS")]
+    pub first: u16,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QueueForm {
+    /// Parents above their children.
+    Tree,
 }
 
 /// Which API server, and where a component shows its health.
@@ -188,7 +233,7 @@ impl Command {
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
     pub const fn default_log(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Sandbox(_) => "warn",
+            Self::Demo(_) | Self::Sandbox(_) | Self::Why(_) | Self::Queue(_) => "warn",
             _ => "info,kube=warn,hyper=warn,h2=warn",
         }
     }
@@ -203,6 +248,8 @@ impl Command {
             Self::Controller(args) => components::controller(args).await,
             Self::Scheduler(args) => components::scheduler(args).await,
             Self::Manifests(args) => manifests::print(&args),
+            Self::Why(args) => why::run(args).await,
+            Self::Queue(args) => queue::run(args).await,
         }
     }
 }

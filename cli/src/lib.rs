@@ -4,6 +4,10 @@
 pub mod args;
 pub mod components;
 pub mod demo;
+pub mod live;
 pub mod manifests;
+pub mod output;
+pub mod queue;
 pub mod sandbox;
 pub mod stack;
+pub mod why;

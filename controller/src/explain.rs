@@ -115,6 +115,8 @@ pub struct Explanation {
     pub admission: Option<Admission>,
     /// Where it is.
     pub placed: Vec<Placed>,
+    /// When the scheduler last placed it, where the asker knows.
+    pub placed_at: Option<String>,
     /// How its pods are.
     pub pods: Pods,
     /// What its PodGroup says.
@@ -317,6 +319,7 @@ fn blank(index: &Index, reference: WorkloadRef, workload: Option<&Workload>) -> 
         clusters: Vec::new(),
         admission: None,
         placed: Vec::new(),
+        placed_at: None,
         pods: Pods { running: progress.running, succeeded: progress.succeeded, failed: progress.failed },
         pod_group: group.map(|group| Told {
             phase: group.status.phase.clone(),

@@ -1,0 +1,160 @@
+//! Everything that decides, listed once with the caller's own credentials: what `caldera why` and `caldera queue` ask.
+//!
+//! Only reads. What the caller may not see is told, never guessed: without the right to list a kind everywhere the answer
+//! rests on what the controller wrote (see [`caldera_controller::explain`]).
+
+use std::time::Duration;
+
+use anyhow::Context;
+use caldera_controller::{
+    explain::settle,
+    facts::ClusterFacts,
+    index::{Index, Input, Source},
+    read::Listed,
+};
+use caldera_core::fleet::Update;
+use caldera_crds::karmada::cluster::Cluster;
+use caldera_runtime::{client::WriteCounts, members, watch::list_json_as};
+use futures::future::join_all;
+use jiff::Timestamp;
+use kube::Client;
+use serde::Serialize;
+use serde_json::Value;
+
+/// How long a member may take to tell what it has; after that Karmada's summary of it has to do.
+const MEMBER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Something that the answer lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// Which kind, or which member.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Live {
+    /// Ready to be asked.
+    pub index: Index,
+    /// When.
+    pub now: Timestamp,
+    /// What the answers lack.
+    pub gaps: Vec<Gap>,
+}
+
+/// One kind as the server gave it.
+enum Answer {
+    All(Listed, Vec<Cluster>),
+    /// Those of one namespace.
+    Some(Listed),
+    Nothing,
+}
+
+/// Looks once. With a `namespace` the objects there are asked for where those of all namespaces are refused, and its
+/// PodGroups are read.
+///
+/// # Errors
+/// If the server does not answer.
+pub async fn look(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
+    let asked = Source::all().into_iter().map(|source| ask(client, source, namespace));
+    let mut live = Live { index: Index::default(), now: Timestamp::now(), gaps: Vec::new() };
+    let mut bindings = Vec::new();
+    let mut clusters = Vec::new();
+    for (source, answer) in Source::all().into_iter().zip(join_all(asked).await) {
+        let (answer, gap) = answer?;
+        live.gaps.extend(gap);
+        let inputs = match answer {
+            Answer::All(listed, these) => {
+                clusters.extend(these);
+                vec![listed.all()]
+            }
+            Answer::Some(listed) => listed.some(),
+            Answer::Nothing => Vec::new(),
+        };
+        // Where a binding stands depends on all the rest: it is looked at once, at the end.
+        match source {
+            Source::Bindings => bindings = inputs,
+            _ => inputs.into_iter().for_each(|input| live.index.apply(input, live.now)),
+        }
+    }
+    let members = join_all(clusters.iter().map(|cluster| member(client, cluster))).await;
+    for (name, update) in members.into_iter().flatten() {
+        if let Update::Down(why) = &update {
+            live.gaps.push(Gap { what: format!("member {name}"), why: why.clone() });
+        }
+        live.index.apply(Input::Member(name, update), live.now);
+    }
+    bindings.into_iter().for_each(|input| live.index.apply(input, live.now));
+    settle(&mut live.index, live.now);
+    Ok(live)
+}
+
+async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {
+    // PodGroups say nothing that decides: the reader's own are enough, and without them nothing else is missing.
+    let own_only = source == Source::Groups;
+    if own_only && namespace.is_none() {
+        return Ok((Answer::All(Listed::new(source), Vec::new()), None));
+    }
+    let refused = match list(client, source, if own_only { namespace } else { None }).await {
+        Ok((listed, clusters)) => return Ok((Answer::All(listed, clusters), None)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => status,
+        Err(error) => return Err(error).with_context(|| format!("failed to list {}", called(source))),
+    };
+    let gap = Some(Gap { what: called(source), why: refused.message.clone() });
+    let empty = || Answer::All(Listed::new(source), Vec::new());
+    // A kind that the server does not have has no objects.
+    if refused.code == 404 {
+        let needed = matches!(source, Source::Queues | Source::Bindings | Source::Clusters);
+        return Ok((empty(), gap.filter(|_| needed)));
+    }
+    match (source, namespace) {
+        // Without them priorities count as zero and nobody has opted in: little enough to go on.
+        (Source::Classes | Source::Namespaces | Source::Groups, _) => Ok((empty(), gap)),
+        (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
+            let own = list(client, source, Some(namespace)).await;
+            Ok((own.map_or(Answer::Nothing, |(listed, _)| Answer::Some(listed)), gap))
+        }
+        _ => Ok((Answer::Nothing, gap)),
+    }
+}
+
+/// As `kubectl` calls it.
+pub fn called(source: Source) -> String {
+    let resource = source.resource();
+    if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) }
+}
+
+async fn list(client: &Client, source: Source, namespace: Option<&str>) -> Result<(Listed, Vec<Cluster>), kube::Error> {
+    let mut listed = Listed::new(source);
+    let mut clusters = Vec::new();
+    let read = |object: Value| {
+        if source == Source::Clusters {
+            clusters.extend(serde_json::from_value::<Cluster>(object.clone()));
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if let Err(error) = listed.push(object) {
+            tracing::warn!(kind = called(source), name, %error, "left out an object that does not parse");
+        }
+        None::<()>
+    };
+    list_json_as(client.clone(), &source.resource(), namespace, source.labels(), read).await?;
+    Ok((listed, clusters))
+}
+
+/// What a member has, or that it can not be said.
+async fn member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> {
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    if !ClusterFacts::read(cluster).cluster.ready {
+        return vec![(name, Update::Down("it is not ready".to_owned()))];
+    }
+    let counts = WriteCounts::default();
+    let read = members::snapshot(host, cluster, "why", &counts);
+    let late = || vec![Update::Down(format!("it did not answer within {} s", MEMBER_DEADLINE.as_secs()))];
+    let updates = tokio::time::timeout(MEMBER_DEADLINE, read).await.unwrap_or_else(|_| late());
+    updates.into_iter().map(|update| (name.clone(), update)).collect()
+}
+
+#[cfg(test)]
+mod tests;

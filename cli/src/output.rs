@@ -1,0 +1,111 @@
+//! How answers are printed.
+
+use std::io::Write as _;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use comfy_table::{Table, presets::NOTHING};
+use serde::Serialize;
+
+use crate::live::Gap;
+
+/// How an answer looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For people who want everything.
+    Wide,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// Prints `answer` for machines, or `text` of it for people; the argument of `text` is whether they want everything.
+///
+/// # Errors
+/// If it can not be written down.
+pub fn print<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
+    let text = match output {
+        Output::Table => text(false),
+        Output::Wide => text(true),
+        Output::Json => serde_json::to_string_pretty(answer).context("failed to write JSON")?,
+        // By way of JSON, so that both have the same fields in the same form.
+        Output::Yaml => {
+            let value = serde_json::to_value(answer).context("failed to write JSON")?;
+            serde_saphyr::to_string(&value).context("failed to write YAML")?
+        }
+    };
+    // A reader that has seen enough (`| head`) is no error.
+    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    Ok(())
+}
+
+/// Columns without lines, as kubectl prints them.
+pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row.map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }));
+    }
+    let mut text = String::new();
+    for line in table.lines() {
+        text += line.strip_prefix(' ').unwrap_or(&line).trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// What an answer lacks, at its end.
+pub fn gaps(gaps: &[Gap]) -> String {
+    let mut text = String::new();
+    if !gaps.is_empty() {
+        text += "\nNot seen:\n";
+    }
+    for gap in gaps {
+        text += &format!("  {}: {}\n", gap.what, gap.why);
+    }
+    text
+}
+
+/// `3d4h`, `5m10s`: the two largest units.
+pub fn duration(seconds: i64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let first = units.iter().position(|(size, _)| seconds >= *size).unwrap_or(units.len() - 1);
+    let mut left = seconds.max(0);
+    let mut text = String::new();
+    for (size, unit) in &units[first..units.len().min(first + 2)] {
+        if left >= *size || text.is_empty() {
+            text += &format!("{}{unit}", left / size);
+        }
+        left %= size;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (61, "1m1s"),
+            (3_600, "1h"),
+            (90_061, "1d1h"),
+            (86_401, "1d"),
+            (-5, "0s"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn columns_have_no_lines_and_no_empty_cells() {
+        assert_eq!(columns(["A", "B"], [["x".to_owned(), String::new()]]), "A  B\nx  -\n");
+    }
+}

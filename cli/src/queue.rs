@@ -1,0 +1,214 @@
+//! `caldera queue`: the queues of the fleet, and who waits in one.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use caldera_controller::explain::{Amounts, InLine, QueueView, line, queues};
+use caldera_core::quantity::Quantity;
+use caldera_runtime::client::WriteCounts;
+use serde::Serialize;
+
+use crate::{
+    args::{QueueArgs, QueueForm},
+    components,
+    live::{self, Gap},
+    output::{self, columns},
+    why,
+};
+
+/// What is printed for machines: all queues.
+#[derive(Debug, Serialize)]
+struct All {
+    queues: Vec<QueueView>,
+    /// What could not be seen.
+    missing: Vec<Gap>,
+}
+
+/// What is printed for machines: one queue.
+#[derive(Debug, Serialize)]
+struct One {
+    queue: QueueView,
+    /// The first in line, then those that are not in line until somebody changes something.
+    line: Vec<InLine>,
+    missing: Vec<Gap>,
+}
+
+pub async fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
+    let client = components::client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let live = live::look(&client, None).await?;
+    let all = queues(&live.index);
+    let (name, tree) = match (args.name.as_deref(), args.form) {
+        (Some("tree"), None) => (None, true),
+        (name, form) => (name, form == Some(QueueForm::Tree)),
+    };
+    let Some(name) = name else {
+        let answer = All { queues: all, missing: live.gaps };
+        output::print(args.output, &answer, |wide| table(&answer.queues, tree, wide) + &output::gaps(&answer.missing))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
+        let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
+        let hidden: String =
+            live.gaps.iter().filter(|gap| gap.what.starts_with("queues")).map(|gap| format!("; {}", gap.why)).collect();
+        anyhow::bail!("there is no queue {name}; there are {}{hidden}", names.join(", "));
+    };
+    if tree {
+        let depth = all[at].depth;
+        let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
+        let answer = All { queues: all[at..=at + below].to_vec(), missing: live.gaps };
+        output::print(args.output, &answer, |wide| table(&answer.queues, true, wide) + &output::gaps(&answer.missing))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let first = usize::from(args.first);
+    let answer = One { queue: all[at].clone(), line: line(&live.index, &all[at].name, first), missing: live.gaps };
+    let now = live.now.as_second();
+    output::print(args.output, &answer, |wide| one(&answer, first, now, wide) + &output::gaps(&answer.missing))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(answer: &One, first: usize, now: i64, wide: bool) -> String {
+    let queue = &answer.queue;
+    let mut text = table(std::slice::from_ref(queue), false, true);
+    if !answer.line.is_empty() {
+        text += "\nWaiting:\n";
+        text += &why::line(&answer.line, now);
+        let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting);
+        if waiting > first {
+            let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - first);
+        }
+    } else if queue.jobs.is_none() {
+        text += "\nYour credentials do not show the jobs of all namespaces: who waits can not be said.\n";
+    }
+    for job in answer.line.iter().filter(|_| wide) {
+        let _ = writeln!(text, "{}: {}", job.workload, job.sentence);
+    }
+    text
+}
+
+/// One row for each queue; with everything, one for each of its resources.
+fn table(queues: &[QueueView], tree: bool, wide: bool) -> String {
+    let top = queues.first().map_or(0, |queue| queue.depth);
+    let name = |queue: &QueueView| {
+        let indent = if tree { queue.depth.saturating_sub(top) } else { 0 };
+        format!("{}{}", "  ".repeat(indent), queue.name)
+    };
+    let mut text = if wide { by_resource(queues, name) } else { by_queue(queues, name) };
+    for queue in queues {
+        for wrong in queue.problem.iter().chain(&queue.faults) {
+            let _ = writeln!(text, "\n{}: {wrong}", queue.name);
+        }
+    }
+    text
+}
+
+fn counts(queue: &QueueView) -> [String; 4] {
+    match queue.jobs {
+        Some(jobs) => [jobs.waiting, jobs.blocked, jobs.starting, jobs.running].map(|count| count.to_string()),
+        None => Default::default(),
+    }
+}
+
+fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
+    let row = |queue: &QueueView| {
+        // Every pod is one pod: of interest only where somebody limits them.
+        let shown = || queue.amounts.iter().filter(|of| of.resource.as_str() != "pods" || of.capability.is_some());
+        let list = |amount: &dyn Fn(&Amounts) -> Option<String>| {
+            let all: Vec<String> = shown().filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?))).collect();
+            all.join(", ")
+        };
+        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.to_string());
+        let used = |of: &Amounts| {
+            let limit = of.capability.or(of.limit);
+            (limit.is_some() || !of.used.is_zero())
+                .then(|| limit.map_or_else(|| of.used.to_string(), |limit| format!("{}/{limit}", of.used)))
+        };
+        let [waiting, blocked, starting, running] = counts(queue);
+        let faults = queue.faults.len() + usize::from(queue.problem.is_some());
+        [
+            name(queue),
+            queue.state.to_owned(),
+            queue.priority.to_string(),
+            list(&used),
+            list(&|of| not_zero(of.deserved)),
+            list(&|of| not_zero(of.borrowed)),
+            waiting,
+            blocked,
+            starting,
+            running,
+            faults.to_string(),
+        ]
+    };
+    let header = [
+        "QUEUE",
+        "STATE",
+        "PRIORITY",
+        "USED/LIMIT",
+        "DESERVED",
+        "BORROWED",
+        "WAITING",
+        "BLOCKED",
+        "STARTING",
+        "RUNNING",
+        "FAULTS",
+    ];
+    columns(header, queues.iter().map(row))
+}
+
+fn by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
+    let mut rows = Vec::new();
+    for queue in queues {
+        let [waiting, blocked, starting, running] = counts(queue);
+        let parent = queue.parent.as_ref().map(ToString::to_string).unwrap_or_default();
+        let mut head = Some([
+            name(queue),
+            parent,
+            queue.state.to_owned(),
+            queue.priority.to_string(),
+            queue.weight.to_string(),
+            waiting,
+            blocked,
+            starting,
+            running,
+        ]);
+        let nothing = [const { String::new() }; 7];
+        let amounts = queue.amounts.iter().map(|of| {
+            let some = |amount: Option<Quantity>| amount.map(|amount| amount.to_string()).unwrap_or_default();
+            [
+                of.resource.to_string(),
+                of.used.to_string(),
+                of.deserved.to_string(),
+                of.guarantee.to_string(),
+                some(of.capability),
+                some(of.limit),
+                of.borrowed.to_string(),
+            ]
+        });
+        for amounts in amounts.chain(queue.amounts.is_empty().then_some(nothing)) {
+            let [name, parent, state, priority, weight, waiting, blocked, starting, running] =
+                head.take().unwrap_or_else(|| std::array::from_fn(|_| " ".to_owned()));
+            let [resource, used, deserved, guarantee, capability, limit, borrowed] = amounts;
+            rows.push([
+                name, parent, state, priority, weight, resource, used, deserved, guarantee, capability, limit,
+                borrowed, waiting, blocked, starting, running,
+            ]);
+        }
+    }
+    let header = [
+        "QUEUE",
+        "PARENT",
+        "STATE",
+        "PRIORITY",
+        "WEIGHT",
+        "RESOURCE",
+        "USED",
+        "DESERVED",
+        "GUARANTEE",
+        "CAPABILITY",
+        "LIMIT",
+        "BORROWED",
+        "WAITING",
+        "BLOCKED",
+        "STARTING",
+        "RUNNING",
+    ];
+    columns(header, rows)
+}

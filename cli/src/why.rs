@@ -1,0 +1,322 @@
+//! `caldera why JOB`: where a job stands, and why.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use caldera_controller::explain::{Basis, Explanation, InLine, Placed, Verdict, binding_of, explain, without_binding};
+use caldera_core::gang::WorkloadRef;
+use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
+use caldera_runtime::{client::WriteCounts, clock::rfc3339};
+use kube::{Api, Client};
+use serde::Serialize;
+
+use crate::{
+    args::WhyArgs,
+    components,
+    live::{self, Gap, Live},
+    output::{self, columns, duration},
+};
+
+/// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    kind: WorkloadKind,
+    name: String,
+}
+
+const KINDS: [(&[&str], WorkloadKind); 5] = [
+    (&["vcjob", "vj", "jobs.batch.volcano.sh", "job.batch.volcano.sh"], WorkloadKind::VolcanoJob),
+    (&["deployment", "deployments", "deploy"], WorkloadKind::Deployment),
+    (&["statefulset", "statefulsets", "sts"], WorkloadKind::StatefulSet),
+    (&["job", "jobs", "jobs.batch"], WorkloadKind::BatchJob),
+    (&["pod", "pods", "po"], WorkloadKind::Pod),
+];
+
+/// Reads `NAME` or `KIND/NAME`.
+///
+/// # Errors
+/// If it is neither.
+pub fn named(text: &str) -> Result<Named, String> {
+    let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
+    let known = KINDS.iter().find(|(words, _)| words.contains(&kind.to_lowercase().as_str()));
+    let Some((_, kind)) = known else {
+        return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err("want NAME, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod".to_owned());
+    }
+    Ok(Named { kind: *kind, name: name.to_owned() })
+}
+
+fn word(kind: WorkloadKind) -> &'static str {
+    match kind {
+        WorkloadKind::VolcanoJob => "Volcano Job",
+        kind => kind.kind(),
+    }
+}
+
+/// What is printed for machines.
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    explanation: Explanation,
+    /// What could not be seen.
+    missing: Vec<Gap>,
+}
+
+pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
+    let client = components::client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let mut live = live::look(&client, Some(&namespace)).await?;
+    let mut explanation = find(&mut live, &args.job, &namespace)?;
+    if !explanation.placed.is_empty() {
+        explanation.placed_at = placed_at(&client, explanation.binding.as_deref()).await;
+    }
+    let answer = Answer { explanation, missing: live.gaps };
+    output::print(args.output, &answer, |wide| text(&answer, wide))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn reference(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
+    let (group, kind) = (kind.group().to_owned(), kind.kind().to_owned());
+    WorkloadRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn find(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explanation> {
+    let wanted = reference(job.kind, namespace, &job.name);
+    let found = match binding_of(&live.index, &wanted) {
+        Some(key) => explain(&mut live.index, &key, live.now),
+        None => without_binding(&live.index, &wanted),
+    };
+    if let Some(explanation) = found {
+        return Ok(explanation);
+    }
+    let mut text = format!("there is no {} {} in namespace {namespace}", word(job.kind), job.name);
+    for (words, kind) in KINDS.iter().filter(|(_, kind)| *kind != job.kind) {
+        let other = reference(*kind, namespace, &job.name);
+        if binding_of(&live.index, &other).is_some() || without_binding(&live.index, &other).is_some() {
+            let _ = write!(text, ", but a {}: ask for {}/{}", word(*kind), words[0], job.name);
+        }
+    }
+    for gap in live.gaps.iter().filter(|gap| !gap.what.starts_with("member ")) {
+        let _ = write!(text, "; not seen: {}: {}", gap.what, gap.why);
+    }
+    anyhow::bail!(text)
+}
+
+/// When the scheduler last placed it.
+async fn placed_at(client: &Client, binding: Option<&str>) -> Option<String> {
+    let (namespace, name) = binding?.split_once('/')?;
+    let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
+    let status = bindings.get_opt(name).await.ok()??.status?;
+    Some(rfc3339(status.last_scheduled_time?.0))
+}
+
+fn headline(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Waiting => "WAITS",
+        Verdict::MayStart => "MAY START NOW",
+        Verdict::CanNeverStart => "CAN NEVER START as it is",
+        Verdict::Blocked => "DOES NOT START until somebody changes something",
+        Verdict::Admitted => "IS ADMITTED, not placed yet",
+        Verdict::Placed => "IS PLACED, does not run yet",
+        Verdict::Running => "RUNS",
+        Verdict::Finished => "HAS ENDED",
+        Verdict::NotQueued => "IS IN NO QUEUE",
+        Verdict::NoBinding => "IS NOT PROPAGATED",
+    }
+}
+
+fn text(answer: &Answer, wide: bool) -> String {
+    let job = &answer.explanation;
+    let mut text = format!("{} {}  [{}]\n", job.workload, headline(job.verdict), job.token);
+    let _ = writeln!(text, "  {}\n", job.sentence);
+    facts(&mut text, job);
+    if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {
+        path(&mut text, job, wide);
+    }
+    if !job.ahead.is_empty() {
+        let more = job.position.unwrap_or(1).saturating_sub(1).saturating_sub(job.ahead.len());
+        let shown = if wide { job.ahead.len() } else { job.ahead.len().min(3) };
+        let more = more + job.ahead.len() - shown;
+        let _ = writeln!(text, "\nAhead of it in queue {}:", job.queue.as_ref().map_or("", |queue| queue.as_str()));
+        text += &line(&job.ahead[..shown], answer_now(job));
+        if more > 0 {
+            let _ = writeln!(text, "... and {more} more");
+        }
+    }
+    if !job.clusters.is_empty() {
+        clusters(&mut text, job, wide);
+    }
+    if !job.placed.is_empty() {
+        text.push('\n');
+        text += &columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(placed));
+    }
+    for note in &job.notes {
+        let _ = writeln!(text, "\nNote: {note}");
+    }
+    if job.basis == Basis::Told {
+        text += "\nYour credentials do not show everything that decides: what it says of the queue is what the controller \
+                 last wrote.\n";
+    }
+    text + &output::gaps(&answer.missing)
+}
+
+/// Seconds since 1970, from when the job was made and how old it is.
+fn answer_now(job: &Explanation) -> i64 {
+    seconds(job.created.as_deref()).unwrap_or(0).saturating_add(job.age_seconds)
+}
+
+fn seconds(time: Option<&str>) -> Option<i64> {
+    time?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+}
+
+fn facts(text: &mut String, job: &Explanation) {
+    let mut fact = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<10} {value}");
+    };
+    if let Some(created) = &job.created {
+        fact("Created", format!("{created}, {} ago", duration(job.age_seconds)));
+    }
+    if let Some(asks) = &job.asks {
+        let copies = if asks.copies > 1 { format!(", {} copies", asks.copies) } else { String::new() };
+        fact("Needs", format!("at least {} ({} pods{copies})", asks.minimum, asks.min_pods));
+        if asks.full != asks.minimum {
+            fact("Wants", format!("{} ({} pods{copies})", asks.full, asks.pods));
+        }
+    }
+    if let Some(queue) = &job.queue {
+        let place = job.position.zip(job.of).map(|(place, of)| format!(", position {place} of {of}"));
+        fact("Queue", format!("{queue}{}, priority {}", place.unwrap_or_default(), job.priority));
+    }
+    if let Some(deadline) = &job.deadline {
+        fact("Deadline", format!("should have started by {deadline}"));
+    }
+    if let Some(kept) = &job.reservation {
+        let what = match (&kept.resource, &kept.bound) {
+            (Some(resource), Some(bound)) => format!("{resource} within {bound}"),
+            _ => "room".to_owned(),
+        };
+        let names: Vec<&str> = kept.clusters.iter().map(|name| name.as_str()).collect();
+        let on = if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) };
+        let since = kept.since.as_deref().unwrap_or("now");
+        fact("Kept", format!("{what}{on} is kept for it since {since}"));
+    }
+    if let Some(eta) = &job.eta {
+        fact("Starts", format!("{}: {}", eta.at.as_deref().unwrap_or("nobody can say when"), eta.basis));
+    }
+    if let Some(admission) = &job.admission {
+        fact("Admitted", format!("queue {} for {}", admission.queue, admission.charged));
+    }
+    if let Some(at) = &job.placed_at {
+        fact("Placed", format!("last at {at}"));
+    }
+    if job.pods != Default::default() {
+        let pods = &job.pods;
+        fact("Pods", format!("{} running, {} succeeded, {} failed", pods.running, pods.succeeded, pods.failed));
+    }
+    if let Some(told) = job.pod_group.as_ref().filter(|told| told.token == job.token && !told.since.is_empty()) {
+        fact("Since", format!("{}, as its PodGroup says ({})", told.since, told.phase));
+    }
+}
+
+fn path(text: &mut String, job: &Explanation, wide: bool) {
+    let asked = |name: &str| job.asks.as_ref().map(|asks| asks.minimum.get(name).to_string()).unwrap_or_default();
+    let some = |amount: Option<caldera_core::quantity::Quantity>| amount.map(|a| a.to_string()).unwrap_or_default();
+    let mut rows = Vec::new();
+    for (depth, step) in job.path.iter().enumerate() {
+        let name = format!("{}{}", "  ".repeat(depth), step.queue);
+        let mut first = true;
+        for amounts in &step.amounts {
+            // Every pod is one pod: of interest only where somebody limits them.
+            if !wide && amounts.resource.as_str() == "pods" && amounts.capability.is_none() {
+                continue;
+            }
+            let once = |text: &str| if first { text.to_owned() } else { " ".to_owned() };
+            rows.push([
+                once(&name),
+                once(step.state),
+                amounts.resource.to_string(),
+                asked(amounts.resource.as_str()),
+                amounts.used.to_string(),
+                amounts.deserved.to_string(),
+                amounts.guarantee.to_string(),
+                some(amounts.capability),
+                some(amounts.limit),
+            ]);
+            first = false;
+        }
+        if first {
+            let nothing = || String::new();
+            let (asked, used, deserved, guarantee) = (nothing(), nothing(), nothing(), nothing());
+            let state = step.state.to_owned();
+            rows.push([name, state, nothing(), asked, used, deserved, guarantee, nothing(), nothing()]);
+        }
+    }
+    text.push('\n');
+    let header = ["QUEUE", "STATE", "RESOURCE", "NEEDED", "USED", "DESERVED", "GUARANTEE", "CAPABILITY", "LIMIT"];
+    *text += &columns(header, rows);
+    for step in &job.path {
+        for fault in &step.faults {
+            let _ = writeln!(text, "queue {}: {fault}", step.queue);
+        }
+    }
+}
+
+/// A line of waiting jobs.
+pub fn line(jobs: &[InLine], now: i64) -> String {
+    let row = |job: &InLine| {
+        let age = seconds(job.created.as_deref()).map(|created| duration(now.saturating_sub(created)));
+        [
+            job.position.map(|position| position.to_string()).unwrap_or_default(),
+            job.workload.to_string(),
+            job.priority.to_string(),
+            age.unwrap_or_default(),
+            job.minimum.to_string(),
+            job.token.clone(),
+        ]
+    };
+    columns(["POSITION", "JOB", "PRIORITY", "AGE", "NEEDS", "REASON"], jobs.iter().map(row))
+}
+
+fn clusters(text: &mut String, job: &Explanation, wide: bool) {
+    let row = |cluster: &caldera_controller::explain::ClusterView| {
+        let mut free = cluster.free.clone();
+        if !wide {
+            free.set("pods", caldera_core::quantity::Quantity::ZERO);
+        }
+        [
+            cluster.name.to_string(),
+            format!("{} of {}", cluster.fit, cluster.needs),
+            free.to_string(),
+            cluster.refusal.clone().or_else(|| cluster.doubt.clone()).unwrap_or_default(),
+        ]
+    };
+    let shown = if wide { job.clusters.len() } else { job.clusters.len().min(5) };
+    text.push('\n');
+    *text += &columns(["CLUSTER", "PODS THAT FIT", "FREE", "BUT"], job.clusters[..shown].iter().map(row));
+    if shown < job.clusters.len() {
+        let _ = writeln!(text, "... and {} more (-o wide)", job.clusters.len() - shown);
+    }
+}
+
+fn placed(placed: &Placed) -> [String; 3] {
+    let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
+    let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
+    [placed.cluster.to_string(), pods, tasks.join(", ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_a_volcano_job_and_kinds_are_named_as_kubectl_does() {
+        let of = |text: &str| named(text).map(|named| (named.kind, named.name));
+        assert_eq!(of("x"), Ok((WorkloadKind::VolcanoJob, "x".to_owned())));
+        assert_eq!(of("job/x"), Ok((WorkloadKind::BatchJob, "x".to_owned())));
+        assert_eq!(of("Deployment/x"), Ok((WorkloadKind::Deployment, "x".to_owned())));
+        for wrong in ["", "queue/x", "job/", "a/b/c", "job/b/c"] {
+            assert!(named(wrong).unwrap_err().contains("vcjob"), "{wrong}");
+        }
+    }
+}
