@@ -109,8 +109,13 @@ fn counts(queue: &QueueView) -> [String; 4] {
 
 fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let row = |queue: &QueueView| {
-        // Every pod is one pod: of interest only where somebody limits them.
-        let shown = || queue.amounts.iter().filter(|of| of.resource.as_str() != "pods" || of.capability.is_some());
+        // What is limited or used here; of the root, all that there is. Every pod is one pod: only where that is limited.
+        let root = queue.parent.is_none();
+        let matters = |of: &&Amounts| {
+            let counts = !of.used.is_zero() || root;
+            of.capability.is_some() || (counts && of.resource.as_str() != "pods")
+        };
+        let shown = || queue.amounts.iter().filter(matters);
         let list = |amount: &dyn Fn(&Amounts) -> Option<String>| {
             let all: Vec<String> = shown().filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?))).collect();
             all.join(", ")

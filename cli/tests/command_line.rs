@@ -109,6 +109,8 @@ fn a_kubeconfig_that_is_not_there_is_told() {
     for component in ["webhook", "controller", "scheduler", "member-sim", "karmada-sim"] {
         fails(&[component, "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
     }
+    fails(&["why", "job", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
+    fails(&["queue", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
 }
 
 #[test]
@@ -196,6 +198,10 @@ fn contradicting_arguments_are_a_usage_error() {
         &["webhook", "--tls-cert", "c"],
         &["member-sim", "--nodes", "x"],
         &["nonsense"],
+        &["why"],
+        &["why", "service/x"],
+        &["why", "x", "-o", "xml"],
+        &["queue", "x", "y"],
     ] {
         let output = ends(args);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -215,6 +221,8 @@ fn every_subcommand_has_help() {
         ("controller", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
         ("scheduler", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
         ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only"]),
+        ("why", &["--namespace", "--kubeconfig", "--output", "wide", "yaml"]),
+        ("queue", &["--first", "--kubeconfig", "--output", "tree"]),
     ] {
         let output = ends(&[subcommand, "--help"]);
         let text = String::from_utf8(output.stdout).unwrap();

@@ -275,13 +275,13 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
         explanation.path = queues::path(index, queue, explanation.asks.as_ref());
         explanation.queue = Some(queue.clone());
     }
-    if matches!(stand.verdict, Verdict::Waiting | Verdict::CanNeverStart) && index.is_complete() {
+    if stand.verdict == Verdict::Waiting && index.is_complete() {
         let (position, ahead) = queues::ahead(index, id, AHEAD);
         explanation.position = position.map(|position| position.place);
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
         explanation.reservation = reserved(index, id);
-        explanation.eta = (stand.verdict == Verdict::Waiting).then(|| eta(index, id));
+        explanation.eta = Some(eta(index, id));
     }
     if explanation.placed.is_empty() && stand.verdict != Verdict::Finished {
         explanation.clusters = clusters;

@@ -1,1 +1,124 @@
+//! What is asked of the server, and what becomes of an answer that says no.
 
+use std::sync::{Arc, Mutex};
+
+use caldera_controller::explain::{Basis, Verdict, binding_of, explain, queues};
+use caldera_core::gang::WorkloadRef;
+use serde_json::json;
+
+use super::*;
+
+/// A server with one gated job in namespace `ns`, that refuses what `refused` says by path; and what it was asked.
+fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let path = request.uri().path().to_owned();
+        log.lock().unwrap().push(format!("{} {path}", request.method()));
+        let (code, body) = match refused(&path) {
+            Some(code) => (
+                code,
+                json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+                    "message": format!("no {path} for you"), "reason": "Forbidden",
+                }),
+            ),
+            None => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items(&path)})),
+        };
+        let response =
+            http::Response::builder().status(code).body(kube::client::Body::from(body.to_string().into_bytes()));
+        async move { response.map_err(tower::BoxError::from) }
+    });
+    (Client::new(service, "ns"), asked)
+}
+
+fn items(path: &str) -> Value {
+    let metadata = |name: &str| {
+        json!({
+            "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        })
+    };
+    if path.ends_with("batch.volcano.sh/v1alpha1/jobs") || path.ends_with("namespaces/ns/jobs") {
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+        let task = json!({"name": "t", "replicas": 2, "template": {"spec": {"containers": [container]}}});
+        return json!([{"metadata": metadata("j"), "spec": {"queue": "q", "minAvailable": 2, "tasks": [task]}}]);
+    }
+    if path.ends_with("resourcebindings") {
+        let mut metadata = metadata("j-job");
+        metadata["annotations"] = json!({"caldera.dev/gate": "closed"});
+        return json!([{
+            "metadata": metadata,
+            "spec": {
+                "resource": {
+                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "j", "uid": "j",
+                },
+                "replicas": 2, "suspension": {"scheduling": true},
+                "placement": {"replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+                }},
+            },
+        }]);
+    }
+    if path.ends_with("podgroups") {
+        let mut metadata = metadata("j-j");
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j"}]);
+        let told = json!({
+            "type": "Unschedulable", "status": "True", "reason": "WaitingForRoom", "message": "the controller's words",
+        });
+        return json!([{"metadata": metadata, "spec": {}, "status": {"phase": "Pending", "conditions": [told]}}]);
+    }
+    if path.ends_with("queues") {
+        return json!([{"metadata": metadata("q"), "spec": {"capability": {"cpu": "1"}}}]);
+    }
+    json!([])
+}
+
+fn job() -> WorkloadRef {
+    WorkloadRef { group: "batch.volcano.sh".into(), kind: "Job".into(), namespace: "ns".into(), name: "j".into() }
+}
+
+#[tokio::test]
+async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
+    let (client, asked) = server(|_| None);
+    let mut live = look(&client, Some("ns")).await.unwrap();
+    assert_eq!(live.gaps, []);
+    let key = binding_of(&live.index, &job()).unwrap();
+    let seen = explain(&mut live.index, &key, live.now).unwrap();
+    assert_eq!((seen.verdict, seen.basis), (Verdict::CanNeverStart, Basis::Live));
+    let asked = asked.lock().unwrap();
+    assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
+    assert_eq!(asked.len(), Source::all().len(), "each kind is asked for once: {asked:?}");
+}
+
+#[tokio::test]
+async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_is_missing() {
+    let (client, _) = server(|path| (!path.contains("/namespaces/ns/") && !path.ends_with("/queues")).then_some(403));
+    let mut live = look(&client, Some("ns")).await.unwrap();
+    let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
+    assert!(missing.contains(&"resourcebindings.work.karmada.io") && missing.contains(&"clusters.cluster.karmada.io"));
+    assert!(live.gaps.iter().all(|gap| gap.why.contains("for you")), "{:?}", live.gaps);
+    let key = binding_of(&live.index, &job()).unwrap();
+    let seen = explain(&mut live.index, &key, live.now).unwrap();
+    assert_eq!((seen.verdict, seen.basis), (Verdict::Waiting, Basis::Told));
+    assert_eq!((seen.token.as_str(), seen.sentence.as_str()), ("WaitingForRoom", "the controller's words"));
+    assert!(seen.position.is_none() && seen.clusters.is_empty());
+    assert!(queues(&live.index).iter().all(|queue| queue.jobs.is_none()));
+}
+
+#[tokio::test]
+async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
+    let (client, _) = server(|path| (path.ends_with("/clusters") || path.ends_with("/statefulsets")).then_some(404));
+    let live = look(&client, None).await.unwrap();
+    let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
+    assert_eq!(missing, ["clusters.cluster.karmada.io"]);
+    assert!(live.index.is_complete());
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_an_error_and_not_an_empty_answer() {
+    let (client, _) = server(|path| path.ends_with("resourcebindings").then_some(500));
+    let error = look(&client, None).await.unwrap_err();
+    assert!(format!("{error:#}").contains("failed to list resourcebindings.work.karmada.io"), "{error:#}");
+}

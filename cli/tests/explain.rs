@@ -1,0 +1,188 @@
+//! `caldera why` and `caldera queue` against a sandbox: what a user reads, what a script reads, and how they end.
+
+#![allow(clippy::zombie_processes, reason = "a failing test leaves its child to the system")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use caldera_cli::{manifests::documents, stack};
+use caldera_runtime::client::{WriteCounts, config, from_config};
+use serde_json::{Value, json};
+
+const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
+const SPLIT: &str = include_str!("../../manifests/examples/10-mindspore-cpu.yaml");
+const TOO_BIG: &str = include_str!("../../manifests/examples/30-too-big.yaml");
+const WAITING: &str = include_str!("../../manifests/examples/40-low-priority.yaml");
+const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
+
+struct Sandbox {
+    child: Child,
+    kubeconfig: String,
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sandbox {
+    fn start(dir: &Path) -> Self {
+        let mut child = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
+        Self { child, kubeconfig: dir.join("host.kubeconfig").to_str().unwrap().to_owned() }
+    }
+
+    fn apply(&self, yaml: &str) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let config = config(Some(Path::new(&self.kubeconfig))).await.unwrap();
+            let client = from_config(config, "test", &WriteCounts::default()).unwrap();
+            for object in documents(yaml).unwrap() {
+                stack::apply(&client, object).await.unwrap();
+            }
+        });
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let (code, out, err) = self.run(&[args, &["-o", "json"]].concat());
+        assert_eq!(code, Some(0), "{args:?}: {err}");
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
+    }
+
+    fn why_until(&self, job: &str, verdict: &str) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        loop {
+            let (code, out, _) = self.run(&["why", job, "-n", "default", "-o", "json"]);
+            let seen: Value = if code == Some(0) { serde_json::from_str(&out).unwrap() } else { Value::Null };
+            if seen["verdict"] == verdict {
+                return seen;
+            }
+            assert!(Instant::now() < deadline, "{job} is not {verdict}: {seen:#}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn caldera(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+    command.args(args).stdin(Stdio::null());
+    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+#[test]
+fn jobs_and_queues_are_explained_on_a_sandbox() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path());
+    sandbox.apply(QUEUES);
+    // It must still run when it is asked about.
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    sandbox.apply(WEB);
+    let split = sandbox.why_until("mindspore-cpu", "Running");
+    sandbox.apply(TOO_BIG);
+    sandbox.apply(WAITING);
+
+    a_running_split_job(&sandbox, &split);
+    a_waiting_job(&sandbox);
+    a_job_that_can_never_start(&sandbox);
+    what_is_not_there(&sandbox);
+    the_queues(&sandbox);
+}
+
+fn a_running_split_job(sandbox: &Sandbox, split: &Value) {
+    assert_eq!(split["token"], "Placed");
+    let placed = split["placed"].as_array().unwrap();
+    assert_eq!(placed.len(), 2, "{split:#}");
+    assert_eq!(placed.iter().map(|part| part["tasks"]["pod"].as_u64().unwrap()).sum::<u64>(), 10);
+    assert_eq!(split["admission"]["charged"]["cpu"], "20");
+    assert!(split["placedAt"].is_string() && split["binding"] == "default/mindspore-cpu-job");
+    let (_, text, _) = sandbox.run(&["why", "mindspore-cpu", "-n", "default"]);
+    assert!(text.starts_with("Job default/mindspore-cpu RUNS  [Placed]\n  placed on member"), "{text}");
+    let web = sandbox.why_until("deployment/web", "Running");
+    assert_eq!((&web["queue"], &web["placed"][0]["replicas"]), (&json!("services"), &json!(3)));
+}
+
+fn a_waiting_job(sandbox: &Sandbox) {
+    let waits = sandbox.why_until("low-priority", "Waiting");
+    assert_eq!((&waits["token"], &waits["basis"]), (&json!("WaitingForQuota"), &json!("live")));
+    let sentence = waits["sentence"].as_str().unwrap();
+    assert!(sentence.contains("needs cpu 12, used 20 of 20 (the capability of queue research)"), "{sentence}");
+    assert_eq!(waits["asks"]["minimum"], json!({"cpu": "12", "memory": "6Gi", "pods": "6"}));
+    let path: Vec<&Value> = waits["path"].as_array().unwrap().iter().map(|step| &step["queue"]).collect();
+    assert_eq!(path, ["root", "research"]);
+    let cpu = &waits["path"][1]["amounts"][0];
+    assert_eq!((&cpu["used"], &cpu["capability"], &cpu["limit"]), (&json!("20"), &json!("20"), &json!("20")));
+    assert!(waits["eta"]["basis"].is_string() && waits["position"].is_u64());
+    // The members' own nodes were read: nothing is doubtful, nothing is missing.
+    assert_eq!(waits["missing"], json!([]));
+    assert!(waits["clusters"].as_array().unwrap().iter().all(|cluster| cluster["doubt"].is_null()), "{waits:#}");
+    let (_, text, _) = sandbox.run(&["why", "low-priority", "-n", "default"]);
+    assert!(text.contains(" WAITS  [WaitingForQuota]"), "{text}");
+    for word in ["position", "research", "NEEDED", "PODS THAT FIT"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let (code, yaml, _) = sandbox.run(&["why", "vcjob/low-priority", "-n", "default", "-o", "yaml"]);
+    assert_eq!((code, &documents(&yaml).unwrap()[0]["verdict"]), (Some(0), &json!("Waiting")));
+}
+
+fn a_job_that_can_never_start(sandbox: &Sandbox) {
+    let never = sandbox.why_until("too-big", "CanNeverStart");
+    assert_eq!(never["token"], "ExceedsCapability");
+    assert!(never["sentence"].as_str().unwrap().contains("needs cpu 48, more than 20"), "{never:#}");
+    assert!(never["eta"].is_null() && never["position"].is_null());
+    let (code, text, _) = sandbox.run(&["why", "too-big", "-n", "default"]);
+    assert!(code == Some(0) && text.contains(" CAN NEVER START as it is  [ExceedsCapability]"), "{text}");
+}
+
+fn what_is_not_there(sandbox: &Sandbox) {
+    let fails = |args: &[&str], words: &str| {
+        let (code, _, err) = sandbox.run(args);
+        assert_eq!(code, Some(1), "{args:?}: {err}");
+        assert!(err.contains(words), "{args:?}: {err}");
+    };
+    fails(&["why", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
+    fails(&["why", "web", "-n", "default"], "but a Deployment: ask for deployment/web");
+    fails(&["why", "low-priority", "-n", "elsewhere"], "in namespace elsewhere");
+    fails(&["queue", "nowhere"], "there is no queue nowhere; there are root, default, research");
+}
+
+fn the_queues(sandbox: &Sandbox) {
+    let all = sandbox.json(&["queue"]);
+    let names: Vec<&Value> = all["queues"].as_array().unwrap().iter().map(|queue| &queue["name"]).collect();
+    assert_eq!(names, ["root", "default", "research", "services", "training"]);
+    let research = &all["queues"][2];
+    assert_eq!(
+        (&research["parent"], &research["depth"], &research["state"]),
+        (&json!("root"), &json!(1), &json!("Open"))
+    );
+    assert_eq!((&research["jobs"]["waiting"], &research["jobs"]["running"]), (&json!(2), &json!(1)));
+    assert_eq!(all["queues"][0]["jobs"]["running"], 2);
+    let (_, tree, _) = sandbox.run(&["queue", "tree"]);
+    assert!(tree.contains("\nroot ") && tree.contains("\n  research ") && tree.contains("cpu 20/20"), "{tree}");
+    let (_, flat, _) = sandbox.run(&["queue"]);
+    assert!(flat.contains("\nresearch "), "{flat}");
+    let (_, wide, _) = sandbox.run(&["queue", "-o", "wide"]);
+    assert!(wide.contains("GUARANTEE") && wide.contains("nvidia.com/gpu"), "{wide}");
+    let one = sandbox.json(&["queue", "research"]);
+    let line: Vec<&Value> = one["line"].as_array().unwrap().iter().map(|job| &job["workload"]["name"]).collect();
+    assert_eq!(line, ["too-big", "low-priority"]);
+    assert_eq!(one["line"][1]["token"], "WaitingForQuota");
+    let (_, text, _) = sandbox.run(&["queue", "research", "--first", "1"]);
+    assert!(text.contains("Job default/too-big") && text.contains("... and 1 more"), "{text}");
+}
