@@ -1,0 +1,328 @@
+//! The member clusters while they are simulated: which pods sit on which nodes, and what waits inside a member.
+//!
+//! Capacity is `caldera_core::fleet`'s, the same overlay that controller and scheduler decide by, fed with a pod for
+//! every node that a job has pods on. A part of a job that was sent to a member is bound whole, by the order in which
+//! core packs (tightest nodes first), or waits in that member: parts wait in the order in which they came, and those
+//! behind may pass (Volcano's gang plugin with its default actions). What is bound stays bound, even while other parts
+//! of the same job still wait elsewhere.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use caldera_core::{
+    fleet::{Fleet, Update},
+    gang::Gang,
+    inventory::{Capacity, Change, Pod},
+    place::Cluster,
+    quantity::Quantity,
+    queue,
+    resources::{ResourceName, Resources},
+    split,
+};
+
+use crate::world::{Hold, World};
+
+/// The pods of a job that go to one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Job, as an index into [`World::jobs`].
+    pub job: usize,
+    /// Cluster, as an index into [`World::clusters`].
+    pub cluster: usize,
+    /// Of each task, as in the gang.
+    pub pods: Vec<u32>,
+    /// The tasks.
+    pub gang: Arc<Gang>,
+}
+
+impl Part {
+    /// What the pods ask for.
+    #[must_use]
+    pub fn demand(&self) -> Resources {
+        let mut demand = Resources::new();
+        for (task, pods) in self.gang.tasks.iter().zip(&self.pods) {
+            demand.add(&task.request.times(u64::from(*pods)));
+        }
+        demand
+    }
+}
+
+/// Sums over all nodes, in units of the main resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// What the nodes have.
+    pub capacity: u64,
+    /// What pods hold.
+    pub allocated: u64,
+    /// Nodes that have any of it.
+    pub nodes: u64,
+    /// Nodes of which some but not all is free.
+    pub fragmented: u64,
+    /// Nodes of which some or all is free.
+    pub open: u64,
+}
+
+/// One cluster's sums.
+#[derive(Debug, Clone, Default)]
+struct Sums {
+    allocatable: Resources,
+    allocated: Resources,
+    /// Of parts that wait in the member.
+    allocating: Resources,
+}
+
+/// A node's main resource.
+#[derive(Debug, Clone, Copy, Default)]
+struct Use {
+    has: i128,
+    used: i128,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Members {
+    fleet: Fleet,
+    names: Vec<String>,
+    sums: Vec<Sums>,
+    /// Parts that wait, by cluster, in the order in which they came.
+    lines: Vec<Vec<Part>>,
+    /// There may be more room than when the line was last looked at.
+    grew: Vec<bool>,
+    main: ResourceName,
+    nodes: Vec<HashMap<Arc<str>, Use>>,
+    tally: Tally,
+    allocated_nano: i128,
+}
+
+impl Members {
+    /// The world's clusters, empty.
+    #[must_use]
+    pub fn new(world: &World, main: &ResourceName) -> Self {
+        let mut members = Self {
+            fleet: Fleet::default(),
+            names: world.clusters.iter().map(|one| one.cluster.name.clone()).collect(),
+            sums: vec![Sums::default(); world.clusters.len()],
+            lines: vec![Vec::new(); world.clusters.len()],
+            grew: vec![false; world.clusters.len()],
+            main: main.clone(),
+            nodes: Vec::new(),
+            tally: Tally::default(),
+            allocated_nano: 0,
+        };
+        let mut capacity = 0;
+        for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
+            members.fleet.set_cluster(one.cluster.clone(), Capacity::default());
+            members.fleet.update(&one.cluster.name, Update::Change(Change::Nodes(one.nodes.clone())));
+            members.fleet.update(&one.cluster.name, Update::Change(Change::Pods(Vec::new())));
+            let mut nodes = HashMap::new();
+            for node in one.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
+                sums.allocatable.add(&node.allocatable);
+                let has = node.allocatable.get(main.as_str()).as_nano();
+                nodes.insert(Arc::from(node.name.as_str()), Use { has, used: 0 });
+                if has > 0 {
+                    (members.tally.nodes, members.tally.open) = (members.tally.nodes + 1, members.tally.open + 1);
+                    capacity += has;
+                }
+            }
+            members.nodes.push(nodes);
+        }
+        members.tally.capacity = units(capacity);
+        members
+    }
+
+    /// All clusters with what is free in each.
+    pub fn clusters(&mut self) -> Vec<(&Cluster, &Capacity)> {
+        self.fleet.refresh();
+        self.fleet.clusters().collect()
+    }
+
+    /// A cluster's place in [`World::clusters`].
+    #[must_use]
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.names.binary_search_by(|one| one.as_str().cmp(name)).ok()
+    }
+
+    /// What Karmada's resource summary would say of each cluster: one node as large as all, without what pods hold and
+    /// without what pending pods ask for.
+    #[must_use]
+    pub fn summaries(&self) -> Vec<Capacity> {
+        let summary = |sums: &Sums| Capacity::from_summary(&sums.allocatable, &sums.allocated, &sums.allocating);
+        self.sums.iter().map(summary).collect()
+    }
+
+    /// What is free in all clusters together.
+    #[must_use]
+    pub fn free(&self) -> Resources {
+        let mut free = Resources::new();
+        for sums in &self.sums {
+            let mut here = sums.allocatable.clone();
+            here.saturating_sub(&sums.allocated);
+            free.add(&here);
+        }
+        free
+    }
+
+    /// What the queue engine is told of the fleet.
+    #[must_use]
+    pub fn total(&self) -> queue::Fleet {
+        let mut ready = Resources::new();
+        self.sums.iter().for_each(|sums| ready.add(&sums.allocatable));
+        queue::Fleet { whole: Some(ready.clone()), ready, ready_clusters: self.sums.len() }
+    }
+
+    /// Sums over all nodes.
+    #[must_use]
+    pub const fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Parts that wait inside members.
+    #[must_use]
+    pub fn stuck(&self) -> usize {
+        self.lines.iter().map(Vec::len).sum()
+    }
+
+    /// Binds a part now, or lets it wait in its member.
+    pub fn send(&mut self, part: Part) -> Option<Vec<Hold>> {
+        let holds = self.bind(&part);
+        if holds.is_none() {
+            self.sums[part.cluster].allocating.add(&part.demand());
+            self.lines[part.cluster].push(part);
+        }
+        holds
+    }
+
+    /// Binds what waited in members where room was given back.
+    pub fn settle(&mut self) -> Vec<(Part, Vec<Hold>)> {
+        let mut bound = Vec::new();
+        for cluster in 0..self.lines.len() {
+            if !std::mem::take(&mut self.grew[cluster]) || self.lines[cluster].is_empty() {
+                continue;
+            }
+            let mut refused: Vec<(Arc<Gang>, Vec<u32>)> = Vec::new();
+            for part in std::mem::take(&mut self.lines[cluster]) {
+                let known = refused.iter().any(|(gang, pods)| Arc::ptr_eq(gang, &part.gang) && *pods == part.pods);
+                match if known { None } else { self.bind(&part) } {
+                    Some(holds) => {
+                        self.sums[cluster].allocating.saturating_sub(&part.demand());
+                        bound.push((part, holds));
+                    }
+                    None => {
+                        refused.push((Arc::clone(&part.gang), part.pods.clone()));
+                        self.lines[cluster].push(part);
+                    }
+                }
+            }
+        }
+        bound
+    }
+
+    /// A job is gone: what it held is free, and its parts wait no longer.
+    pub fn release(&mut self, job: usize, holds: &[Hold]) {
+        for hold in holds {
+            self.sums[hold.cluster].allocated.saturating_sub(&hold.amount);
+            self.count(hold, -1);
+            let gone = Change::PodGone(String::new(), pod_name(job, &hold.node));
+            self.fleet.update(&self.names[hold.cluster], Update::Change(gone));
+            self.grew[hold.cluster] = true;
+        }
+        for (line, sums) in self.lines.iter_mut().zip(&mut self.sums) {
+            line.retain(|part| {
+                if part.job == job {
+                    sums.allocating.saturating_sub(&part.demand());
+                }
+                part.job != job
+            });
+        }
+    }
+
+    /// Takes in what a job holds on a node.
+    pub fn hold(&mut self, job: usize, hold: &Hold) {
+        let pod = Pod {
+            name: pod_name(job, &hold.node),
+            node: Some(hold.node.to_string()),
+            request: hold.amount.clone(),
+            ..Pod::default()
+        };
+        self.fleet.update(&self.names[hold.cluster], Update::Change(Change::Pod(pod)));
+        self.sums[hold.cluster].allocated.add(&hold.amount);
+        self.count(hold, 1);
+    }
+
+    /// All of a part, on nodes, or nothing.
+    fn bind(&mut self, part: &Part) -> Option<Vec<Hold>> {
+        let demand = part.demand();
+        let sums = &self.sums[part.cluster];
+        let within = |(name, asked): (&ResourceName, Quantity)| {
+            let name = name.as_str();
+            asked.as_nano() + sums.allocated.get(name).as_nano() <= sums.allocatable.get(name).as_nano()
+        };
+        if !demand.iter().all(within) {
+            return None;
+        }
+        self.fleet.refresh();
+        let name = &self.names[part.cluster];
+        let (_, before) = self.fleet.clusters().find(|(cluster, _)| cluster.name == *name)?;
+        let after = split::without(before, &part.gang, &part.pods);
+        let holds: Vec<Hold> = taken(before, &after)
+            .into_iter()
+            .map(|(node, amount)| Hold { cluster: part.cluster, node, amount })
+            .collect();
+        let mut sum = Resources::new();
+        holds.iter().for_each(|hold| sum.add(&hold.amount));
+        if sum != demand {
+            return None;
+        }
+        holds.iter().for_each(|hold| self.hold(part.job, hold));
+        Some(holds)
+    }
+
+    fn count(&mut self, hold: &Hold, sign: i128) {
+        let amount = hold.amount.get(self.main.as_str()).as_nano() * sign;
+        let Some(node) = self.nodes[hold.cluster].get_mut(&hold.node) else { return };
+        if node.has <= 0 {
+            return;
+        }
+        let class = |node: Use| (u64::from(node.used < node.has), u64::from(node.used > 0 && node.used < node.has));
+        let (open, fragmented) = class(*node);
+        node.used += amount;
+        let (now_open, now_fragmented) = class(*node);
+        self.tally.open = self.tally.open + now_open - open;
+        self.tally.fragmented = self.tally.fragmented + now_fragmented - fragmented;
+        self.allocated_nano += amount;
+        self.tally.allocated = units(self.allocated_nano);
+    }
+}
+
+fn pod_name(job: usize, node: &str) -> String {
+    format!("{job}@{node}")
+}
+
+/// Whole units, rounded up.
+fn units(nano: i128) -> u64 {
+    u64::try_from(Quantity::from_nano(nano).units_ceil()).unwrap_or(0)
+}
+
+/// What was taken from each node, by name.
+fn taken(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, Resources> {
+    let shapes = before.shapes.iter();
+    let was: HashMap<&str, usize> =
+        shapes.enumerate().flat_map(|(i, shape)| shape.nodes.iter().map(move |node| (node.as_ref(), i))).collect();
+    let mut taken = BTreeMap::new();
+    for shape in &after.shapes {
+        // All nodes of a shape come from one shape.
+        let Some(origin) = shape.nodes.first().and_then(|node| was.get(node.as_ref())) else { continue };
+        let free = &before.shapes[*origin].free;
+        if *free == shape.free {
+            continue;
+        }
+        let left = |name: &ResourceName| shape.free.get(name).copied().unwrap_or(Quantity::ZERO);
+        let amount: Resources = free.iter().map(|(name, free)| (name.clone(), free.minus(left(name)))).collect();
+        for node in &shape.nodes {
+            taken.insert(Arc::clone(node), amount.clone());
+        }
+    }
+    taken
+}

@@ -1,0 +1,137 @@
+//! Queues as Volcano writes them: `scheduling.volcano.sh/v1beta1 Queue` objects in YAML or JSON, a `List` of them too.
+//! Other kinds in the file are passed over, as `kubectl apply` would take them elsewhere.
+
+use caldera_core::{
+    gang::QueueName,
+    queue::{Dequeue, QueueSpec, QueueState},
+    resources::{Limits, Resources},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ReadError;
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    parent: Option<String>,
+    priority: Option<i32>,
+    weight: Option<u32>,
+    capability: Option<Limits>,
+    deserved: Option<Limits>,
+    guarantee: Option<Guarantee>,
+    reclaimable: Option<bool>,
+    dequeue_strategy: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Guarantee {
+    resource: Option<Resources>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    state: Option<String>,
+}
+
+/// Reads all queues of a file.
+///
+/// # Errors
+/// [`ReadError`], with the queue.
+pub fn queues(text: &str) -> Result<Vec<QueueSpec>, ReadError> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| ReadError::File(format!("it is not YAML: {error}")))?;
+    let mut queues = Vec::new();
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        match document["items"].as_array() {
+            Some(items) if document["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => {
+                items.iter().try_for_each(|item| push(&mut queues, item))?;
+            }
+            _ => push(&mut queues, &document)?,
+        }
+    }
+    if queues.is_empty() {
+        return Err(ReadError::File("there is no Queue in it".to_owned()));
+    }
+    Ok(queues)
+}
+
+fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> {
+    if document["kind"] != "Queue" {
+        return Ok(());
+    }
+    let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("?");
+    let wrong = |what: String| ReadError::File(format!("queue {name}: {what}"));
+    let object = Object::deserialize(document).map_err(|error| wrong(error.to_string()))?;
+    let spec = object.spec;
+    queues.push(QueueSpec {
+        name: QueueName::from(object.metadata.name),
+        parent: spec.parent.filter(|parent| !parent.is_empty()).map(QueueName::from),
+        priority: spec.priority.unwrap_or(0),
+        weight: spec.weight.unwrap_or(1),
+        capability: spec.capability.unwrap_or_default(),
+        guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
+        deserved: spec.deserved.unwrap_or_default(),
+        reclaimable: spec.reclaimable.unwrap_or(true),
+        dequeue: match spec.dequeue_strategy.as_deref() {
+            Some("fifo") => Dequeue::Fifo,
+            None | Some("" | "traverse") => Dequeue::Traverse,
+            Some(other) => return Err(wrong(format!("dequeueStrategy {other:?} is neither fifo nor traverse"))),
+        },
+        state: match object.status.state.as_deref() {
+            Some("Closed") => QueueState::Closed,
+            Some("Closing") => QueueState::Closing,
+            _ => QueueState::Open,
+        },
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::quantity::Quantity;
+
+    use super::*;
+
+    #[test]
+    fn queues_are_read_as_volcano_writes_them() {
+        let text = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: ml}\nspec:\n  parent: all\n  \
+                    priority: 5\n  weight: 3\n  capability: {cpu: \"8\", nvidia.com/gpu: 4}\n  deserved: {cpu: 500m}\n  \
+                    guarantee: {resource: {memory: 1Gi}}\n  dequeueStrategy: fifo\nstatus: {state: Closed}\n---\nkind: \
+                    ConfigMap\nmetadata: {name: x}\n---\nkind: QueueList\nitems:\n- kind: Queue\n  metadata: {name: all}\n";
+        let queues = queues(text).unwrap();
+        assert_eq!(queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["ml", "all"]);
+        let ml = &queues[0];
+        assert_eq!((ml.parent.as_ref().unwrap().as_str(), ml.priority, ml.weight), ("all", 5, 3));
+        assert_eq!(ml.capability.get("nvidia.com/gpu"), Some(Quantity::from_units(4)));
+        assert_eq!(ml.deserved.get("cpu"), Some(Quantity::from_milli(500)));
+        assert_eq!(ml.guarantee.get("memory"), Quantity::from_units(1 << 30));
+        assert_eq!((ml.dequeue, ml.state), (Dequeue::Fifo, QueueState::Closed));
+        assert_eq!(queues[1], QueueSpec::unlimited("all"));
+    }
+
+    #[test]
+    fn a_wrong_queue_is_named() {
+        let error = |spec: &str| queues(&format!("kind: Queue\nmetadata: {{name: q}}\nspec: {spec}\n")).unwrap_err().to_string();
+        assert!(error("{capability: {cpu: 4cores}}").starts_with("queue q: "), "{}", error("{capability: {cpu: 4cores}}"));
+        assert_eq!(error("{dequeueStrategy: lifo}"), "queue q: dequeueStrategy \"lifo\" is neither fifo nor traverse");
+        assert_eq!(queues("kind: Pod\n").unwrap_err().to_string(), "there is no Queue in it");
+        assert!(queues("a: [").unwrap_err().to_string().starts_with("it is not YAML"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Traces: our own format, and which reader is for which.
+//!
+//! A row is a task; rows with the same `job` are the tasks of one gang, and what concerns the whole job is taken from
+//! the first of them:
+//!
+//! ```csv
+//! job,queue,priority,arrival,run,estimate,task,replicas,min,cpu,memory,nvidia.com/gpu
+//! train,ml,0,0,3600,4000,master,1,1,8,32Gi,
+//! train,,,,,,worker,16,8,8,64Gi,8
+//! ```
+//! Needed are `job`, `arrival` and `run` (seconds, or a number with ms, s, m, h, d). Without `replicas` it is one, and
+//! without `min` all of them are needed; every other column is a resource, asked for by each pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{
+    gang::{QueueName, Task},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+
+use super::{
+    ReadError, Reader, Trace, TraceFormat, TraceOptions, dlrm, openb,
+    table::{Row, Table},
+};
+use crate::world::{self, Job, Shapes};
+
+/// Columns that are no resources.
+const KNOWN: [&str; 9] = ["job", "queue", "priority", "arrival", "run", "estimate", "task", "replicas", "min"];
+/// For jobs that name no queue.
+const DEFAULT_QUEUE: &str = "default";
+
+/// Reads a trace for a fleet whose nodes have the resources `offered`.
+///
+/// # Errors
+/// [`ReadError`], with the line.
+pub fn jobs(
+    text: &str,
+    options: &TraceOptions,
+    offered: &BTreeSet<ResourceName>,
+    shapes: &mut Shapes,
+) -> Result<Trace, ReadError> {
+    let mut reader = Reader { shapes, offered, dropped: BTreeSet::new(), notes: Vec::new() };
+    let jobs = match options.format {
+        TraceFormat::Caldera => own(text, &mut reader)?,
+        TraceFormat::Openb => openb::jobs(text, &mut reader)?,
+        TraceFormat::Dlrm => dlrm::jobs(text, options, &mut reader)?,
+    };
+    if jobs.is_empty() {
+        return Err(ReadError::File("there is no job in it".to_owned()));
+    }
+    Ok(reader.finish(jobs, options))
+}
+
+fn own(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
+    let table = Table::read(text, &["job", "arrival", "run"])?;
+    let resources: Vec<&str> =
+        table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
+    let mut order: Vec<(String, Row<'_>)> = Vec::new();
+    let mut tasks: BTreeMap<String, Vec<Task>> = BTreeMap::new();
+    for row in table.rows() {
+        let job: String = row.read("job")?;
+        let of_job = tasks.entry(job.clone()).or_default();
+        if of_job.is_empty() {
+            order.push((job.clone(), row));
+        }
+        let task = task(row, &resources, of_job.len())?;
+        if of_job.iter().any(|other| other.name == task.name) {
+            return Err(row.wrong(format!("job {job} has two tasks named {}", task.name)));
+        }
+        of_job.push(task);
+    }
+    let job = |(name, row): (String, Row<'_>)| {
+        let gang = world::gang(tasks.remove(&name).unwrap_or_default());
+        if gang.min_available == 0 {
+            return Err(row.wrong(format!("job {name} needs no pod at all: min is 0 for every task")));
+        }
+        Ok(Job {
+            name: name.into(),
+            queue: QueueName::from(row.maybe::<String>("queue")?.as_deref().unwrap_or(DEFAULT_QUEUE)),
+            priority: row.maybe("priority")?.unwrap_or(0),
+            arrival: row.read("arrival")?,
+            run: row.read("run")?,
+            estimate: row.maybe("estimate")?,
+            shape: reader.shapes.gang(gang),
+            running: None,
+        })
+    };
+    order.into_iter().map(job).collect()
+}
+
+fn task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadError> {
+    let replicas: u32 = row.maybe("replicas")?.unwrap_or(1);
+    let min: u32 = row.maybe("min")?.unwrap_or(replicas);
+    if replicas == 0 {
+        return Err(row.wrong("replicas is 0".to_owned()));
+    }
+    if min > replicas {
+        return Err(row.wrong(format!("min {min} is more than replicas {replicas}")));
+    }
+    let mut request = Resources::new();
+    for name in resources {
+        let Some(amount) = row.maybe::<Quantity>(name)? else { continue };
+        if amount.is_negative() {
+            return Err(row.wrong(format!("{name} is negative")));
+        }
+        request.set(*name, amount);
+    }
+    let name = match row.text("task") {
+        "" if nth == 0 => "task".to_owned(),
+        "" => format!("task-{}", nth + 1),
+        name => name.to_owned(),
+    };
+    Ok(world::task(&name, replicas, min, request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{read::Estimates, time::Millis};
+
+    fn read(text: &str, options: &TraceOptions) -> Result<Trace, ReadError> {
+        let offered = ["cpu", "nvidia.com/gpu"].map(ResourceName::from).into();
+        jobs(text, options, &offered, &mut Shapes::default())
+    }
+
+    #[test]
+    fn rows_of_one_job_are_the_tasks_of_one_gang() {
+        let text = "job,queue,priority,arrival,run,estimate,task,replicas,min,cpu,nvidia.com/gpu\n\
+                    train,ml,7,10,1h,4000,master,1,1,8,\ntrain,,,,,,worker,16,8,8,8\nsmall,,,12.5,60,,,,,500m,\n";
+        let trace = read(text, &TraceOptions { speed_milli: 2_000, ..TraceOptions::default() }).unwrap();
+        let [train, small] = trace.jobs.as_slice() else { panic!("{trace:?}") };
+        assert_eq!((train.queue.as_str(), train.priority, train.arrival), ("ml", 7, Millis(5_000)));
+        assert_eq!((train.run, train.estimate), (Millis(3_600_000), Some(Millis(4_000_000))));
+        let tasks: Vec<(&str, u32, u32)> =
+            train.shape.gang.tasks.iter().map(|task| (task.name.as_str(), task.replicas, task.min_available)).collect();
+        assert_eq!((tasks, train.shape.gang.min_available), (vec![("master", 1, 1), ("worker", 16, 8)], 9));
+        assert_eq!((small.queue.as_str(), small.arrival), ("default", Millis(6_250)));
+        assert_eq!(small.shape.full.get("cpu"), Quantity::from_milli(500));
+    }
+
+    #[test]
+    fn wrong_rows_are_named() {
+        let error = |text: &str| read(text, &TraceOptions::default()).unwrap_err().to_string();
+        assert_eq!(error("job,run\na,1\n"), "line 1: there is no column \"arrival\"; the columns are job, run");
+        assert_eq!(error("job,arrival,run\na,1,\n"), "line 2: run is empty");
+        assert!(error("job,arrival,run\na,soon,1\n").starts_with("line 2: arrival \"soon\": \"soon\" is no time"));
+        let tasks = |row: &str| error(&format!("job,arrival,run,replicas,min,cpu\na,1,1,{row}\n"));
+        assert_eq!(tasks("2,3,1"), "line 2: min 3 is more than replicas 2");
+        assert_eq!(tasks("0,,1"), "line 2: replicas is 0");
+        assert_eq!(tasks("2,0,1"), "line 2: job a needs no pod at all: min is 0 for every task");
+        assert_eq!(tasks("2,,-1"), "line 2: cpu is negative");
+        assert_eq!(error("job,arrival,run\n"), "there is no job in it");
+    }
+
+    #[test]
+    fn pods_of_the_openb_trace_are_jobs() {
+        let text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
+                    scheduled_time\np0,12000,16384,1,460,,LS,Running,10,110,30\np1,1000,1,0,0,,BE,Pending,10,110,\n";
+        let trace = read(text, &TraceOptions { format: TraceFormat::Openb, ..TraceOptions::default() }).unwrap();
+        let [job] = trace.jobs.as_slice() else { panic!("{trace:?}") };
+        assert_eq!((job.queue.as_str(), job.arrival, job.run), ("ls", Millis(10_000), Millis(80_000)));
+        assert_eq!(job.shape.full.to_string(), "cpu 12, nvidia.com/gpu 1, pods 1");
+        assert_eq!(trace.notes.len(), 3, "{:?}", trace.notes);
+    }
+
+    #[test]
+    fn instances_that_a_service_created_together_are_a_gang() {
+        let head = "instance_sn,role,app_name,cpu_request,gpu_request,rdma_request,memory_request,creation_time,\
+                    scheduled_time,deletion_time\n";
+        let rows = "i0,HN,app_5,12,1,25,120.0,,,\ni1,CN,app_5,48,0,25,200.0,,,500\ni2,CN,app_5,48,0,25,240.0,,,\n\
+                    i3,CN,app_5,48,0,1,8.5,3700,,4000\ni4,HN,app_5,12,1,25,120.0,3800.5,,5000\n";
+        let trace = read(&format!("{head}{rows}"), &TraceOptions { format: TraceFormat::Dlrm, ..TraceOptions::default() });
+        let trace = trace.unwrap();
+        let shown: Vec<String> = trace
+            .jobs
+            .iter()
+            .map(|job| {
+                let tasks = job.shape.gang.tasks.iter().map(|task| format!("{}x{}", task.replicas, task.name));
+                let tasks: Vec<String> = tasks.collect();
+                format!("{} {} {} {}: {}", job.name, job.queue, job.arrival, job.run, tasks.join(" "))
+            })
+            .collect();
+        // Memory is not offered, so that the two sizes of CN are one.
+        let want = [
+            "app_5-before tenant-1 0 s 1 h 23 min: 2xcn 1xhn",
+            "app_5-000001 tenant-1 1 h 1 min 19 min 59 s: 1xcn 1xhn",
+        ];
+        let mut shown = shown;
+        shown.sort_by_key(|text| !text.contains("before"));
+        assert_eq!(shown, want);
+    }
+
+    #[test]
+    fn estimates_are_none_the_truth_or_too_long() {
+        let text = "job,arrival,run,cpu\na,1,100,1\nb,1,100,1\nc,1,100,1\n";
+        let of = |estimates| {
+            let trace = read(text, &TraceOptions { estimates, ..TraceOptions::default() }).unwrap();
+            trace.jobs.iter().map(|job| job.estimate).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Estimates::AsGiven), [None; 3]);
+        assert_eq!(of(Estimates::Exact), [Some(Millis(100_000)); 3]);
+        let rough = of(Estimates::Rough);
+        assert!(rough.iter().flatten().all(|time| (100_000..=500_000).contains(&time.0)), "{rough:?}");
+        assert!(rough[0] != rough[1] && rough == of(Estimates::Rough));
+    }
+}

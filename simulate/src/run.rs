@@ -1,0 +1,122 @@
+//! The simulation: events in the order of virtual time, a decision after each instant.
+//!
+//! At one instant jobs end first, then others arrive, then members bind what waits in them, then the policy decides. The
+//! same world and policy give the same history, to the last tie.
+
+use std::cmp::Reverse;
+
+use caldera_core::resources::ResourceName;
+
+use crate::{
+    metrics::{JobRecord, Sample, Sums},
+    policy::Policy,
+    site::{Site, Stand},
+    time::Millis,
+    world::World,
+};
+
+/// How to simulate.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Stop here, whatever still waits or runs.
+    pub horizon: Option<Millis>,
+    /// What to report about; [`World::main_resource`] if not given.
+    pub resource: Option<ResourceName>,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// In the order of [`World::jobs`].
+    pub jobs: Vec<JobRecord>,
+    /// Jobs that would not fit even if every cluster were empty.
+    pub never: Vec<usize>,
+    /// Whenever something changed.
+    pub samples: Vec<Sample>,
+    /// Queues against their fair shares.
+    pub fairness: Sums,
+    /// The last instant.
+    pub end: Millis,
+    /// What was reported about.
+    pub resource: ResourceName,
+    /// Of it, in all clusters.
+    pub capacity: u64,
+}
+
+/// Simulates to the end.
+pub fn simulate(world: &World, policy: &mut dyn Policy, options: &Options) -> Outcome {
+    observed(world, policy, options, |_| {})
+}
+
+/// The same; `observe` sees the site after every instant.
+pub fn observed(
+    world: &World,
+    policy: &mut dyn Policy,
+    options: &Options,
+    mut observe: impl FnMut(&Site<'_>),
+) -> Outcome {
+    let resource = options.resource.clone().unwrap_or_else(|| world.main_resource());
+    let horizon = options.horizon.unwrap_or(Millis(u64::MAX));
+    let mut site = Site::new(world, &resource);
+    resume(&mut site, policy);
+    let mut next = 0;
+    loop {
+        while let Some(job) = world.jobs.get(next).filter(|job| job.arrival <= site.now || job.running.is_some()) {
+            if job.running.is_none() {
+                site.arrive(next);
+                policy.arrived(&mut site, next);
+            }
+            next += 1;
+        }
+        site.settle();
+        policy.decide(&mut site);
+        site.recorder.note(site.members.tally());
+        observe(&site);
+        let arrival = world.jobs.get(next).map(|job| job.arrival);
+        // A policy that is never content must not stop time.
+        let due = policy.due(site.now).map(|due| due.max(site.now.plus(Millis(1))));
+        let Some(at) = [arrival, next_end(&mut site), due].into_iter().flatten().min().filter(|at| *at <= horizon) else {
+            break;
+        };
+        site.recorder.pass(at);
+        site.now = at;
+        while next_end(&mut site).is_some_and(|end| end <= at) {
+            let Some(Reverse((_, job, _))) = site.ends.pop() else { break };
+            site.end(job);
+            policy.ended(&mut site, job);
+        }
+    }
+    let end = if options.horizon.is_some() && !is_done(&site) { horizon } else { site.now };
+    site.recorder.pass(end);
+    let waits = |job: &usize| matches!(site.stands[*job], Stand::Waiting);
+    let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
+    let never = waiting.into_iter().filter(|job| site.never_fits(*job)).collect();
+    let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
+    let (jobs, samples) = (site.recorder.jobs, site.recorder.samples);
+    Outcome { jobs, never, samples, fairness, end, resource, capacity }
+}
+
+fn is_done(site: &Site<'_>) -> bool {
+    site.stands.iter().all(|stand| *stand == Stand::Done)
+}
+
+/// Takes in what runs already.
+fn resume(site: &mut Site<'_>, policy: &mut dyn Policy) {
+    for job in 0..site.world().jobs.len() {
+        if site.job(job).running.is_some() {
+            site.resume(job);
+            policy.resumed(site, job);
+        }
+    }
+}
+
+/// When the next job ends; ends of runs that were cut short are forgotten.
+fn next_end(site: &mut Site<'_>) -> Option<Millis> {
+    while let Some(Reverse((at, job, run))) = site.ends.peek() {
+        if site.runs[*job] == *run && matches!(site.stands[*job], Stand::Running { .. }) {
+            return Some(*at);
+        }
+        site.ends.pop();
+    }
+    None
+}

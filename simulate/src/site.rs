@@ -1,0 +1,320 @@
+//! What a policy sees and may do: ask where a job would fit, send it to members, take it back.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+    sync::Arc,
+};
+
+use caldera_core::{
+    gang::{Gang, TaskName},
+    inventory::Capacity,
+    place::{self, Cluster, Decision},
+    queue::{Fit, FitClass},
+    resources::{ResourceName, Resources},
+};
+
+use crate::{
+    members::{Members, Part},
+    metrics::Recorder,
+    time::Millis,
+    world::{Hold, Job, World},
+};
+
+/// Where a job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stand {
+    /// Not submitted yet.
+    Future,
+    /// In line.
+    Waiting,
+    /// Sent to members; some of its parts are not bound yet.
+    Sent {
+        /// Parts that wait in members.
+        missing: usize,
+        /// Where the others are.
+        holds: Vec<Hold>,
+        /// All its pods.
+        pods: u64,
+    },
+    /// All parts are bound.
+    Running {
+        /// Where.
+        holds: Vec<Hold>,
+        /// Until when.
+        ends: Millis,
+    },
+    /// It ran to its end.
+    Done,
+}
+
+/// The end of a run: when, whose, and which run of that job it was.
+pub(crate) type End = Reverse<(Millis, usize, u32)>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Site<'w> {
+    world: &'w World,
+    pub(crate) now: Millis,
+    pub(crate) members: Members,
+    pub(crate) stands: Vec<Stand>,
+    /// Runs of each job so far: the end of an earlier one means nothing.
+    pub(crate) runs: Vec<u32>,
+    pub(crate) ends: BinaryHeap<End>,
+    pub(crate) recorder: Recorder,
+    /// Of classes that did not fit: whether they never will.
+    never: HashMap<FitClass, bool>,
+    /// What is free in all clusters together; `None` after anything changed.
+    free: Option<Resources>,
+    /// Something was given back since [`Site::take_grew`] was last asked.
+    grew: bool,
+}
+
+/// Questions.
+impl<'w> Site<'w> {
+    pub(crate) fn new(world: &'w World, main: &ResourceName) -> Self {
+        Self {
+            world,
+            now: world.start,
+            members: Members::new(world, main),
+            stands: vec![Stand::Future; world.jobs.len()],
+            runs: vec![0; world.jobs.len()],
+            ends: BinaryHeap::new(),
+            recorder: Recorder::new(world, main),
+            never: HashMap::new(),
+            free: None,
+            grew: false,
+        }
+    }
+
+    /// What is simulated.
+    #[must_use]
+    pub const fn world(&self) -> &'w World {
+        self.world
+    }
+
+    /// Virtual now.
+    #[must_use]
+    pub const fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// A job.
+    #[must_use]
+    pub fn job(&self, job: usize) -> &'w Job {
+        &self.world.jobs[job]
+    }
+
+    /// Where a job stands.
+    #[must_use]
+    pub fn stand(&self, job: usize) -> &Stand {
+        &self.stands[job]
+    }
+
+    /// The clusters.
+    #[must_use]
+    pub const fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// True once after something was given back.
+    pub fn take_grew(&mut self) -> bool {
+        std::mem::take(&mut self.grew)
+    }
+
+    /// Clusters that a duplicated job would run in; 1 for a divided one.
+    pub fn copies(&mut self, job: usize) -> u32 {
+        let binding = &self.world.jobs[job].shape.binding;
+        if !place::select::is_duplicated(binding.placement.division.as_ref()) {
+            return 1;
+        }
+        let takes = |cluster: &Cluster| cluster.ready && place::filter::refusal(binding, cluster).is_none();
+        let copies = self.world.clusters.iter().filter(|one| takes(&one.cluster)).count();
+        u32::try_from(copies).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Where all of a job would go now, as the controller asks it: a class that did not fit before is first held
+    /// against the sum of what is free.
+    ///
+    /// # Errors
+    /// [`Fit::No`], with what is short.
+    pub fn find(&mut self, job: usize) -> Result<Vec<Part>, Fit> {
+        let shape = &self.world.jobs[job].shape;
+        if let Some(never) = self.never.get(&shape.class).copied()
+            && let Some(detail) = self.short(job)
+        {
+            return Err(Fit::No { never, detail });
+        }
+        let refusal = match self.place(job, &shape.gang) {
+            Ok(parts) => return Ok(parts),
+            Err(refusal) => refusal,
+        };
+        let never = match self.never.get(&shape.class) {
+            Some(never) => *never,
+            None => self.never_fits(job),
+        };
+        self.never.insert(shape.class, never);
+        Err(Fit::No { never, detail: refusal.to_string() })
+    }
+
+    /// Where a job would go now with no more pods of each task than were granted.
+    ///
+    /// # Errors
+    /// [`place::NotPlaced`], with what is short.
+    pub fn find_granted(
+        &mut self,
+        job: usize,
+        granted: &BTreeMap<TaskName, u32>,
+    ) -> Result<Vec<Part>, place::NotPlaced> {
+        let mut gang = Gang::clone(&self.world.jobs[job].shape.gang);
+        for task in &mut gang.tasks {
+            task.replicas = task.replicas.min(granted.get(&task.name).copied().unwrap_or(0));
+            task.min_available = task.min_available.min(task.replicas);
+        }
+        self.place(job, &Arc::new(gang))
+    }
+
+    fn place(&mut self, job: usize, gang: &Arc<Gang>) -> Result<Vec<Part>, place::NotPlaced> {
+        let shape = &self.world.jobs[job].shape;
+        let clusters = self.members.clusters();
+        let request =
+            place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters };
+        let decision = place::place(&request)?;
+        Ok(self.parts(job, gang, &decision))
+    }
+
+    /// A decision's parts.
+    #[must_use]
+    pub fn parts(&self, job: usize, gang: &Arc<Gang>, decision: &Decision) -> Vec<Part> {
+        let by_plan = |cluster: &str| -> Option<Vec<u32>> {
+            let share = decision.plan.as_ref()?.clusters.get(cluster)?;
+            Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
+        };
+        let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
+            [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
+            tasks => tasks.iter().map(|task| task.replicas).collect(),
+        };
+        let part = |target: &place::Target| {
+            let pods = by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas));
+            let cluster = self.members.index(&target.cluster)?;
+            Some(Part { job, cluster, pods, gang: Arc::clone(gang) })
+        };
+        decision.targets.iter().filter_map(part).collect()
+    }
+
+    /// The resource of which all clusters together have not enough free, if there is one.
+    fn short(&mut self, job: usize) -> Option<String> {
+        let members = &self.members;
+        let free = self.free.get_or_insert_with(|| members.free());
+        let least = &self.world.jobs[job].shape.least;
+        let (name, asked) = least.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
+        let free = free.get(name.as_str()).shown_as(asked);
+        Some(format!("needs {name} {asked}, free {free} in all clusters together"))
+    }
+
+    /// True if it would not fit even if all clusters were empty.
+    pub(crate) fn never_fits(&mut self, job: usize) -> bool {
+        let shape = &self.world.jobs[job].shape;
+        let emptied: Vec<(Cluster, Capacity)> =
+            self.members.clusters().into_iter().map(|(cluster, capacity)| (cluster.clone(), capacity.emptied())).collect();
+        let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
+        let (binding, gang, whole) = (&shape.binding, &shape.gang, shape.whole);
+        place::place(&place::Request { binding, gang, whole, previous: None, clusters }).is_err()
+    }
+}
+
+/// Deeds.
+impl Site<'_> {
+    /// Sends a waiting job to members. It runs once all its parts are bound; those that do not fit wait where they are.
+    pub fn send(&mut self, job: usize, parts: Vec<Part>) {
+        if self.stands[job] != Stand::Waiting || parts.is_empty() {
+            return;
+        }
+        self.free = None;
+        self.recorder.sent(job, self.now);
+        let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
+        let (mut missing, mut holds) = (0, Vec::new());
+        for part in parts {
+            match self.members.send(part) {
+                Some(bound) => {
+                    self.recorder.bound(job, &bound);
+                    holds.extend(bound);
+                }
+                None => missing += 1,
+            }
+        }
+        self.stands[job] = Stand::Sent { missing, holds, pods };
+        self.run_if_whole(job);
+    }
+
+    /// Takes a job back from members, into the line; what it did is lost. Its policy must let it wait again.
+    pub fn evict(&mut self, job: usize) {
+        if matches!(self.stands[job], Stand::Sent { .. } | Stand::Running { .. }) {
+            self.recorder.evicted(job);
+            self.give_back(job, Stand::Waiting);
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, job: usize) {
+        self.stands[job] = Stand::Waiting;
+        self.recorder.arrived(job, self.now);
+    }
+
+    /// A job that runs at the start.
+    pub(crate) fn resume(&mut self, job: usize) {
+        let Some(holds) = &self.world.jobs[job].running else { return };
+        holds.iter().for_each(|hold| self.members.hold(job, hold));
+        self.recorder.resumed(job, self.now);
+        self.recorder.bound(job, holds);
+        self.stands[job] = Stand::Sent { missing: 0, holds: holds.clone(), pods: u64::MAX };
+        self.run_if_whole(job);
+    }
+
+    pub(crate) fn end(&mut self, job: usize) {
+        self.recorder.ended(job, self.now);
+        self.give_back(job, Stand::Done);
+    }
+
+    /// Binds what waited in members and fits now.
+    pub(crate) fn settle(&mut self) {
+        for (part, bound) in self.members.settle() {
+            self.free = None;
+            self.recorder.bound(part.job, &bound);
+            if let Stand::Sent { missing, holds, .. } = &mut self.stands[part.job] {
+                *missing -= 1;
+                holds.extend(bound);
+            }
+            self.run_if_whole(part.job);
+        }
+    }
+
+    fn run_if_whole(&mut self, job: usize) {
+        let Stand::Sent { missing: 0, holds, pods } = &mut self.stands[job] else { return };
+        let (holds, pods) = (std::mem::take(holds), *pods);
+        let ends = self.now.plus(run_time(&self.world.jobs[job], pods));
+        self.runs[job] += 1;
+        self.ends.push(Reverse((ends, job, self.runs[job])));
+        self.recorder.started(job, self.now, ends);
+        self.stands[job] = Stand::Running { holds, ends };
+    }
+
+    fn give_back(&mut self, job: usize, then: Stand) {
+        let (Stand::Sent { holds, .. } | Stand::Running { holds, .. }) = std::mem::replace(&mut self.stands[job], then)
+        else {
+            return;
+        };
+        self.recorder.unbound(job, &holds, self.stands[job] == Stand::Waiting);
+        self.members.release(job, &holds);
+        (self.free, self.grew) = (None, true);
+    }
+}
+
+/// A job with fewer pods than it wants runs longer, in proportion; more pods (copies) are no faster.
+fn run_time(job: &Job, pods: u64) -> Millis {
+    let wanted = u64::from(job.shape.gang.replicas());
+    if pods >= wanted || pods == 0 {
+        return job.run;
+    }
+    let longer = (u128::from(job.run.0) * u128::from(wanted)).div_ceil(u128::from(pods));
+    Millis(u64::try_from(longer).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,290 @@
+//! What is simulated: member clusters, queues, and jobs with their arrivals and run times.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use caldera_core::{
+    gang::{Gang, NodeClaim, QueueName, Task},
+    inventory::{Node, whole_units},
+    place::{self, Division},
+    podgroup,
+    quantity::Quantity,
+    queue::{Ask, FitClass, QueueSpec, TaskAsk},
+    resources::{ResourceName, Resources},
+};
+
+use crate::time::Millis;
+
+/// What made-up jobs are, and what made-up clusters serve.
+pub const JOB_KIND: (&str, &str) = ("batch.volcano.sh/v1alpha1", "Job");
+
+/// All that a simulation starts from. Made by [`World::new`], which checks it.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Member clusters, by name.
+    pub clusters: Vec<MemberCluster>,
+    /// Queues.
+    pub queues: Vec<QueueSpec>,
+    /// In the order of their arrivals.
+    pub jobs: Vec<Job>,
+    /// Decisions begin here; what arrived before has waited since.
+    pub start: Millis,
+}
+
+/// A member cluster and its nodes.
+#[derive(Debug, Clone)]
+pub struct MemberCluster {
+    /// As placement sees it.
+    pub cluster: place::Cluster,
+    /// Every node.
+    pub nodes: Vec<Node>,
+}
+
+/// A job.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Unique.
+    pub name: Arc<str>,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Larger goes first.
+    pub priority: i32,
+    /// When it is submitted.
+    pub arrival: Millis,
+    /// How long it runs at full size.
+    pub run: Millis,
+    /// How long its user said it would run.
+    pub estimate: Option<Millis>,
+    /// What it asks for.
+    pub shape: Arc<Shape>,
+    /// Where it runs at the start, if it does: `run` is then what is left.
+    pub running: Option<Vec<Hold>>,
+}
+
+/// What jobs of one kind ask for; jobs that ask for the same share one value.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Tasks and minimums.
+    pub gang: Arc<Gang>,
+    /// For placement.
+    pub binding: place::Binding,
+    /// Placed as a gang (Volcano's kinds), which may be granted in part; others are divided as Karmada does.
+    pub whole: bool,
+    /// For the question whether it fits.
+    pub class: FitClass,
+    /// Pods of each task that it needs at least.
+    pub minimum: Vec<u32>,
+    /// What those ask for.
+    pub least: Resources,
+    /// What all its pods ask for.
+    pub full: Resources,
+}
+
+/// Part of a node held by a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// Cluster, as an index into [`World::clusters`].
+    pub cluster: usize,
+    /// Node.
+    pub node: Arc<str>,
+    /// How much.
+    pub amount: Resources,
+}
+
+/// What is wrong with a world.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorldError {
+    /// Nothing to run on.
+    #[error("the fleet has no nodes")]
+    NoNodes,
+    /// Names must be unique.
+    #[error("there are two {what}s named {name}")]
+    Twice {
+        /// `cluster`, `queue` or `job`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A job in a queue that is not there.
+    #[error("job {job} names queue {queue}, which is not there; the queues are: {known}")]
+    NoQueue {
+        /// The job.
+        job: String,
+        /// The queue.
+        queue: String,
+        /// All queues.
+        known: String,
+    },
+}
+
+impl World {
+    /// A world that starts with the first arrival at or after `start`.
+    ///
+    /// # Errors
+    /// [`WorldError`], for names that clash or lead nowhere.
+    pub fn new(
+        mut clusters: Vec<MemberCluster>,
+        queues: Vec<QueueSpec>,
+        mut jobs: Vec<Job>,
+        start: Millis,
+    ) -> Result<Self, WorldError> {
+        clusters.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
+        jobs.sort_by(|a, b| (a.arrival, &a.name).cmp(&(b.arrival, &b.name)));
+        unique("cluster", clusters.iter().map(|one| one.cluster.name.as_str()))?;
+        unique("queue", queues.iter().map(|queue| queue.name.as_str()))?;
+        unique("job", jobs.iter().map(|job| job.name.as_ref()))?;
+        if clusters.iter().all(|cluster| cluster.nodes.is_empty()) {
+            return Err(WorldError::NoNodes);
+        }
+        let known: BTreeSet<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        if let Some(job) = jobs.iter().find(|job| !known.contains(job.queue.as_str())) {
+            let known: Vec<&str> = known.into_iter().collect();
+            let (job, queue) = (job.name.to_string(), job.queue.to_string());
+            return Err(WorldError::NoQueue { job, queue, known: known.join(", ") });
+        }
+        Ok(Self { clusters, queues, jobs, start })
+    }
+
+    /// What all nodes have together.
+    #[must_use]
+    pub fn total(&self) -> Resources {
+        let mut total = Resources::new();
+        self.clusters.iter().flat_map(|cluster| &cluster.nodes).for_each(|node| total.add(&node.allocatable));
+        total
+    }
+
+    /// The resource that reports are about: the accelerator that the fleet has most of, else `cpu`.
+    #[must_use]
+    pub fn main_resource(&self) -> ResourceName {
+        let plain = ["cpu", "memory", "pods", "storage", "ephemeral-storage"];
+        let is_device = |name: &str| !plain.contains(&name) && !name.starts_with("hugepages-");
+        let total = self.total();
+        let devices = total.iter().filter(|(name, _)| is_device(name.as_str()));
+        // Of equal amounts the first by name.
+        let most = devices.max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a)));
+        most.map_or_else(|| ResourceName::CPU.into(), |(name, _)| name.clone())
+    }
+}
+
+fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), WorldError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(WorldError::Twice { what, name: name.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+impl Job {
+    /// What the queue engine is asked.
+    #[must_use]
+    pub fn ask(&self, copies: u32) -> Ask {
+        let shape = &self.shape;
+        let task = |(task, min): (&Task, &u32)| TaskAsk {
+            name: task.name.clone(),
+            request: task.request.clone(),
+            min: *min,
+            most: task.replicas,
+        };
+        let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
+        Ask { tasks, copies, fit: shape.class }
+    }
+}
+
+/// Makes shapes, each once.
+#[derive(Debug, Default)]
+pub struct Shapes(BTreeMap<String, Arc<Shape>>);
+
+impl Shapes {
+    /// A Volcano Job's shape: a gang that stays in as few clusters as possible.
+    pub fn gang(&mut self, gang: Gang) -> Arc<Shape> {
+        let binding = place::Binding {
+            api_version: JOB_KIND.0.to_owned(),
+            kind: JOB_KIND.1.to_owned(),
+            replicas: i64::from(gang.replicas()),
+            is_workload: true,
+            divisible: true,
+            components: 1,
+            placement: place::Placement { division: Some(Division::Aggregated), ..place::Placement::default() },
+            ..place::Binding::default()
+        };
+        self.shape(gang, binding, true)
+    }
+
+    /// The shape of these values.
+    pub fn shape(&mut self, gang: Gang, binding: place::Binding, whole: bool) -> Arc<Shape> {
+        let print = format!("{whole} {gang:?} {binding:?}");
+        let next = self.0.len() as u64;
+        let shape = self.0.entry(print).or_insert_with(|| {
+            let minimum = needs(&gang, whole);
+            let mut least = Resources::new();
+            for (task, pods) in gang.tasks.iter().zip(&minimum) {
+                least.add(&task.request.times(u64::from(*pods)));
+            }
+            let full = gang.full_demand();
+            Arc::new(Shape { gang: Arc::new(gang), binding, whole, class: FitClass(next), minimum, least, full })
+        });
+        Arc::clone(shape)
+    }
+}
+
+/// Pods of each task that are needed at once: the gang's minimum, or all of what is no gang.
+fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
+    // Partitions are placed whole.
+    let unit = |task: &Task| task.partition.map_or(1, |partition| partition.size.max(1));
+    let need = |(task, pods): (&Task, u32)| if whole { pods.next_multiple_of(unit(task)).min(task.replicas) } else { task.replicas };
+    gang.tasks.iter().zip(podgroup::minimum(gang, |_| 0).pods).map(need).collect()
+}
+
+/// A task of `replicas` pods, all needed unless `min` says fewer.
+#[must_use]
+pub fn task(name: &str, replicas: u32, min: u32, mut request: Resources) -> Task {
+    request.set(ResourceName::PODS, Quantity::from_units(1));
+    Task {
+        name: name.into(),
+        replicas,
+        min_available: min.min(replicas),
+        request: whole_units(&request),
+        node: NodeClaim::default(),
+        priority_class: String::new(),
+        partition: None,
+    }
+}
+
+/// A gang of these tasks that needs each task's minimum.
+#[must_use]
+pub fn gang(tasks: Vec<Task>) -> Gang {
+    let min_available = tasks.iter().map(|task| task.min_available).sum();
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+}
+
+/// A cluster of `count` equal nodes of each of these sizes; nodes take 110 pods unless they say otherwise.
+#[must_use]
+pub fn cluster(name: &str, groups: &[(u32, Resources)]) -> MemberCluster {
+    let mut nodes = Vec::new();
+    for (group, (count, allocatable)) in groups.iter().enumerate() {
+        for i in 0..*count {
+            nodes.push(node(format!("{name}-{group}-{i:05}"), allocatable.clone()));
+        }
+    }
+    MemberCluster { cluster: ready_cluster(name), nodes }
+}
+
+/// A node that is ready.
+#[must_use]
+pub fn node(name: String, mut allocatable: Resources) -> Node {
+    if allocatable.get(ResourceName::PODS).is_zero() {
+        allocatable.set(ResourceName::PODS, Quantity::from_units(110));
+    }
+    Node { name, allocatable, ready: true, ..Node::default() }
+}
+
+/// A cluster that takes jobs.
+#[must_use]
+pub fn ready_cluster(name: &str) -> place::Cluster {
+    let serves = [(JOB_KIND.0.to_owned(), JOB_KIND.1.to_owned())].into();
+    place::Cluster { name: name.to_owned(), ready: true, serves, ..place::Cluster::default() }
+}
