@@ -309,14 +309,10 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacit
     if kit.by_name {
         left.shapes = capacity.shapes.iter().flat_map(single_nodes).collect();
     }
-    let mut room = kit.room(&left);
-    let before = room.groups.len();
-    let order = kit.order(std::slice::from_ref(&room), Order::Scarcest);
-    for task in &order {
-        room.put(&kit, *task, pods.get(*task).copied().unwrap_or(0), 1);
-    }
-    let width = kit.resources.len();
     let original = kit.room(&left);
+    let before = original.groups.len();
+    let room = packed(&kit, &original, pods);
+    let width = kit.resources.len();
     let mut shapes = Vec::with_capacity(room.groups.len());
     let mut names: Vec<std::slice::Iter<'_, std::sync::Arc<str>>> =
         left.shapes.iter().map(|s| s.nodes.iter()).collect();
@@ -340,6 +336,31 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacit
     }
     left.shapes = shapes;
     left
+}
+
+/// The room with these pods in it, as the split found them a place: all by one order, or the gang's minimum first and
+/// then the rest. Where nothing packs them all, what packs most.
+fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Room {
+    let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
+    let all: u64 = wanted.iter().map(|pods| u64::from(*pods)).sum();
+    let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
+    let mut best: Option<(u64, Room)> = None;
+    for first in [vec![0; kit.tasks()], needed] {
+        let rest: Vec<u32> = wanted.iter().zip(&first).map(|(wanted, first)| wanted - first).collect();
+        for order in ORDERS {
+            let order = kit.order(std::slice::from_ref(room), order);
+            let mut trial = room.clone();
+            let steps = [&first, &rest].into_iter().flat_map(|step| order.iter().map(move |task| (*task, step[*task])));
+            let put = steps.map(|(task, pods)| u64::from(trial.put(kit, task, pods, 1))).sum();
+            if put == all {
+                return trial;
+            }
+            if best.as_ref().is_none_or(|(most, _)| put > *most) {
+                best = Some((put, trial));
+            }
+        }
+    }
+    best.map_or_else(|| room.clone(), |(_, room)| room)
 }
 
 fn single_nodes(shape: &Shape) -> Vec<Shape> {

@@ -293,6 +293,27 @@ fn a_lost_cluster_is_replaced_and_the_others_stay() {
     assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 4/4 (min 4)", "m2: w 2/2 (min 2)"]);
 }
 
+/// The scarcest task first takes the larger node apart; the other order, by which it was placed, does not.
+#[test]
+fn a_promise_is_held_whole_by_the_order_that_packs_it() {
+    let gang = gang(vec![task("master", 1, 1, 0, 3), task("worker", 2, 2, 0, 2)], 3);
+    let nodes = [(4, 3), (4, 4)];
+    assert_eq!(shown(&split(&gang, &[nodes.to_vec()], Strategy::Aggregated).unwrap()).len(), 1);
+    assert_eq!(without(&capacity(0, &nodes), &gang, &[1, 2]).free().get("gpu"), Quantity::ZERO);
+}
+
+/// Beyond its minimum a gang is packed in two steps, which no single order repeats.
+#[test]
+fn a_promise_beyond_the_minimum_is_held_whole() {
+    let gang = self::gang(vec![task("ps", 2, 0, 0, 3), task("worker", 2, 1, 3, 1)], 1);
+    let nodes = [(4, 3), (4, 3), (5, 4)];
+    let plan = split(&gang, &[nodes.to_vec()], Strategy::Aggregated).unwrap();
+    let share = plan.clusters.values().next().unwrap();
+    let pods: Vec<u32> = gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
+    let asked: i64 = i64::from(pods[0]) * 3 + i64::from(pods[1]);
+    assert_eq!(without(&capacity(0, &nodes), &gang, &pods).free().get("gpu"), Quantity::from_units(10 - asked));
+}
+
 #[test]
 fn promised_pods_are_taken_out_node_by_node() {
     let gang = gang(vec![task("w", 3, 3, 2, 0)], 3);
