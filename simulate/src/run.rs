@@ -29,7 +29,7 @@ pub struct Options {
 pub struct Outcome {
     /// In the order of [`World::jobs`].
     pub jobs: Vec<JobRecord>,
-    /// Jobs that would not fit even if every cluster were empty.
+    /// Jobs that wait for more than every cluster together, or their queues' ceilings, could ever give.
     pub never: Vec<usize>,
     /// Whenever something changed.
     pub samples: Vec<Sample>,
@@ -75,7 +75,8 @@ pub fn observed(
         let arrival = world.jobs.get(next).map(|job| job.arrival);
         // A policy that is never content must not stop time.
         let due = policy.due(site.now).map(|due| due.max(site.now.plus(Millis(1))));
-        let Some(at) = [arrival, next_end(&mut site), due].into_iter().flatten().min().filter(|at| *at <= horizon) else {
+        let Some(at) = [arrival, next_end(&mut site), due].into_iter().flatten().min().filter(|at| *at <= horizon)
+        else {
             break;
         };
         site.recorder.pass(at);
@@ -90,7 +91,7 @@ pub fn observed(
     site.recorder.pass(end);
     let waits = |job: &usize| matches!(site.stands[*job], Stand::Waiting);
     let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
-    let never = waiting.into_iter().filter(|job| site.never_fits(*job)).collect();
+    let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
     let (jobs, samples) = (site.recorder.jobs, site.recorder.samples);
     Outcome { jobs, never, samples, fairness, end, resource, capacity }

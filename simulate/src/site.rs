@@ -16,7 +16,7 @@ use caldera_core::{
 
 use crate::{
     members::{Members, Part},
-    metrics::Recorder,
+    metrics::{Books, Recorder},
     time::Millis,
     world::{Hold, Job, World},
 };
@@ -117,6 +117,12 @@ impl<'w> Site<'w> {
         &self.members
     }
 
+    /// What every queue really holds.
+    #[must_use]
+    pub const fn books(&self) -> &Books {
+        self.recorder.books()
+    }
+
     /// True once after something was given back.
     pub fn take_grew(&mut self) -> bool {
         std::mem::take(&mut self.grew)
@@ -177,8 +183,7 @@ impl<'w> Site<'w> {
     fn place(&mut self, job: usize, gang: &Arc<Gang>) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
         let clusters = self.members.clusters();
-        let request =
-            place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters };
+        let request = place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters };
         let decision = place::place(&request)?;
         Ok(self.parts(job, gang, &decision))
     }
@@ -212,11 +217,21 @@ impl<'w> Site<'w> {
         Some(format!("needs {name} {asked}, free {free} in all clusters together"))
     }
 
-    /// True if it would not fit even if all clusters were empty.
-    pub(crate) fn never_fits(&mut self, job: usize) -> bool {
+    /// True if it would not fit even if all clusters were empty, or asks for more than a queue above it may have.
+    pub(crate) fn can_never_start(&mut self, job: usize) -> bool {
+        let ceilings = self.recorder.books().ceilings(&self.world.jobs[job].queue);
+        let least = &self.world.jobs[job].shape.least;
+        ceilings.iter().any(|(name, ceiling)| least.get(name.as_str()) > ceiling) || self.never_fits(job)
+    }
+
+    fn never_fits(&mut self, job: usize) -> bool {
         let shape = &self.world.jobs[job].shape;
-        let emptied: Vec<(Cluster, Capacity)> =
-            self.members.clusters().into_iter().map(|(cluster, capacity)| (cluster.clone(), capacity.emptied())).collect();
+        let emptied: Vec<(Cluster, Capacity)> = self
+            .members
+            .clusters()
+            .into_iter()
+            .map(|(cluster, capacity)| (cluster.clone(), capacity.emptied()))
+            .collect();
         let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
         let (binding, gang, whole) = (&shape.binding, &shape.gang, shape.whole);
         place::place(&place::Request { binding, gang, whole, previous: None, clusters }).is_err()

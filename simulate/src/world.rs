@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
@@ -217,7 +218,10 @@ impl Shapes {
     /// The shape of these values.
     pub fn shape(&mut self, gang: Gang, binding: place::Binding, whole: bool) -> Arc<Shape> {
         let print = format!("{whole} {gang:?} {binding:?}");
-        let next = self.0.len() as u64;
+        // The same for the same shape whoever makes it, as the controller's fingerprint is.
+        let mut hasher = DefaultHasher::new();
+        print.hash(&mut hasher);
+        let class = FitClass(hasher.finish());
         let shape = self.0.entry(print).or_insert_with(|| {
             let minimum = needs(&gang, whole);
             let mut least = Resources::new();
@@ -225,7 +229,7 @@ impl Shapes {
                 least.add(&task.request.times(u64::from(*pods)));
             }
             let full = gang.full_demand();
-            Arc::new(Shape { gang: Arc::new(gang), binding, whole, class: FitClass(next), minimum, least, full })
+            Arc::new(Shape { gang: Arc::new(gang), binding, whole, class, minimum, least, full })
         });
         Arc::clone(shape)
     }
@@ -235,7 +239,9 @@ impl Shapes {
 fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
     // Partitions are placed whole.
     let unit = |task: &Task| task.partition.map_or(1, |partition| partition.size.max(1));
-    let need = |(task, pods): (&Task, u32)| if whole { pods.next_multiple_of(unit(task)).min(task.replicas) } else { task.replicas };
+    let need = |(task, pods): (&Task, u32)| {
+        if whole { pods.next_multiple_of(unit(task)).min(task.replicas) } else { task.replicas }
+    };
     gang.tasks.iter().zip(podgroup::minimum(gang, |_| 0).pods).map(need).collect()
 }
 

@@ -40,12 +40,12 @@ impl Books {
             }
             path
         };
-        let account = |queue: &QueueSpec| Account {
-            path: path(queue),
-            ceilings: ceilings(queue),
-            used: Resources::new(),
-        };
-        Self { queues: queues.iter().map(|queue| (queue.name.clone(), account(queue))).collect(), over: BTreeSet::new() }
+        let account =
+            |queue: &QueueSpec| Account { path: path(queue), ceilings: ceilings(queue), used: Resources::new() };
+        Self {
+            queues: queues.iter().map(|queue| (queue.name.clone(), account(queue))).collect(),
+            over: BTreeSet::new(),
+        }
     }
 
     pub(super) fn add(&mut self, queue: &QueueName, amount: &Resources) {
@@ -82,9 +82,10 @@ impl Books {
     }
 
     /// The lowest ceiling on the way up, of each resource that has one.
-    pub(super) fn ceilings(&self, queue: &QueueName) -> Limits {
+    pub(crate) fn ceilings(&self, queue: &QueueName) -> Limits {
         let mut lowest = Limits::unlimited();
-        for account in self.queues.get(queue).into_iter().flat_map(|own| &own.path).filter_map(|at| self.queues.get(at)) {
+        for account in self.queues.get(queue).into_iter().flat_map(|own| &own.path).filter_map(|at| self.queues.get(at))
+        {
             for (name, limit) in account.ceilings.iter() {
                 let least = lowest.get(name.as_str()).map_or(limit, |other| other.min(limit));
                 lowest.set(name.clone(), least);

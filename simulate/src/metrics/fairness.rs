@@ -155,8 +155,8 @@ impl Fairness {
             let (used, fair) = (self.nodes[*leaf].used, fair[*leaf]);
             look.deviation = look.deviation.max(used.abs_diff(fair) * MILLION / self.capacity);
             look.beyond |= fair.saturating_sub(used) > self.largest_job;
-            if fair > 0 {
-                let ratio = (used * MILLION / fair).min(1_000 * MILLION);
+            if let Some(ratio) = (used * MILLION).checked_div(fair) {
+                let ratio = ratio.min(1_000 * MILLION);
                 (count, sum, squares) = (count + 1, sum + ratio, squares + ratio * ratio);
             }
         }

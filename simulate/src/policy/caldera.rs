@@ -46,9 +46,8 @@ impl Caldera {
 
     /// Whether a job in line waits for more than there could ever be.
     pub(super) fn can_never_start(&self, job: usize) -> bool {
-        let never = |reason| {
-            matches!(reason, Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } | Reason::Queue { .. })
-        };
+        let never =
+            |reason| matches!(reason, Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } | Reason::Queue { .. });
         self.engine.why(id(job).as_str()).is_some_and(never)
     }
 

@@ -47,6 +47,24 @@ struct Queue {
     line: BTreeSet<(Reverse<i32>, u64, usize)>,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Unplaced {
+    job: usize,
+    /// When karmada-scheduler tries next.
+    at: Millis,
+    /// [`VolcanoGlobal::returns`] when it last tried.
+    tried: Option<u64>,
+}
+
+impl Unplaced {
+    /// Passes over the tries before `now` that would have failed as the last one did.
+    fn roll(&mut self, now: Millis) {
+        while self.tried.is_some() && self.at < now {
+            self.at = later(self.at);
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct VolcanoGlobal {
@@ -54,8 +72,10 @@ pub struct VolcanoGlobal {
     queues: Vec<Queue>,
     index: BTreeMap<QueueName, usize>,
     total: Resources,
-    /// Let go and not placed: when karmada-scheduler tries next. In the order of trying.
-    released: VecDeque<(Millis, usize)>,
+    /// Let go and not placed, in the order of trying.
+    released: VecDeque<Unplaced>,
+    /// How often something was given back: between two of those karmada-scheduler's answer stays the same.
+    returns: u64,
     /// Something changed since the last tick: without, a tick decides the same again.
     changed: bool,
 }
@@ -72,6 +92,7 @@ impl VolcanoGlobal {
             index: order.iter().enumerate().map(|(place, i)| (world.queues[*i].name.clone(), place)).collect(),
             total: world.total(),
             released: VecDeque::new(),
+            returns: 0,
             changed: false,
         }
     }
@@ -92,7 +113,7 @@ impl VolcanoGlobal {
             if asked.iter().all(|(name, asked)| within(queue, &self.total, name, asked)) {
                 queue.allocated.add(&asked);
                 queue.line.remove(&key(index, job));
-                self.released.push_back((site.now(), index));
+                self.released.push_back(Unplaced { job: index, at: site.now(), tried: None });
             }
             if !lines[place].is_empty() {
                 turn.push_back(place);
@@ -103,15 +124,19 @@ impl VolcanoGlobal {
     /// karmada-scheduler, for what was let go.
     fn schedule(&mut self, site: &mut Site<'_>) {
         let now = site.now();
+        if site.take_grew() {
+            self.released.iter_mut().for_each(|one| one.roll(now));
+            self.returns += 1;
+        }
         for _ in 0..self.released.len() {
-            let Some((at, job)) = self.released.pop_front() else { return };
-            if at > now {
-                self.released.push_back((at, job));
+            let Some(one) = self.released.pop_front() else { return };
+            if one.at > now || one.tried == Some(self.returns) {
+                self.released.push_back(one);
                 continue;
             }
-            match divide(site, job) {
-                Some(parts) => site.send(job, parts),
-                None => self.released.push_back((now.plus(UNSCHEDULABLE).up_to(FLUSH), job)),
+            match divide(site, one.job) {
+                Some(parts) => site.send(one.job, parts),
+                None => self.released.push_back(Unplaced { at: later(now), tried: Some(self.returns), ..one }),
             }
         }
     }
@@ -151,9 +176,15 @@ impl Policy for VolcanoGlobal {
 
     fn due(&self, now: Millis) -> Option<Millis> {
         let tick = self.changed.then(|| now.plus(Millis(1)).up_to(TICK));
-        let retry = self.released.iter().map(|(at, _)| *at).min();
+        let hopeful = self.released.iter().filter(|one| one.tried != Some(self.returns));
+        let retry = hopeful.map(|one| one.at).min();
         [tick, retry].into_iter().flatten().min()
     }
+}
+
+/// When the flusher tries again what was last tried at `at`.
+const fn later(at: Millis) -> Millis {
+    at.plus(UNSCHEDULABLE).up_to(FLUSH)
 }
 
 fn key(index: usize, job: &Job) -> (Reverse<i32>, u64, usize) {

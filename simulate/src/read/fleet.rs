@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn public_files_are_dealt_out_kind_by_kind() {
-        let text = "gpu_model,gpu_capacity_num,cpu_num,node_name\nA,8,128,0\nA,8,128,1\nB,1,64,2\nB,1,64,3\nA,8,128,4\n";
+        let text =
+            "gpu_model,gpu_capacity_num,cpu_num,node_name\nA,8,128,0\nA,8,128,1\nB,1,64,2\nB,1,64,3\nA,8,128,4\n";
         let two = fleet(text, 2, 1).unwrap();
         assert_eq!(two.iter().map(|one| amount(one, GPU)).collect::<Vec<_>>(), [17, 9]);
         assert_eq!(two[0].nodes[0].labels[GPU_MODEL], "A");

@@ -22,7 +22,8 @@ pub(super) fn jobs(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, Read
             never_ran += 1;
             continue;
         };
-        let (milli, mib, gpus): (u32, u32, u32) = (row.read("cpu_milli")?, row.read("memory_mib")?, row.read("num_gpu")?);
+        let (milli, mib, gpus): (u32, u32, u32) =
+            (row.read("cpu_milli")?, row.read("memory_mib")?, row.read("num_gpu")?);
         shared += u32::from(gpus == 1 && row.maybe::<u32>("gpu_milli")?.is_some_and(|milli| milli < 1_000));
         let request: Resources = [
             ("cpu", Quantity::from_milli(milli.into())),

@@ -128,8 +128,14 @@ mod tests {
 
     #[test]
     fn a_wrong_queue_is_named() {
-        let error = |spec: &str| queues(&format!("kind: Queue\nmetadata: {{name: q}}\nspec: {spec}\n")).unwrap_err().to_string();
-        assert!(error("{capability: {cpu: 4cores}}").starts_with("queue q: "), "{}", error("{capability: {cpu: 4cores}}"));
+        let error = |spec: &str| {
+            queues(&format!("kind: Queue\nmetadata: {{name: q}}\nspec: {spec}\n")).unwrap_err().to_string()
+        };
+        assert!(
+            error("{capability: {cpu: 4cores}}").starts_with("queue q: "),
+            "{}",
+            error("{capability: {cpu: 4cores}}")
+        );
         assert_eq!(error("{dequeueStrategy: lifo}"), "queue q: dequeueStrategy \"lifo\" is neither fifo nor traverse");
         assert_eq!(queues("kind: Pod\n").unwrap_err().to_string(), "there is no Queue in it");
         assert!(queues("a: [").unwrap_err().to_string().starts_with("it is not YAML"));

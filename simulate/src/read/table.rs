@@ -22,7 +22,8 @@ pub(super) struct Row<'a> {
 impl Table {
     /// Reads a file that must have these columns.
     pub(super) fn read(text: &str, needed: &[&str]) -> Result<Self, ReadError> {
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(text.as_bytes());
+        let mut reader =
+            csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(text.as_bytes());
         let wrong = |error: csv::Error| match error.position() {
             Some(position) => ReadError::Line { line: position.line(), what: not_csv(&error) },
             None => ReadError::File(not_csv(&error)),

@@ -54,8 +54,7 @@ pub fn jobs(
 
 fn own(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
     let table = Table::read(text, &["job", "arrival", "run"])?;
-    let resources: Vec<&str> =
-        table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
+    let resources: Vec<&str> = table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
     let mut order: Vec<(String, Row<'_>)> = Vec::new();
     let mut tasks: BTreeMap<String, Vec<Task>> = BTreeMap::new();
     for row in table.rows() {
@@ -170,7 +169,8 @@ mod tests {
                     scheduled_time,deletion_time\n";
         let rows = "i0,HN,app_5,12,1,25,120.0,,,\ni1,CN,app_5,48,0,25,200.0,,,500\ni2,CN,app_5,48,0,25,240.0,,,\n\
                     i3,CN,app_5,48,0,1,8.5,3700,,4000\ni4,HN,app_5,12,1,25,120.0,3800.5,,5000\n";
-        let trace = read(&format!("{head}{rows}"), &TraceOptions { format: TraceFormat::Dlrm, ..TraceOptions::default() });
+        let trace =
+            read(&format!("{head}{rows}"), &TraceOptions { format: TraceFormat::Dlrm, ..TraceOptions::default() });
         let trace = trace.unwrap();
         let shown: Vec<String> = trace
             .jobs

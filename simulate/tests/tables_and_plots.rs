@@ -1,0 +1,61 @@
+//! What is printed and plotted is whole and well formed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use caldera_simulate::{
+    policy::PolicyName,
+    report::Report,
+    run::{Options, Outcome, simulate},
+    scenario::Scenario,
+    series::{jobs_csv, pieces, time_csv},
+    svg, tables,
+    time::Millis,
+    world::World,
+};
+
+fn outcomes() -> (World, Vec<(&'static str, Outcome)>) {
+    let world = Scenario::Starvation.world(1).unwrap();
+    let options = Options { horizon: Some(Millis::from_secs(600)), ..Options::default() };
+    let run = |name: PolicyName| (name.as_str(), simulate(&world, name.start(&world).as_mut(), &options));
+    let outcomes = [PolicyName::Caldera, PolicyName::Fifo].map(run).to_vec();
+    (world, outcomes)
+}
+
+#[test]
+fn tables_name_every_policy_class_and_queue_and_mark_lower_bounds() {
+    let (world, outcomes) = outcomes();
+    let reports: Vec<Report> = outcomes.iter().map(|(name, outcome)| Report::new(name, &world, outcome, 4)).collect();
+    let text = tables::tables(&reports);
+    for word in ["caldera", "fifo", "starved", "GFR", "65-512 (1 jobs)", ">5 min", "large", "small"] {
+        assert!(text.contains(word), "{word} is not in\n{text}");
+    }
+}
+
+#[test]
+fn csv_has_a_row_for_every_job_and_means_that_add_up() {
+    let (world, outcomes) = outcomes();
+    let (_, outcome) = &outcomes[0];
+    let jobs = jobs_csv(&world, outcome, 4);
+    assert_eq!(jobs.lines().count(), 1 + world.jobs.len());
+    let large = jobs.lines().find(|line| line.starts_with("large,")).unwrap();
+    assert!(large.starts_with("large,large,0,65-512,300,,,,300,"), "{large}");
+    // The mean over all pieces is the SOR.
+    let pieces = pieces(outcome, 100);
+    assert_eq!(pieces.len(), 100);
+    let mean = pieces.iter().map(|piece| piece.allocated).sum::<f64>() / 100.0 / outcome.capacity as f64;
+    let sor = Report::new("p", &world, outcome, 4).sor.0 as f64 / 1e6;
+    assert!((mean - sor).abs() < 1e-5, "{mean} {sor}");
+    assert!(time_csv(outcome).lines().count() <= 1_001);
+}
+
+#[test]
+fn plots_have_a_line_for_every_policy_in_every_panel() {
+    let (world, outcomes) = outcomes();
+    let runs: Vec<svg::Run<'_>> = outcomes.iter().map(|(name, outcome)| (*name, outcome)).collect();
+    for (svg, panels) in [(svg::waits(&world, &runs), 3), (svg::utilisation(&runs), 2)] {
+        assert_eq!(svg.matches("<polyline").count(), 2 * panels);
+        assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
