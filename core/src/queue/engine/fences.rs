@@ -414,6 +414,10 @@ impl Engine {
 impl Engine {
     pub(super) fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
         self.slots[node.index()].line.sleep(shape, bed);
+        // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
+        if let (Bed::Never, Some((rank, ..))) = (bed, self.sleeper(node, shape)) {
+            self.unfence_job(rank.id.as_str());
+        }
         if let (Some(cause), Some(entry)) = (bed.cause(), self.sleeper(node, shape)) {
             // A holder that is short of something else now takes its fence along, before anybody else is looked at.
             if let (Some(had), Scarce::Quota(at, _)) = (self.fences.cause_of(entry.0.id.as_str()), cause)

@@ -153,6 +153,26 @@ fn what_can_never_start_is_kept_no_place() {
     assert_eq!(engine.reservation("big"), None);
 }
 
+/// Whether it fits at all is only asked once it has quota: it may have been given a fence before.
+#[test]
+fn a_holder_that_turns_out_to_fit_nowhere_keeps_no_place() {
+    let mut engine = engine([queue("q", None, None)], 10, 0);
+    engine.wait(job("s0", "q", 0, amounts(6, 0)));
+    let mut big = job("big", "q", 1, amounts(8, 0));
+    Arc::make_mut(&mut big.ask).fit = FitClass(9);
+    engine.wait(big);
+    assert_eq!(at(&mut engine, 100), ["s0"]);
+    assert!(engine.reservation("big").is_some());
+    engine.wait(job("s1", "q", 2, amounts(5, 0)));
+    engine.forget("s0");
+    let fit = |_: &JobId, ask: &Ask| match ask.fit {
+        FitClass(9) => Fit::No { never: true, detail: "no node is so large".into() },
+        _ => Fit::Yes,
+    };
+    assert_eq!(engine.next(fit).map(|release| release.id), Some("s1".into()));
+    assert_eq!(engine.reservation("big"), None);
+}
+
 #[test]
 fn who_others_gave_way_for_is_kept_its_place_at_once() {
     let mut engine = engine([queue("q", None, Some(10))], 100, 0);
