@@ -24,6 +24,10 @@ use caldera_core::{
 
 use crate::world::{Hold, World};
 
+/// Taints by which Karmada takes a cluster out: cordoned, or not there.
+const OUT: [&str; 3] =
+    ["cluster.karmada.io/unschedulable", "cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
+
 /// The pods of a job that go to one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -167,9 +171,15 @@ impl Members {
     /// What the queue engine is told of the fleet.
     #[must_use]
     pub fn total(&self) -> queue::Fleet {
-        let mut ready = Resources::new();
-        self.sums.iter().for_each(|sums| ready.add(&sums.allocatable));
-        queue::Fleet { whole: Some(ready.clone()), ready, ready_clusters: self.sums.len() }
+        let (mut ready, mut whole, mut ready_clusters) = (Resources::new(), Resources::new(), 0);
+        for ((cluster, _), sums) in self.fleet.clusters().zip(&self.sums) {
+            whole.add(&sums.allocatable);
+            if takes_jobs(cluster) {
+                ready.add(&sums.allocatable);
+                ready_clusters += 1;
+            }
+        }
+        queue::Fleet { ready, whole: Some(whole), ready_clusters }
     }
 
     /// Sums over all nodes.
@@ -294,6 +304,12 @@ impl Members {
         self.allocated_nano += amount;
         self.tally.allocated = units(self.allocated_nano);
     }
+}
+
+/// As the controller sees it: cordoned clusters, and those that are not there, take nothing new.
+pub(crate) fn takes_jobs(cluster: &Cluster) -> bool {
+    let out = cluster.taints.iter().any(|taint| taint.forbids() && OUT.contains(&taint.key.as_str()));
+    cluster.ready && !cluster.deleting && !out
 }
 
 fn pod_name(job: usize, node: &str) -> String {

@@ -35,7 +35,7 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// Queues against their fair shares.
     pub fairness: Sums,
-    /// The last instant.
+    /// The horizon, or when something last happened.
     pub end: Millis,
     /// What was reported about.
     pub resource: ResourceName,
@@ -61,7 +61,7 @@ pub fn observed(
     resume(&mut site, policy);
     let mut next = 0;
     loop {
-        while let Some(job) = world.jobs.get(next).filter(|job| job.arrival <= site.now || job.running.is_some()) {
+        while let Some(job) = world.jobs.get(next).filter(|job| job.arrival <= site.now() || job.running.is_some()) {
             if job.running.is_none() {
                 site.arrive(next);
                 policy.arrived(&mut site, next);
@@ -74,21 +74,23 @@ pub fn observed(
         observe(&site);
         let arrival = world.jobs.get(next).map(|job| job.arrival);
         // A policy that is never content must not stop time.
-        let due = policy.due(site.now).map(|due| due.max(site.now.plus(Millis(1))));
+        let due = policy.due(site.now()).map(|due| due.max(site.now().plus(Millis(1))));
         let Some(at) = [arrival, next_end(&mut site), due].into_iter().flatten().min().filter(|at| *at <= horizon)
         else {
             break;
         };
-        site.recorder.pass(at);
-        site.now = at;
+        site.set_now(at);
         while next_end(&mut site).is_some_and(|end| end <= at) {
             let Some(Reverse((_, job, _))) = site.ends.pop() else { break };
             site.end(job);
             policy.ended(&mut site, job);
         }
     }
-    let end = if options.horizon.is_some() && !is_done(&site) { horizon } else { site.now };
-    site.recorder.pass(end);
+    if options.horizon.is_some() && !is_done(&site) {
+        site.set_now(horizon);
+        site.recorder.pass();
+    }
+    let end = site.recorder.last_change();
     let waits = |job: &usize| matches!(site.stands[*job], Stand::Waiting);
     let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
     let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();

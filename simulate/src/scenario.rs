@@ -6,6 +6,7 @@ use caldera_core::{quantity::Quantity, queue::QueueSpec, resources::Resources};
 
 use crate::{
     random::Random,
+    read::Estimates,
     time::Millis,
     world::{Job, MemberCluster, Shapes, World, WorldError, cluster, gang, task},
 };
@@ -42,11 +43,13 @@ impl Scenario {
     ///
     /// # Errors
     /// Never, unless the scenario itself is wrong.
-    pub fn world(self, seed: u64) -> Result<World, WorldError> {
-        match self {
+    pub fn world(self, seed: u64, estimates: Estimates) -> Result<World, WorldError> {
+        let mut world = match self {
             Self::Starvation => starvation(seed),
             Self::Fairness => fairness(seed),
-        }
+        }?;
+        estimates.apply(&mut world.jobs, seed);
+        Ok(world)
     }
 }
 
@@ -80,7 +83,7 @@ fn gpus(each: i64) -> Resources {
 pub const LARGE: &str = "large";
 
 /// B9: 128 GPUs in two clusters. For an hour jobs of 1, 2 or 4 GPUs arrive at random and run for a minute in the mean,
-/// which is 95 % of what there is; after five minutes a gang of 102 single-GPU pods arrives.
+/// which is 95 % of what there is; after five minutes a gang of 102 single-GPU pods arrives that runs for a minute.
 fn starvation(seed: u64) -> Result<World, WorldError> {
     const LOAD_PERCENT: u64 = 95;
     const HOUR: u64 = 3_600_000;
@@ -102,7 +105,7 @@ fn starvation(seed: u64) -> Result<World, WorldError> {
         jobs.push(job(&format!("small-{:05}", jobs.len()), "small", at, run, shape));
     }
     let shape = shapes.gang(gang(vec![task("worker", 102, 102, gpus(1))]));
-    jobs.push(job(LARGE, "large", Millis::from_secs(300), Millis::from_secs(600), shape));
+    jobs.push(job(LARGE, "large", Millis::from_secs(300), run, shape));
     World::new(clusters, ["large", "small"].map(QueueSpec::unlimited).to_vec(), jobs, Millis::ZERO)
 }
 

@@ -2,24 +2,28 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
     sync::Arc,
 };
 
 use caldera_core::{
-    gang::{Gang, TaskName},
+    gang::{ClusterName, Gang, TaskName},
     inventory::Capacity,
     place::{self, Cluster, Decision},
-    queue::{Fit, FitClass},
+    quantity::Quantity,
+    queue::{Fit, FitClass, Kept},
     resources::{ResourceName, Resources},
 };
 
 use crate::{
-    members::{Members, Part},
+    members::{Members, Part, takes_jobs},
     metrics::{Books, Recorder},
     time::Millis,
-    world::{Hold, Job, World},
+    world::{Hold, Job, Shape, World},
 };
+
+/// Clusters looked at alone before several are looked at together.
+const LOOKS: usize = 8;
 
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +59,7 @@ pub(crate) type End = Reverse<(Millis, usize, u32)>;
 #[derive(Debug)]
 pub struct Site<'w> {
     world: &'w World,
-    pub(crate) now: Millis,
+    now: Millis,
     pub(crate) members: Members,
     pub(crate) stands: Vec<Stand>,
     /// Runs of each job so far: the end of an earlier one means nothing.
@@ -134,24 +138,24 @@ impl<'w> Site<'w> {
         if !place::select::is_duplicated(binding.placement.division.as_ref()) {
             return 1;
         }
-        let takes = |cluster: &Cluster| cluster.ready && place::filter::refusal(binding, cluster).is_none();
+        let takes = |cluster: &Cluster| takes_jobs(cluster) && place::filter::refusal(binding, cluster).is_none();
         let copies = self.world.clusters.iter().filter(|one| takes(&one.cluster)).count();
         u32::try_from(copies).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Where all of a job would go now, as the controller asks it: a class that did not fit before is first held
-    /// against the sum of what is free.
+    /// Where all of a job would go now, without what is kept for others: as the controller asks it. A class that did not
+    /// fit before is first held against the sum of what is free.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
-    pub fn find(&mut self, job: usize) -> Result<Vec<Part>, Fit> {
+    pub fn find(&mut self, job: usize, kept: &[&Kept]) -> Result<Vec<Part>, Fit> {
         let shape = &self.world.jobs[job].shape;
         if let Some(never) = self.never.get(&shape.class).copied()
             && let Some(detail) = self.short(job)
         {
             return Err(Fit::No { never, detail });
         }
-        let refusal = match self.place(job, &shape.gang) {
+        let refusal = match self.place(job, &shape.gang, kept) {
             Ok(parts) => return Ok(parts),
             Err(refusal) => refusal,
         };
@@ -177,14 +181,51 @@ impl<'w> Site<'w> {
             task.replicas = task.replicas.min(granted.get(&task.name).copied().unwrap_or(0));
             task.min_available = task.min_available.min(task.replicas);
         }
-        self.place(job, &Arc::new(gang))
+        self.place(job, &Arc::new(gang), &[])
     }
 
-    fn place(&mut self, job: usize, gang: &Arc<Gang>) -> Result<Vec<Part>, place::NotPlaced> {
+    /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
+    /// few as can hold it once what runs there is gone, those with the most free first.
+    pub fn keep(&mut self, job: usize) -> Option<Kept> {
         let shape = &self.world.jobs[job].shape;
-        let clusters = self.members.clusters();
-        let request = place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters };
-        let decision = place::place(&request)?;
+        let least = &shape.least;
+        let mut emptied: Vec<(&Cluster, Capacity, Resources)> = self
+            .members
+            .clusters()
+            .into_iter()
+            .filter(|(cluster, _)| takes_jobs(cluster))
+            .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
+            .collect();
+        emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(least, free)), cluster.name.clone()));
+        let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
+        let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
+        let together = together.map(|n| 0..n.min(emptied.len()));
+        let decision = alone.chain(together).find_map(|some| {
+            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
+            place::place(&question(shape, &shape.gang, clusters)).ok()
+        })?;
+        let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
+        let mut free = Resources::new();
+        emptied.iter().filter(|(cluster, ..)| chosen(&cluster.name)).for_each(|(.., there)| free.add(there));
+        let scarce = least.iter().filter(|(name, amount)| *amount > free.get(name.as_str()));
+        let mut resources: Vec<ResourceName> = scarce.map(|(name, _)| name.clone()).collect();
+        if resources.is_empty() {
+            // There is enough of everything, in pieces that are too small.
+            let pods = |name: &ResourceName| name.as_str() == ResourceName::PODS;
+            resources = least.iter().map(|(name, _)| name.clone()).filter(|name| !pods(name)).collect();
+        }
+        let clusters = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
+        Some(Kept { clusters, resources })
+    }
+
+    fn place(&mut self, job: usize, gang: &Arc<Gang>, kept: &[&Kept]) -> Result<Vec<Part>, place::NotPlaced> {
+        let shape = &self.world.jobs[job].shape;
+        let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
+        let barred: BTreeSet<&str> =
+            kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect();
+        let mut clusters = self.members.clusters();
+        clusters.retain(|(cluster, _)| !barred.contains(cluster.name.as_str()));
+        let decision = place::place(&question(shape, gang, clusters))?;
         Ok(self.parts(job, gang, &decision))
     }
 
@@ -233,8 +274,7 @@ impl<'w> Site<'w> {
             .map(|(cluster, capacity)| (cluster.clone(), capacity.emptied()))
             .collect();
         let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
-        let (binding, gang, whole) = (&shape.binding, &shape.gang, shape.whole);
-        place::place(&place::Request { binding, gang, whole, previous: None, clusters }).is_err()
+        place::place(&question(shape, &shape.gang, clusters)).is_err()
     }
 }
 
@@ -246,7 +286,7 @@ impl Site<'_> {
             return;
         }
         self.free = None;
-        self.recorder.sent(job, self.now);
+        self.recorder.sent(job);
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
@@ -270,23 +310,28 @@ impl Site<'_> {
         }
     }
 
+    pub(crate) fn set_now(&mut self, now: Millis) {
+        self.now = now;
+        self.recorder.set_clock(now);
+    }
+
     pub(crate) fn arrive(&mut self, job: usize) {
         self.stands[job] = Stand::Waiting;
-        self.recorder.arrived(job, self.now);
+        self.recorder.arrived(job);
     }
 
     /// A job that runs at the start.
     pub(crate) fn resume(&mut self, job: usize) {
         let Some(holds) = &self.world.jobs[job].running else { return };
         holds.iter().for_each(|hold| self.members.hold(job, hold));
-        self.recorder.resumed(job, self.now);
+        self.recorder.resumed(job);
         self.recorder.bound(job, holds);
         self.stands[job] = Stand::Sent { missing: 0, holds: holds.clone(), pods: u64::MAX };
         self.run_if_whole(job);
     }
 
     pub(crate) fn end(&mut self, job: usize) {
-        self.recorder.ended(job, self.now);
+        self.recorder.ended(job);
         self.give_back(job, Stand::Done);
     }
 
@@ -309,7 +354,7 @@ impl Site<'_> {
         let ends = self.now.plus(run_time(&self.world.jobs[job], pods));
         self.runs[job] += 1;
         self.ends.push(Reverse((ends, job, self.runs[job])));
-        self.recorder.started(job, self.now, ends);
+        self.recorder.started(job, ends);
         self.stands[job] = Stand::Running { holds, ends };
     }
 
@@ -322,6 +367,19 @@ impl Site<'_> {
         self.members.release(job, &holds);
         (self.free, self.grew) = (None, true);
     }
+}
+
+fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
+    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters }
+}
+
+/// Thousandths of what is asked that are free: of the resource that is shortest.
+fn covered(asked: &Resources, free: &Resources) -> i128 {
+    let part = |(name, amount): (&ResourceName, Quantity)| {
+        let asked = amount.as_nano();
+        (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1_000) / asked)
+    };
+    asked.iter().filter_map(part).min().unwrap_or(0)
 }
 
 /// A job with fewer pods than it wants runs longer, in proportion; more pods (copies) are no faster.

@@ -180,6 +180,12 @@ fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Resul
 }
 
 impl Job {
+    /// The user's estimate in whole seconds, as annotations carry it.
+    #[must_use]
+    pub fn run_for(&self) -> Option<i64> {
+        self.estimate.map(|estimate| i64::try_from(estimate.up_to(Millis(1_000)).seconds()).unwrap_or(i64::MAX))
+    }
+
     /// What the queue engine is asked.
     #[must_use]
     pub fn ask(&self, copies: u32) -> Ask {
@@ -191,7 +197,7 @@ impl Job {
             most: task.replicas,
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
-        Ask { tasks, copies, fit: shape.class }
+        Ask { tasks, copies, fit: shape.class, run_for: self.run_for() }
     }
 }
 

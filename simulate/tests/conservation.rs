@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use caldera_core::{quantity::Quantity, queue::QueueSpec, resources::Resources};
 use caldera_simulate::{
     policy::PolicyName,
+    read::Estimates,
     report::Report,
     run::{Options, observed, simulate},
     scenario::Scenario,
@@ -26,12 +27,19 @@ fn amounts(cpu: i64, gpu: i64) -> Resources {
         .collect()
 }
 
-/// Arrival, run, queue, priority, and (replicas, minimum, cpu, gpu) by task.
-type Draft = (u64, u64, usize, i32, Vec<(u32, u32, i64, i64)>);
+/// Arrival, run, estimate (true or not), queue, priority, and (replicas, minimum, cpu, gpu) by task.
+type Draft = (u64, u64, Option<u64>, usize, i32, Vec<(u32, u32, i64, i64)>);
 
 fn draft() -> impl Strategy<Value = Draft> {
     let task = (1..5u32, 0..5u32, 0..6i64, 0..4i64);
-    (0..40_000u64, 0..20_000u64, 0..3usize, 0..2i32, prop::collection::vec(task, 1..3))
+    (
+        0..300_000u64,
+        0..200_000u64,
+        prop::option::of(0..200_000u64),
+        0..3usize,
+        0..2i32,
+        prop::collection::vec(task, 1..3),
+    )
 }
 
 /// Queues `a` and `b` below `top`, and `c`; the ceilings are `top`'s and `a`'s in GPUs.
@@ -50,7 +58,7 @@ fn world(nodes: &[Vec<(u32, i64, i64)>], ceilings: (i64, i64), drafts: &[Draft],
     let mut jobs: Vec<Job> = drafts
         .iter()
         .enumerate()
-        .map(|(i, (arrival, run, queue, priority, tasks))| {
+        .map(|(i, (arrival, run, estimate, queue, priority, tasks))| {
             let task = |(n, (replicas, min, cpu, gpu)): (usize, &(u32, u32, i64, i64))| {
                 task(&format!("t{n}"), *replicas, if n == 0 { (*min).max(1) } else { *min }, amounts(*cpu, *gpu))
             };
@@ -60,7 +68,7 @@ fn world(nodes: &[Vec<(u32, i64, i64)>], ceilings: (i64, i64), drafts: &[Draft],
                 priority: *priority,
                 arrival: Millis(*arrival),
                 run: Millis(*run),
-                estimate: None,
+                estimate: estimate.map(Millis),
                 shape: shapes.gang(gang(tasks.iter().enumerate().map(task).collect())),
                 running: None,
             }
@@ -111,7 +119,7 @@ fn check(site: &Site<'_>, keeps_limits: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn limits_hold_at_every_instant_and_every_job_ends_once(
@@ -128,7 +136,7 @@ proptest! {
                 let never = outcome.never.contains(&i);
                 if keeps_limits {
                     // What can start does, and ends.
-                    prop_assert_eq!(record.ended.is_none(), never, "{} {:?}", world.jobs[i].name, record);
+                    prop_assert_eq!(record.ended.is_none(), never, "{} {} {:?}", name, world.jobs[i].name, record);
                 }
                 if let (Some(started), Some(ended)) = (record.started, record.ended) {
                     prop_assert!(record.arrival <= started && started.plus(world.jobs[i].run) <= ended);
@@ -144,7 +152,7 @@ proptest! {
 
 /// Everything that is written of a simulation.
 fn all(seed: u64) -> String {
-    let world = Scenario::Starvation.world(seed).unwrap();
+    let world = Scenario::Starvation.world(seed, Estimates::AsGiven).unwrap();
     let options = Options { horizon: Some(Millis::from_secs(600)), ..Options::default() };
     let run = |name: &PolicyName| (name.as_str(), simulate(&world, name.start(&world).as_mut(), &options));
     let outcomes: Vec<_> = PolicyName::ALL.iter().map(run).collect();

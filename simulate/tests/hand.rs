@@ -255,7 +255,7 @@ impl Policy for Impatient {
             return;
         }
         for job in std::mem::take(&mut self.waiting) {
-            match site.find(job) {
+            match site.find(job, &[]) {
                 Ok(parts) => {
                     assert!(parts.iter().map(|part: &Part| part.pods[0]).sum::<u32>() > 0);
                     site.send(job, parts);

@@ -66,7 +66,9 @@ pub struct Recorder {
     main: ResourceName,
     pub(crate) jobs: Vec<JobRecord>,
     pub(crate) samples: Vec<Sample>,
+    /// As it is since something last changed.
     now: Sample,
+    clock: Millis,
     working_nano: i128,
     books: Books,
     fairness: fairness::Fairness,
@@ -139,6 +141,7 @@ impl Recorder {
             jobs: records.collect(),
             samples: Vec::new(),
             now: Sample { at: world.start, ..Sample::default() },
+            clock: world.start,
             working_nano: 0,
             fairness: fairness::Fairness::new(&world.queues, main, &total, largest),
             books,
@@ -158,20 +161,21 @@ impl Recorder {
         self.fairness.sums
     }
 
-    pub(crate) fn arrived(&mut self, job: usize, now: Millis) {
-        let line = self.facts[job].line;
+    pub(crate) fn arrived(&mut self, job: usize) {
+        let (line, now) = (self.facts[job].line, self.clock);
         self.jobs[job].bound = self.fleet.bound(now).max(self.queues[line].bound(now));
         self.wait(job);
     }
 
-    pub(crate) fn resumed(&mut self, job: usize, now: Millis) {
+    pub(crate) fn resumed(&mut self, job: usize) {
         self.wait(job);
         self.jobs[job].resumed = true;
-        self.sent(job, now);
+        self.sent(job);
     }
 
-    pub(crate) fn sent(&mut self, job: usize, now: Millis) {
-        self.jobs[job].sent = Some(now);
+    pub(crate) fn sent(&mut self, job: usize) {
+        self.pass();
+        self.jobs[job].sent = Some(self.clock);
         self.jobs[job].clusters = 0;
         self.facts[job].stage = Stage::Sent;
         (self.now.waiting, self.now.sent) = (self.now.waiting - 1, self.now.sent + 1);
@@ -179,6 +183,7 @@ impl Recorder {
 
     /// Parts were bound.
     pub(crate) fn bound(&mut self, job: usize, holds: &[Hold]) {
+        self.pass();
         let held = sum(holds);
         let amount = held.get(self.main.as_str()).as_nano();
         let facts = &mut self.facts[job];
@@ -192,8 +197,9 @@ impl Recorder {
         self.fairness.waiting(&facts.queue, -met);
     }
 
-    pub(crate) fn started(&mut self, job: usize, now: Millis, ends: Millis) {
-        self.jobs[job].started.get_or_insert(now);
+    pub(crate) fn started(&mut self, job: usize, ends: Millis) {
+        self.pass();
+        self.jobs[job].started.get_or_insert(self.clock);
         let facts = &mut self.facts[job];
         (facts.stage, facts.ends) = (Stage::Running, ends);
         self.fairness.waiting(&facts.queue, -std::mem::take(&mut facts.asked));
@@ -205,8 +211,8 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn ended(&mut self, job: usize, now: Millis) {
-        self.jobs[job].ended = Some(now);
+    pub(crate) fn ended(&mut self, job: usize) {
+        self.jobs[job].ended = Some(self.clock);
     }
 
     pub(crate) fn evicted(&mut self, job: usize) {
@@ -215,6 +221,7 @@ impl Recorder {
 
     /// A job that was sent is not in members any longer: it ended, or waits again.
     pub(crate) fn unbound(&mut self, job: usize, holds: &[Hold], waits_again: bool) {
+        self.pass();
         let held = sum(holds);
         let amount = held.get(self.main.as_str()).as_nano();
         let facts = &mut self.facts[job];
@@ -238,6 +245,7 @@ impl Recorder {
     }
 
     fn wait(&mut self, job: usize) {
+        self.pass();
         let facts = &mut self.facts[job];
         facts.stage = Stage::Waiting;
         self.now.waiting += 1;
@@ -247,14 +255,27 @@ impl Recorder {
         self.queues[facts.line].wait(facts.of_queue, facts.run);
     }
 
-    /// Time passes until `now` with everything as it was noted last.
-    pub(crate) fn pass(&mut self, now: Millis) {
-        self.fairness.pass(now.since(self.now.at));
-        self.now.at = now;
+    /// It is `now`. What passed counts once something changes.
+    pub(crate) const fn set_clock(&mut self, now: Millis) {
+        self.clock = now;
+    }
+
+    /// Until now everything was as noted last.
+    pub(crate) fn pass(&mut self) {
+        self.fairness.pass(self.clock.since(self.now.at));
+        self.now.at = self.clock;
+    }
+
+    /// When something last changed.
+    pub(crate) const fn last_change(&self) -> Millis {
+        self.now.at
     }
 
     /// Notes how everything is, now that all of this instant has happened.
     pub(crate) fn note(&mut self, tally: Tally) {
+        if self.now.at != self.clock {
+            return;
+        }
         self.fairness.look();
         self.now.tally = tally;
         self.now.working = u64::try_from(self.working_nano / 1_000_000_000).unwrap_or(0);

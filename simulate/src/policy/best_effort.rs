@@ -1,15 +1,12 @@
 //! Best-effort FIFO: jobs in the order of their arrivals, whoever's they are; those that do not fit are passed over
-//! (Kueue's `BestEffortFIFO` over all queues). Queues' ceilings and guarantees hold; nothing else about queues counts.
+//! (Kueue's `BestEffortFIFO` over all queues), and nothing is kept for them. Queues' ceilings and guarantees hold.
 
-use caldera_core::{
-    queue::{Dequeue, QueueSpec},
-    resources::Limits,
-};
+use caldera_core::queue::{Dequeue, OrderPolicy, QueueSpec};
 
 use super::{Caldera, Policy};
 use crate::{site::Site, time::Millis, world::World};
 
-/// The engine with queues and jobs that are all equal: what is left of its order is age.
+/// The engine by age alone, without patience.
 #[derive(Debug)]
 pub struct BestEffortFifo(Caldera);
 
@@ -17,13 +14,8 @@ impl BestEffortFifo {
     /// With the world's ceilings.
     #[must_use]
     pub fn new(world: &World) -> Self {
-        let alike = |queue: &QueueSpec| QueueSpec {
-            priority: 0,
-            deserved: Limits::unlimited(),
-            dequeue: Dequeue::Traverse,
-            ..queue.clone()
-        };
-        Self(Caldera::with_queues(world.queues.iter().map(alike), false))
+        let traversed = |queue: &QueueSpec| QueueSpec { dequeue: Dequeue::Traverse, ..queue.clone() };
+        Self(Caldera::with(world.queues.iter().map(traversed), OrderPolicy::Fifo, None))
     }
 
     /// Whether a job in line waits for more than there could ever be.

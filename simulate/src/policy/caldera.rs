@@ -1,5 +1,5 @@
 //! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, then placed as the scheduler places what was granted.
+//! it left, then placed as the scheduler places what was granted. Places are kept for jobs that wait long.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,40 +8,39 @@ use std::{
 
 use caldera_core::{
     gang::TaskName,
-    queue::{self, Ask, Engine, Fit, FitClass, JobId, QueueSpec},
+    queue::{self, Ask, Engine, Fit, FitClass, JobId, Kept, OrderPolicy, QueueSpec, Room},
     reason::Reason,
     resources::Resources,
 };
 
 use super::Policy;
-use crate::{
-    members::Part,
-    site::Site,
-    world::{Job, World},
-};
+use crate::{members::Part, site::Site, time::Millis, world::World};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Caldera {
     engine: Engine,
-    asks: HashMap<(FitClass, u32), Arc<Ask>>,
+    asks: HashMap<(FitClass, u32, Option<i64>), Arc<Ask>>,
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
-    /// Jobs go by their own priorities, or all alike.
-    by_priority: bool,
 }
 
 impl Caldera {
-    /// With the world's queues and jobs as they are.
+    /// As the controller is by default.
     #[must_use]
     pub fn new(world: &World) -> Self {
-        Self::with_queues(world.queues.iter().cloned(), true)
+        let patience = Some(queue::engine::PATIENCE);
+        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience)
     }
 
-    pub(super) fn with_queues(queues: impl Iterator<Item = QueueSpec>, by_priority: bool) -> Self {
+    /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept.
+    #[must_use]
+    pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
         queues.for_each(|queue| engine.set_queue(queue));
-        Self { engine, asks: HashMap::new(), unplaced: Vec::new(), by_priority }
+        engine.set_policy(order);
+        engine.set_patience(patience);
+        Self { engine, asks: HashMap::new(), unplaced: Vec::new() }
     }
 
     /// Whether a job in line waits for more than there could ever be.
@@ -53,18 +52,8 @@ impl Caldera {
 
     fn ask(&mut self, site: &mut Site<'_>, job: usize) -> Arc<Ask> {
         let (copies, of) = (site.copies(job), site.job(job));
-        Arc::clone(self.asks.entry((of.shape.class, copies)).or_insert_with(|| Arc::new(of.ask(copies))))
-    }
-
-    /// The one place that knows what a job tells the engine.
-    fn line_up(&self, index: usize, job: &Job, ask: Arc<Ask>) -> queue::Job {
-        queue::Job {
-            id: id(index),
-            queue: job.queue.clone(),
-            priority: if self.by_priority { job.priority } else { 0 },
-            created: i64::try_from(job.arrival.seconds()).unwrap_or(i64::MAX),
-            ask,
-        }
+        let key = (of.shape.class, copies, of.run_for());
+        Arc::clone(self.asks.entry(key).or_insert_with(|| Arc::new(of.ask(copies))))
     }
 
     /// What is charged from now on is what is placed.
@@ -72,6 +61,8 @@ impl Caldera {
         let mut charge = Resources::new();
         parts.iter().for_each(|part| charge.add(&part.demand()));
         self.engine.hold(&id(job), &site.job(job).queue, &charge);
+        let end = site.job(job).run_for().map(|run_for| seconds(site.now()).saturating_add(run_for));
+        self.engine.set_end(id(job).as_str(), end);
         site.send(job, parts);
     }
 
@@ -87,8 +78,15 @@ impl Caldera {
 
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
-        let ask = self.ask(site, job);
-        self.engine.wait(self.line_up(job, site.job(job), ask));
+        let (ask, of) = (self.ask(site, job), site.job(job));
+        self.engine.wait(queue::Job {
+            id: id(job),
+            queue: of.queue.clone(),
+            priority: of.priority,
+            created: seconds(of.arrival),
+            deadline: None,
+            ask,
+        });
     }
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
@@ -103,19 +101,15 @@ impl Policy for Caldera {
 
     fn decide(&mut self, site: &mut Site<'_>) {
         self.engine.set_fleet(site.members().total());
+        self.engine.set_now(seconds(site.now()));
         if site.take_grew() {
             self.engine.room_grew();
             self.retry(site);
         }
         loop {
-            let mut found = Vec::new();
-            let release = self.engine.next(|id, _| match site.find(index(id)) {
-                Ok(parts) => {
-                    found = parts;
-                    Fit::Yes
-                }
-                Err(no) => no,
-            });
+            let mut clusters = Clusters { site, found: Vec::new() };
+            let release = self.engine.next_in(&mut clusters);
+            let found = clusters.found;
             let Some(release) = release else { return };
             let (job, granted) = (index(&release.id), release.admission.tasks);
             let tasks = &site.job(job).shape.gang.tasks;
@@ -126,6 +120,37 @@ impl Policy for Caldera {
             }
         }
     }
+
+    fn due(&self, _: Millis) -> Option<Millis> {
+        self.engine.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs)
+    }
+}
+
+/// The clusters, as the engine asks about them.
+struct Clusters<'a, 'w> {
+    site: &'a mut Site<'w>,
+    /// The place of the job that was last found to fit.
+    found: Vec<Part>,
+}
+
+impl Room for Clusters<'_, '_> {
+    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+        match self.site.find(index(id), kept) {
+            Ok(parts) => {
+                self.found = parts;
+                Fit::Yes
+            }
+            Err(no) => no,
+        }
+    }
+
+    fn keep(&mut self, id: &JobId, _: &Ask) -> Option<Kept> {
+        self.site.keep(index(id))
+    }
+}
+
+fn seconds(time: Millis) -> i64 {
+    i64::try_from(time.seconds()).unwrap_or(i64::MAX)
 }
 
 /// In the order of arrivals, so that jobs of one second keep it.

@@ -166,19 +166,28 @@ impl Reader<'_> {
             let names: Vec<&str> = self.dropped.iter().map(ResourceName::as_str).collect();
             self.notes.push(format!("requests for {} were left out: no node says what it has of it", names.join(", ")));
         }
-        let mut random = Random::new(options.seed);
         for job in &mut jobs {
             let arrival = u128::from(job.arrival.0) * 1_000 / u128::from(options.speed_milli.max(1));
             job.arrival = Millis(u64::try_from(arrival).unwrap_or(u64::MAX));
-            job.estimate = match options.estimates {
-                Estimates::AsGiven => job.estimate,
-                Estimates::Exact => Some(job.run),
-                Estimates::Rough => {
+        }
+        options.estimates.apply(&mut jobs, options.seed);
+        Trace { jobs, notes: self.notes }
+    }
+}
+
+impl Estimates {
+    /// Lets users say how long their jobs run.
+    pub fn apply(self, jobs: &mut [Job], seed: u64) {
+        let mut random = Random::new(seed);
+        for job in jobs {
+            job.estimate = match self {
+                Self::AsGiven => job.estimate,
+                Self::Exact => Some(job.run),
+                Self::Rough => {
                     let percent = 100 + random.below(401);
                     Some(Millis(u64::try_from(u128::from(job.run.0) * u128::from(percent) / 100).unwrap_or(u64::MAX)))
                 }
             };
         }
-        Trace { jobs, notes: self.notes }
     }
 }
