@@ -279,6 +279,7 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         };
         index.claims.under_way.insert(key.clone(), (eviction.reason, format!("{}; {said}", eviction.message)));
         plan.effects.push((Tag::Evict(key), effect));
+        plan.evictions += 1;
     }
     index.claims.open = Some((head.id.clone(), decided.hold.until));
     index.claims.due = Timestamp::from_second(decided.hold.until).ok();

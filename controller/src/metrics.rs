@@ -19,6 +19,7 @@ pub(crate) struct ByQueue {
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) released: Counter,
+    pub(crate) evicted: Counter,
     pub(crate) pending: Family<ByQueue, Gauge>,
     pub(crate) freed_to_release: Histogram,
     pub(crate) decision: Histogram,
@@ -30,6 +31,7 @@ impl Metrics {
         let buckets = || exponential_buckets(0.000_05, 2.0, 18);
         let metrics = Self {
             released: Counter::default(),
+            evicted: Counter::default(),
             pending: Family::default(),
             freed_to_release: Histogram::new(buckets()),
             decision: Histogram::new(buckets()),
@@ -38,6 +40,7 @@ impl Metrics {
         let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let registry = registry.sub_registry_with_prefix("caldera");
         registry.register("released_bindings", "Bindings released", metrics.released.clone());
+        registry.register("evicted_bindings", "Bindings that were made to give way", metrics.evicted.clone());
         registry.register("pending_bindings", "Bindings in line, by queue", metrics.pending.clone());
         registry.register(
             "quota_freed_to_release_seconds",

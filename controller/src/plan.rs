@@ -56,6 +56,8 @@ pub struct Plan {
     pub next: Option<Timestamp>,
     /// How many of the effects are releases.
     pub releases: usize,
+    /// How many of the effects make a job give way.
+    pub evictions: usize,
 }
 
 /// See the module.
@@ -439,6 +441,9 @@ fn kept(index: &Index, id: &JobId) -> String {
 /// What else a user should know: it follows the sentence.
 fn note(index: &Index, id: &JobId, workload: &Workload, unknown_class: bool) -> String {
     let mut note = kept(index, id);
+    if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {
+        note += &format!("; {why}");
+    }
     if unknown_class {
         note += &format!("; PriorityClass {} does not exist: priority 0 is assumed", workload.class);
     }

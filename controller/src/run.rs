@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
+use caldera_core::queue::give_back::Policy;
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
@@ -49,6 +50,8 @@ pub struct Config {
     pub clock: SharedClock,
     /// Counts writes of the clients that read members (there should be none).
     pub counts: WriteCounts,
+    /// Who gives way to whom, and how much at most.
+    pub give_back: Policy,
 }
 
 impl Default for Config {
@@ -58,6 +61,7 @@ impl Default for Config {
             registry: SharedRegistry::default(),
             clock: std::sync::Arc::new(SystemClock),
             counts: WriteCounts::default(),
+            give_back: Policy::default(),
         }
     }
 }
@@ -90,6 +94,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     watch_host(&client, &inputs, clusters, &stop);
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();
+    index.claims.policy = config.give_back.clone();
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {
@@ -137,6 +142,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         for (tag, effect) in planned.effects {
             writer.send(tag, effect.write(now));
         }
+        metrics.evicted.inc_by(planned.evictions as u64);
         let took = began.elapsed().as_secs_f64();
         metrics.decision.observe(took);
         if planned.releases > 0 {

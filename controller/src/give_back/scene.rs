@@ -16,7 +16,7 @@ use caldera_core::{
         give_back::{Account, Attempts, Claim, Elastic, HeldTask, Holder, Scope, Taken, Victim},
         ledger::Stage,
     },
-    reason::Reason,
+    reason::{Bound, Reason},
     resources::{ResourceName, Resources},
     split::Strategy,
     webster::Tie,
@@ -53,7 +53,11 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
     for (id, position) in index.engine.heads(each) {
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
         let (Reason::Quota { queue, .. } | Reason::NoRoom { queue, .. }) = &reason else { continue };
-        let reclaims = *below.entry(queue.clone()).or_insert_with(|| prospects.reclaims && deserves_more(index, queue));
+        // What its own queue may have at most nobody else can give it.
+        let own =
+            matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);
+        let reclaims =
+            !own && *below.entry(queue.clone()).or_insert_with(|| prospects.reclaims && deserves_more(index, queue));
         let lowest = prospects.lowest(queue);
         if !reclaims && lowest.is_none() {
             continue;

@@ -248,3 +248,23 @@ fn a_job_that_only_waits_for_its_own_queue_s_limit_takes_from_nobody() {
     world.pass(60);
     assert_eq!(world.writes.len(), later);
 }
+
+#[test]
+fn who_may_not_take_back_what_it_lacks_is_told_why() {
+    let mut world = two_queues();
+    runs(&mut world, "firm", "b", 4);
+    runs(&mut world, "stubborn", "b", 4);
+    world.patch("Job", "stubborn", &json!({"metadata": {"annotations": {"volcano.sh/preemptable": "false"}}}));
+    world.job("mine", "a", 4);
+    world.pass(60);
+    let (reason, message) = world.says("mine");
+    assert_eq!(reason, "WaitingForQuota");
+    assert!(
+        message.ends_with(
+            "; claims cpu 4, pods 4: no job may be taken for it; left alone: 1 covered by what its queue deserves, 1 with \
+             volcano.sh/preemptable: false"
+        ),
+        "{message}"
+    );
+    assert_eq!(evictions(&world), 0);
+}
