@@ -98,6 +98,8 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.claims.stirred = true;
     }
     close(index, now.as_second());
+    // What others give goes to nobody else meanwhile.
+    index.engine.set_claim(index.claims.open.as_ref().map(|(claimant, _)| claimant.clone()));
     let claims = &mut index.claims;
     if let Some((_, until)) = &claims.open {
         claims.due = Timestamp::from_second(*until).ok();

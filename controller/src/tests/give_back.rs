@@ -268,3 +268,20 @@ fn who_may_not_take_back_what_it_lacks_is_told_why() {
     );
     assert_eq!(evictions(&world), 0);
 }
+
+#[test]
+fn what_was_given_goes_to_nobody_else() {
+    let mut world = two_queues();
+    runs(&mut world, "old", "b", 4);
+    runs(&mut world, "young", "b", 4);
+    member(&mut world, &["old", "young"]);
+    world.job("mine", "a", 4);
+    world.pass(5);
+    assert!(is_evicted(&world, "young"));
+    // As pods go one by one, a smaller job of a queue with a smaller share would fit first.
+    world.queue("c", &json!({"deserved": {"cpu": "4", "pods": "4"}}));
+    world.job("thief", "c", 1);
+    member(&mut world, &["old"]);
+    assert_eq!(world.pass(1), ["mine-job"]);
+    assert!(world.pass(3).iter().all(|released| released != "thief-job"));
+}
