@@ -4,7 +4,7 @@
 //! [..]}`, without what is just as in `spec`, and none at all where nothing is left. What is used is in `status.allocated`,
 //! who waits in `status.pending`; neither is repeated here, as it would be old most of the time. A change of the
 //! annotation goes to every member with the queue, so that it is written seldom: only after the tree or the fleet has
-//! changed, each queue's every half minute at most, ten in a second at most. What is wrong is also told in an event, once.
+//! changed, each queue's every half minute at most and every five minutes for amounts alone, ten in a second at most. What is wrong is also told in an event, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,8 @@ use crate::{
 const SETTLES: SignedDuration = SignedDuration::from_secs(2);
 /// Between two notes on one queue, and before a refused one is tried again.
 const REST: SignedDuration = SignedDuration::from_secs(30);
+/// The same if only amounts differ: those by weight all follow every change of the fleet.
+const LONG_REST: SignedDuration = SignedDuration::from_mins(5);
 /// Notes written in one turn at most, and the time to the next turn.
 const NOTES: usize = 10;
 const TURN: SignedDuration = SignedDuration::from_secs(1);
@@ -94,7 +96,8 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
             continue;
         }
         let written = index.notes.written.entry(name.clone()).or_default();
-        let rested = written.last.and_then(|last| last.saturating_add(REST).ok()).unwrap_or(now);
+        let rest = if is_about_amounts(&faults, &before) { LONG_REST } else { REST };
+        let rested = written.last.and_then(|last| last.saturating_add(rest).ok()).unwrap_or(now);
         if written.in_flight {
             continue;
         }
@@ -121,6 +124,11 @@ impl Before {
         let faults = note["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         Self { amounts: AMOUNTS.map(|name| note[name].clone()), faults: faults.collect() }
     }
+}
+
+/// Nothing else is new.
+fn is_about_amounts(faults: &[(String, String)], before: &Before) -> bool {
+    faults.iter().map(|(_, sentence)| sentence).eq(&before.faults)
 }
 
 const AMOUNTS: [&str; 2] = ["deserved", "guarantee"];

@@ -36,6 +36,8 @@ pub enum Kind {
     ConfigMap,
     /// scheduling.k8s.io PriorityClass.
     PriorityClass,
+    /// bus.volcano.sh Command.
+    Command,
 }
 
 impl Kind {
@@ -57,6 +59,7 @@ impl Kind {
             Self::Event => resource("", "v1", "Event", "events"),
             Self::Namespace => resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
+            Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
             Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }

@@ -118,6 +118,74 @@ fn a2_11_a_closed_queue_releases_nothing_until_it_opens() {
     });
 }
 
+/// What `vcctl queue operate` makes.
+async fn command(s: &caldera_e2e::scenario::Scenario, name: &str, action: &str, queue: &str) -> anyhow::Result<()> {
+    let target = s.get(Kind::Queue, queue).await?.context("no queue")?;
+    let object = json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": name}, "action": action,
+        "target": {
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue, "uid": target["metadata"]["uid"],
+        },
+    });
+    s.create(Kind::Command, object).await?;
+    s.until_gone(Kind::Command, name).await
+}
+
+fn is(state: &'static str) -> impl Fn(&Value) -> bool {
+    move |queue| queue["status"]["state"] == state
+}
+
+#[test]
+fn a2_25_commands_close_a_queue_gently_and_open_it_again() {
+    run("commands", async |s| {
+        let queue = s.queue("q", json!({"cpu": "500m"})).await?;
+        s.submit(Kind::Job, job("runs", &queue, &[task("a", 1, "500m", "sleep 8")]), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let waits =
+            s.submit(Kind::Job, job("waits", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
+        s.until_podgroup(&waits, "waits", |group| !message(group).is_empty()).await?;
+        command(&s, "close", "CloseQueue", &queue).await?;
+        s.until(Kind::Queue, &queue, "is closing", is("Closing")).await?;
+        let reason = |group: &Value| group["status"]["conditions"][0]["reason"] == "QueueNotOpen";
+        s.until_podgroup(&waits, "says that its queue is not open", reason).await?;
+        s.until_phase("runs", "Completed").await?;
+        s.until(Kind::Queue, &queue, "is closed", is("Closed")).await?;
+        let binding = s.get(Kind::Binding, "waits-job").await?.context("no binding")?;
+        ensure!(binding["spec"]["suspension"]["scheduling"] == true, "started in a closed queue: {binding}");
+        command(&s, "open", "OpenQueue", &queue).await?;
+        s.until(Kind::Queue, &queue, "is open", is("Open")).await?;
+        s.until_phase("waits", "Completed").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn children_close_and_open_with_their_parent() {
+    run("cascade", async |s| {
+        let parent = s.queue("parent", json!({"cpu": "1"})).await?;
+        let child = s.own("child");
+        let mut queue = caldera_e2e::manifest::queue(&child, &json!({"cpu": "1"}));
+        queue["spec"]["parent"] = parent.as_str().into();
+        s.create(Kind::Queue, queue).await?;
+        s.until(Kind::Queue, &child, "is open", is("Open")).await?;
+        let mark = |queue: &Value| queue["metadata"]["annotations"]["volcano.sh/closed-by-parent"].clone();
+        command(&s, "close", "CloseQueue", &parent).await?;
+        let closed = s.until(Kind::Queue, &child, "is closed", is("Closed")).await?;
+        ensure!(mark(&closed) == "true", "{closed}");
+        // Alone it does not open, and its users are told.
+        command(&s, "open-child", "OpenQueue", &child).await?;
+        ensure!(s.get(Kind::Queue, &child).await?.is_some_and(|queue| is("Closed")(&queue)));
+        let waits =
+            s.submit(Kind::Job, job("waits", &child, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
+        s.until_podgroup(&waits, "names the queue that is closed", says("it starts no jobs")).await?;
+        command(&s, "open", "OpenQueue", &parent).await?;
+        s.until(Kind::Queue, &child, "is open without the mark", |queue| is("Open")(queue) && mark(queue) == "false")
+            .await?;
+        s.until_phase("waits", "Completed").await?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a2_04_an_unknown_priority_class_does_not_lose_the_job() {
     run("noclass", async |s| {
