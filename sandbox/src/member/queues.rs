@@ -60,7 +60,13 @@ fn change(world: &World, queue: &Value) -> Option<Want> {
         return Some(merge(Kind::Queue, queue, Some("status"), json!({"status": {"state": next}})));
     }
     // Opened: whoever closed it, it is no longer closed by its parent.
-    (state == "Open" && by_parent == "true" && !parent_closed).then(|| mark(queue, "false"))
+    (state == "Open" && by_parent == "true" && !parent_closed && !is_from_host(queue)).then(|| mark(queue, "false"))
+}
+
+/// The mark came with the queue from the host, where its parent is closed. Volcano takes marks away only in the moment
+/// that it opens a queue; to take away this one would be undone by Karmada, for ever.
+fn is_from_host(queue: &Value) -> bool {
+    annotation(queue, "resourcetemplate.karmada.io/managed-annotations").split(',').any(|key| key == CLOSED_BY_PARENT)
 }
 
 fn mark(queue: &Value, closed_by_parent: &str) -> Want {

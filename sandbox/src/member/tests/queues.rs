@@ -31,3 +31,17 @@ fn a_closed_queue_enqueues_nothing() {
     assert_eq!(cluster.bound(), 0);
     assert!(!cluster.refused.is_empty(), "its PodGroup is refused");
 }
+
+#[test]
+fn a_mark_that_comes_from_the_host_is_left_alone() {
+    let mut cluster = Cluster::new(1, "1");
+    let annotations = json!({
+        "volcano.sh/closed-by-parent": "true",
+        "resourcetemplate.karmada.io/managed-annotations": "a,volcano.sh/closed-by-parent,b",
+    });
+    cluster
+        .put(Kind::Queue, json!({"metadata": {"name": "q", "annotations": annotations}, "spec": {"parent": "root"}}));
+    cluster.settle();
+    assert_eq!(text(cluster.queue("q"), "/status/state"), "Open");
+    assert_eq!(cluster.queue("q")["metadata"]["annotations"]["volcano.sh/closed-by-parent"], "true");
+}
