@@ -1,9 +1,14 @@
 //! Queues that open and close: by Commands, with their parents, across crashes.
 
-use caldera_runtime::write::{Body, Failure};
+use caldera_crds::volcano::bus::Command;
+use caldera_runtime::{
+    watch::Event,
+    write::{Body, Failure},
+};
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::{index::Input, lifecycle::CommandFacts};
 
 fn child(world: &mut World, name: &str, parent: &str) {
     world.queue(name, &json!({"parent": parent}));
@@ -270,4 +275,44 @@ fn queues_in_a_circle_follow_nobody() {
     world.command("CloseQueue", "a");
     world.settle();
     assert_eq!((world.state("a").0, world.state("b").0), ("Closed", "Open"));
+}
+
+#[test]
+fn a_list_from_before_the_deletion_does_not_carry_a_command_out_again() {
+    let mut world = World::new(2);
+    world.fail = vec![("commands", Failure::Transient("busy".into()))];
+    world.command("CloseQueue", "q");
+    world.settle();
+    let listed: Command = serde_json::from_value(world.get("Command", "closequeue-q").clone()).unwrap();
+    world.patch("Queue", "q", &json!({"status": {"state": "Open"}}));
+    let all = CommandFacts::read(&listed).into_iter().collect();
+    world.index.apply(Input::Commands(Event::Reset(all)), world.now);
+    world.pass(3);
+    assert_eq!(world.state("q").0, "Open");
+    assert!(world.get("Command", "closequeue-q").is_null());
+}
+
+#[test]
+fn what_the_watch_brings_late_changes_nothing() {
+    let mut world = World::new(2);
+    let old = world.get("Queue", "q").clone();
+    world.command("CloseQueue", "q");
+    world.pass(5);
+    let before = world.writes.len();
+    world.tell(&old, false);
+    world.pass(10);
+    assert_eq!(world.state("q").0, "Closed");
+    assert_eq!(world.writes.len(), before);
+}
+
+#[test]
+fn a_command_for_something_else_is_not_ours() {
+    for target in [
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u"}),
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "q", "uid": "u"}),
+        Value::Null,
+    ] {
+        let command = json!({"metadata": {"name": "c"}, "action": "CloseQueue", "target": target});
+        assert_eq!(CommandFacts::read(&serde_json::from_value::<Command>(command).unwrap()), None);
+    }
 }
