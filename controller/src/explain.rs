@@ -286,6 +286,11 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
     if explanation.placed.is_empty() && stand.verdict != Verdict::Finished {
         explanation.clusters = clusters;
     }
+    // Only the controller knows that the API server refused it.
+    let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");
+    if let (Verdict::MayStart, Some(told)) = (stand.verdict, refused) {
+        explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
+    }
     let others = index.entries.iter().filter(|(other, entry)| *other != key && entry.assumed.is_some()).count();
     if others > 0 {
         explanation.notes.push(format!("{others} other jobs may start now and are counted as if they had"));

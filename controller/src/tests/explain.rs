@@ -2,7 +2,7 @@
 
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::watch::Event;
+use caldera_runtime::{watch::Event, write::Failure};
 use serde_json::{Value, json};
 
 use super::world::{World, job};
@@ -145,6 +145,18 @@ fn a_job_whose_gate_is_about_to_open_is_not_told_that_it_waits_for_quota() {
     let b = of(&mut index, &world, "b");
     assert_eq!(b.verdict, Verdict::Waiting);
     assert_eq!(b.notes, ["1 other jobs may start now and are counted as if they had"]);
+}
+
+#[test]
+fn a_release_that_the_server_refused_is_in_the_controllers_words() {
+    let mut world = World::new(10);
+    world.refuse.push(Failure::Refused { code: 422, reason: "Invalid".into(), message: "no".into() });
+    world.job("a", "q", 8);
+    world.pass(2);
+    let mut index = listed(&world);
+    let a = of(&mut index, &world, "a");
+    assert_eq!(a.verdict, Verdict::MayStart);
+    assert!(a.notes[0].contains("could not be released: ") && a.notes[0].contains("no"), "{:?}", a.notes);
 }
 
 #[test]
