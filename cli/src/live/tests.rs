@@ -72,6 +72,19 @@ fn items(path: &str) -> Value {
     if path.ends_with("queues") {
         return json!([{"metadata": metadata("q"), "spec": {"capability": {"cpu": "1"}}}]);
     }
+    if path.ends_with("/clusters") {
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "r", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let serves =
+            json!([{"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]}]);
+        let summary = json!({"allocatable": {"cpu": "8", "memory": "1Gi", "pods": "10"}});
+        return json!([{
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [ready], "apiEnablements": serves, "resourceSummary": summary},
+        }]);
+    }
     json!([])
 }
 
@@ -89,7 +102,21 @@ async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     assert_eq!((seen.verdict, seen.basis), (Verdict::CanNeverStart, Basis::Live));
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
-    assert_eq!(asked.len(), Source::all().len(), "each kind is asked for once: {asked:?}");
+    let of_the_member = asked.iter().filter(|request| request.contains("/clusters/m1/proxy/api/v1/")).count();
+    assert_eq!((asked.len() - of_the_member, of_the_member), (Source::all().len(), 2), "each kind once: {asked:?}");
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
+    let (client, _) = server(|path| path.contains("/proxy/").then_some(503));
+    let mut live = look(&client, Some("ns")).await.unwrap();
+    assert_eq!(live.gaps.iter().map(|gap| gap.what.as_str()).collect::<Vec<_>>(), ["member m1"]);
+    let key = binding_of(&live.index, &job()).unwrap();
+    let seen = explain(&mut live.index, &key, live.now).unwrap();
+    assert_eq!(seen.basis, Basis::Live);
+    let cluster = &seen.clusters[0];
+    assert_eq!((cluster.fit, cluster.needs, cluster.free.get("cpu").to_string()), (2, 2, "8".to_owned()));
+    assert!(cluster.doubt.as_ref().unwrap().starts_with("its resource summary is used: "), "{cluster:?}");
 }
 
 #[tokio::test]
