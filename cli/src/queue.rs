@@ -27,7 +27,7 @@ struct All {
 #[derive(Debug, Serialize)]
 struct One {
     queue: QueueView,
-    /// The first in line, then those that are not in line until somebody changes something.
+    /// The first in line, then those that are not in line.
     line: Vec<InLine>,
     missing: Vec<Gap>,
 }

@@ -281,7 +281,8 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
         explanation.reservation = reserved(index, id);
-        explanation.eta = Some(eta(index, id));
+        // One that gave way is not in line yet.
+        explanation.eta = position.map(|_| eta(index, id));
     }
     if explanation.placed.is_empty() && stand.verdict != Verdict::Finished {
         explanation.clusters = clusters;
@@ -291,9 +292,10 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
     if let (Verdict::MayStart, Some(told)) = (stand.verdict, refused) {
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
+    explanation.notes.extend(made_room(index, id, now));
     let others = index.entries.iter().filter(|(other, entry)| *other != key && entry.assumed.is_some()).count();
     if others > 0 {
-        explanation.notes.push(format!("{others} other jobs may start now and are counted as if they had"));
+        explanation.notes.push(format!("other jobs that may start now and are counted as if they had: {others}"));
     }
     Some(explanation)
 }
@@ -467,6 +469,18 @@ fn eta(index: &Index, id: &str) -> Eta {
         },
         None => nobody("no place is kept for it yet: others rank before it, or it has not waited long enough"),
     }
+}
+
+/// Who gave way for a job, as long as their room is kept for it: their bindings say so.
+fn made_room(index: &Index, id: &str, now: Timestamp) -> Option<String> {
+    let evictions = index.entries.values().filter_map(|entry| entry.binding.eviction.as_ref());
+    let ours: Vec<i64> = evictions
+        .filter(|eviction| eviction.claimant == id && eviction.until > now.as_second())
+        .map(|eviction| eviction.until)
+        .collect();
+    let until = at(*ours.iter().max()?)?;
+    let jobs = if ours.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", ours.len()) };
+    Some(format!("{jobs} gave way for it; their room is kept for it until {until}"))
 }
 
 /// Seconds since 1970 as Kubernetes writes them.

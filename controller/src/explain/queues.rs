@@ -57,7 +57,7 @@ pub struct Step {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// In line.
+    /// In line, or soon to be.
     pub waiting: usize,
     /// Not in line until somebody changes something.
     pub blocked: usize,
@@ -103,7 +103,7 @@ pub struct QueueView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InLine {
-    /// From 1; `None` for one that is not in line until somebody changes something.
+    /// From 1; `None` for one that is not in line: it gave way, or somebody has to change something.
     pub position: Option<usize>,
     /// Which.
     pub workload: WorkloadRef,
@@ -225,7 +225,7 @@ fn counts(index: &Index) -> BTreeMap<QueueName, Counts> {
         let Some(queue) = queue_of(entry, workload) else { continue };
         let count: fn(&mut Counts) -> &mut usize = match (&entry.assumed, &entry.state) {
             (_, State::OutOfScope) => continue,
-            (None, State::Blocked(_)) => |counts| &mut counts.blocked,
+            (None, State::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
             (None, State::Holding { stage: Stage::Finished, .. }) => |counts| &mut counts.finished,
             (None, State::Holding { stage, .. }) => {
                 match workload.map(|workload| podgroup::phase(workload, Some(*stage))) {
@@ -233,7 +233,7 @@ fn counts(index: &Index) -> BTreeMap<QueueName, Counts> {
                     _ => |counts| &mut counts.starting,
                 }
             }
-            (Some(_), _) | (None, State::InLine) => |counts| &mut counts.waiting,
+            (Some(_), _) | (None, State::InLine | State::Blocked(_)) => |counts| &mut counts.waiting,
         };
         for name in names(index, queue) {
             *count(all.entry(name).or_default()) += 1;

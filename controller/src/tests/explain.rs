@@ -144,7 +144,7 @@ fn a_job_whose_gate_is_about_to_open_is_not_told_that_it_waits_for_quota() {
     let mut index = listed(&world);
     let b = of(&mut index, &world, "b");
     assert_eq!(b.verdict, Verdict::Waiting);
-    assert_eq!(b.notes, ["1 other jobs may start now and are counted as if they had"]);
+    assert_eq!(b.notes, ["other jobs that may start now and are counted as if they had: 1"]);
 }
 
 #[test]
@@ -157,6 +157,32 @@ fn a_release_that_the_server_refused_is_in_the_controllers_words() {
     let a = of(&mut index, &world, "a");
     assert_eq!(a.verdict, Verdict::MayStart);
     assert!(a.notes[0].contains("could not be released: ") && a.notes[0].contains("no"), "{:?}", a.notes);
+}
+
+#[test]
+fn who_gave_way_and_for_whom_is_told_on_both_sides() {
+    let mut world = World::new(10);
+    for (name, pods) in [("a", 8), ("victim", 4), ("claimant", 5)] {
+        world.job(name, "q", pods);
+        world.settle();
+    }
+    let claimant = world.get("ResourceBinding", "claimant-job")["metadata"]["uid"].clone();
+    let now = world.now.as_second();
+    let eviction = json!({
+        "count": 1, "at": now, "until": now + 60, "claimant": claimant, "reason": "Preempted", "message": "by right",
+    });
+    let annotations = json!({"caldera.dev/eviction": eviction.to_string()});
+    world.patch("ResourceBinding", "victim-job", &json!({"metadata": {"annotations": annotations}}));
+    let mut index = listed(&world);
+    let claimant = of(&mut index, &world, "claimant");
+    assert_eq!(claimant.verdict, Verdict::Waiting);
+    assert!(claimant.notes[0].starts_with("1 job gave way for it; "), "{:?}", claimant.notes);
+    let victim = of(&mut index, &world, "victim");
+    assert_eq!((victim.verdict, victim.token.as_str()), (Verdict::Waiting, "GaveWay"));
+    assert!(victim.sentence.contains("by right") && victim.position.is_none() && victim.eta.is_none());
+    let views = queues(&index);
+    let jobs = views.iter().find(|view| view.name.as_str() == "q").unwrap().jobs.unwrap();
+    assert_eq!((jobs.waiting, jobs.blocked), (2, 0));
 }
 
 #[test]
