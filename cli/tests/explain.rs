@@ -180,9 +180,12 @@ fn the_queues(sandbox: &Sandbox) {
     let (_, wide, _) = sandbox.run(&["queue", "-o", "wide"]);
     assert!(wide.contains("GUARANTEE") && wide.contains("nvidia.com/gpu"), "{wide}");
     let one = sandbox.json(&["queue", "research"]);
-    let line: Vec<&Value> = one["line"].as_array().unwrap().iter().map(|job| &job["workload"]["name"]).collect();
-    assert_eq!(line, ["too-big", "low-priority"]);
-    assert_eq!(one["line"][1]["token"], "WaitingForQuota");
+    // Made within one second: which of the two is first is their UIDs' affair.
+    let line = one["line"].as_array().unwrap();
+    let of = |name: &str| line.iter().find(|job| job["workload"]["name"] == name).unwrap_or(&Value::Null);
+    assert_eq!((line.len(), &line[0]["position"], &line[1]["position"]), (2, &json!(1), &json!(2)));
+    assert_eq!(of("low-priority")["token"], "WaitingForQuota");
+    assert_eq!(of("too-big")["token"], "ExceedsCapability");
     let (_, text, _) = sandbox.run(&["queue", "research", "--first", "1"]);
-    assert!(text.contains("Job default/too-big") && text.contains("... and 1 more"), "{text}");
+    assert!(text.contains("\n1         Job default/") && text.contains("... and 1 more"), "{text}");
 }
