@@ -210,6 +210,10 @@ pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32],
 fn elastic(search: &Search<'_>, want: &[u32]) -> Option<Pods> {
     let gang = search.kit.gang;
     let need = missing(&needs(gang), &search.kept);
+    // All of it was tried; in one cluster it is tried differently below.
+    if search.limit > 1 && need == want {
+        return None;
+    }
     let held: u64 = search.kept.iter().map(|pods| total(pods)).sum();
     let enough = |pods: &Pods| held + pods.iter().map(|pods| total(pods)).sum::<u64>() >= minimum_pods(gang);
     if search.limit == 1 {

@@ -65,6 +65,9 @@ impl Search<'_> {
         if total(want) == 0 {
             return Some(self.none());
         }
+        if !self.might_take(want, rooms) {
+            return None;
+        }
         for order in ORDERS {
             let order = self.kit.order(rooms, order);
             let mut trial = rooms.to_vec();
@@ -83,6 +86,14 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    /// Whether each task alone would fit: most refusals need no more than this one look at every node.
+    fn might_take(&self, want: &[u32], rooms: &[Room]) -> bool {
+        let sites = self.usable();
+        let supply =
+            |task: usize| sites.iter().map(|site| rooms[*site].most(&self.kit, task)).fold(0, u64::saturating_add);
+        (0..want.len()).all(|task| want[task] == 0 || supply(task) >= u64::from(want[task]))
     }
 
     /// As much of `want` as fits beyond `placed`: used clusters first, then the roomiest.
