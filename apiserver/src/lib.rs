@@ -19,6 +19,7 @@ pub mod error;
 mod event;
 pub mod fields;
 mod http;
+pub mod ids;
 mod limits;
 mod meta;
 mod namespace;
@@ -43,4 +44,5 @@ mod watch;
 mod write;
 
 pub use clock::{Clock, SystemClock, TokioClock};
+pub use ids::{Ids, RandomIds, SeededIds};
 pub use server::{ApiServer, Options};

@@ -21,7 +21,7 @@ pub fn create_initial(server: &ApiServer) {
             "apiVersion": "v1",
             "metadata": {
                 "name": name,
-                "uid": uuid::Uuid::new_v4().to_string(),
+                "uid": server.new_id().to_string(),
                 "creationTimestamp": now,
                 "labels": {"kubernetes.io/metadata.name": name},
             },

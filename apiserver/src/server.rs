@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::User;
 use crate::clock::{Clock, SystemClock};
+use crate::ids::{Ids, RandomIds};
 use crate::resource::Registry;
 use crate::store::Store;
 
@@ -19,6 +20,8 @@ pub struct Options {
     /// Shown in logs.
     pub name: String,
     pub clock: Arc<dyn Clock>,
+    /// Where UIDs and the suffixes of generated names come from.
+    pub ids: Arc<dyn Ids>,
     /// Bearer token of the administrator (`system:masters`); generated when not given.
     pub admin_token: Option<String>,
     /// More users, by bearer token.
@@ -34,6 +37,7 @@ impl Default for Options {
         Self {
             name: "caldera".into(),
             clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
             admin_token: None,
             users: BTreeMap::new(),
             history: 8192,
@@ -118,6 +122,10 @@ impl ApiServer {
 
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.0.registry.load_full()
+    }
+
+    pub(crate) fn new_id(&self) -> uuid::Uuid {
+        self.0.options.ids.next()
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {

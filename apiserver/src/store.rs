@@ -6,11 +6,13 @@
 //! the watch cache's semantics, in one place).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Where an object is within its kind. The namespace is empty for cluster-scoped kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,19 +120,44 @@ pub enum OutOfRange {
     },
 }
 
+/// When a kind last changed, and who waits for the next change. The first to wait is the first to wake: tokio's watch
+/// channel wakes in a random order, and one history could not be had twice.
+#[derive(Debug, Default)]
+pub struct Changes {
+    revision: AtomicU64,
+    waiting: Notify,
+}
+
+impl Changes {
+    /// Zero: never.
+    pub fn last(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Done with the next change after this call, whether or not it was awaited by then.
+    pub fn next(&self) -> Notified<'_> {
+        self.waiting.notified()
+    }
+
+    fn tell(&self, revision: u64) {
+        self.revision.store(revision, Ordering::Release);
+        self.waiting.notify_waiters();
+    }
+}
+
 #[derive(Debug)]
 struct Collection {
     objects: BTreeMap<Key, Arc<Object>>,
     history: VecDeque<Arc<Event>>,
     /// Events up to here are forgotten.
     floor: u64,
-    changed: watch::Sender<u64>,
+    changes: Arc<Changes>,
 }
 
 impl Collection {
     /// A kind that nothing was ever written of has forgotten nothing.
     fn new() -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor: 0, changed: watch::Sender::new(0) }
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor: 0, changes: Arc::default() }
     }
 
     /// Index of the first event after `revision`.
@@ -249,7 +276,7 @@ impl Store {
         {
             collection.floor = forgotten.revision;
         }
-        collection.changed.send_replace(self.revision);
+        collection.changes.tell(self.revision);
         Ok(object)
     }
 
@@ -262,15 +289,15 @@ impl Store {
         Ok(collection.history.range(collection.after(revision)..).take(limit).cloned().collect())
     }
 
-    /// Wakes when something of this kind changed.
-    pub fn subscribe(&mut self, kind: &str) -> watch::Receiver<u64> {
-        self.collections.entry(kind.to_owned()).or_insert_with(Collection::new).changed.subscribe()
+    /// Tells when something of this kind changed.
+    pub fn changes(&mut self, kind: &str) -> Arc<Changes> {
+        self.collections.entry(kind.to_owned()).or_insert_with(Collection::new).changes.clone()
     }
 
     /// Wakes the watchers of a kind without a change, to look whether it still exists.
     pub fn wake(&self, kind: &str) {
         if let Some(collection) = self.collections.get(kind) {
-            collection.changed.send_replace(self.revision);
+            collection.changes.tell(self.revision);
         }
     }
 

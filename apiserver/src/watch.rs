@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::accept::Transform;
@@ -18,7 +19,7 @@ use crate::read::{parse_version, too_large};
 use crate::registry_form::view;
 use crate::resource::Resource;
 use crate::server::ApiServer;
-use crate::store::{Event, EventKind, Object, OutOfRange, encode};
+use crate::store::{Changes, Event, EventKind, Object, OutOfRange, encode};
 use crate::table::{IncludeObject, to_table};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -44,16 +45,16 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
         Some("Object") => IncludeObject::Object,
         _ => IncludeObject::Metadata,
     };
-    let (changed, current, initial) = {
+    let (changes, current, initial) = {
         let mut store = call.server.store();
-        let changed = store.subscribe(&call.resource.storage);
+        let changes = store.changes(&call.resource.storage);
         let current = store.revision();
         let wants_initial = match options.send_initial_events {
             Some(wanted) => wanted,
             None => from.is_none_or(|v| v == 0),
         };
         let initial = wants_initial.then(|| store.list(&call.resource.storage, None));
-        (changed, current, initial)
+        (changes, current, initial)
     };
     let life = options.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
     let now = Instant::now();
@@ -69,7 +70,7 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
         namespace: call.info.namespace.clone(),
         cursor: current,
         ready: VecDeque::new(),
-        changed,
+        changes,
         deadline: now + life.map_or(DEFAULT_LIFE, Duration::from_secs),
         next_bookmark: now + BOOKMARK_EVERY,
         bookmarks: options.bookmarks,
@@ -102,7 +103,7 @@ struct Watch {
     /// Everything up to here was sent or does not matter.
     cursor: u64,
     ready: VecDeque<Bytes>,
-    changed: tokio::sync::watch::Receiver<u64>,
+    changes: Arc<Changes>,
     deadline: Instant,
     next_bookmark: Instant,
     bookmarks: bool,
@@ -145,6 +146,7 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Option<Bytes> {
+        let changes = Arc::clone(&self.changes);
         loop {
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
@@ -152,9 +154,10 @@ impl Watch {
             if self.ended {
                 return None;
             }
-            self.changed.mark_unchanged();
+            // Asked for before looking, so that no change falls between the two.
+            let change = changes.next();
             if let Some((version, until)) = self.waits_for {
-                self.wait_for_version(version, until).await;
+                self.wait_for_version(version, until, change).await;
                 continue;
             }
             if self.pull() {
@@ -163,18 +166,16 @@ impl Watch {
             if !self.is_served() {
                 return None;
             }
-            self.sleep().await;
+            self.sleep(change).await;
         }
     }
 
     /// Waits for a change, the next bookmark or the end.
-    async fn sleep(&mut self) {
+    async fn sleep(&mut self, change: Notified<'_>) {
         let bookmark = if self.bookmarks { self.next_bookmark } else { self.deadline };
         tokio::select! {
             biased;
-            changed = self.changed.changed() => {
-                self.ended = changed.is_err();
-            }
+            () = change => {}
             () = tokio::time::sleep_until(self.deadline) => self.ended = true,
             () = tokio::time::sleep_until(bookmark), if self.bookmarks && bookmark < self.deadline => {
                 let revision = self.server.store().revision();
@@ -193,7 +194,7 @@ impl Watch {
         }
     }
 
-    async fn wait_for_version(&mut self, version: u64, until: Instant) {
+    async fn wait_for_version(&mut self, version: u64, until: Instant, change: Notified<'_>) {
         let current = self.server.store().revision();
         if current >= version {
             let objects = self.server.store().list(&self.form.resource.storage, None);
@@ -208,7 +209,7 @@ impl Watch {
         }
         tokio::select! {
             biased;
-            _ = self.changed.changed() => {}
+            () = change => {}
             () = tokio::time::sleep_until(until.min(self.deadline)) => {}
         }
     }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::call::Callers;
 use super::webhook::Webhook;
 use crate::server::ApiServer;
+use crate::store::Changes;
 
 pub const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 pub const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
@@ -18,7 +18,7 @@ pub const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistrat
 #[derive(Default)]
 pub struct Index {
     current: ArcSwap<Webhooks>,
-    changes: OnceLock<[watch::Receiver<u64>; 2]>,
+    changes: OnceLock<[Arc<Changes>; 2]>,
     /// Compiled configurations by kind and name, with the version they were compiled from.
     compiled: Mutex<BTreeMap<(bool, String), Compiled>>,
     pub(super) callers: Callers,
@@ -45,9 +45,9 @@ impl Index {
     pub fn webhooks(&self, server: &ApiServer) -> Arc<Webhooks> {
         let [mutating, validating] = self.changes.get_or_init(|| {
             let mut store = server.store();
-            [store.subscribe(MUTATING), store.subscribe(VALIDATING)]
+            [store.changes(MUTATING), store.changes(VALIDATING)]
         });
-        let seen = (*mutating.borrow(), *validating.borrow());
+        let seen = (mutating.last(), validating.last());
         let current = self.current.load_full();
         // The first reading has seen nothing yet, even when no configuration was ever written.
         if current.seen == seen && seen != (0, 0) {

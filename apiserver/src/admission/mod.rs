@@ -320,7 +320,7 @@ async fn ask(
         let text = format!("admission webhook {} does not support dry run", crate::error::quote(&webhook.name));
         return Err(Failure::Refused(Status::bad_request(text)));
     }
-    let uid = uuid::Uuid::new_v4().to_string();
+    let uid = server.new_id().to_string();
     let converted = object.and_then(|o| in_form(o, attributes, form));
     let converted_old = attributes.old_object.and_then(|o| in_form(o, attributes, form));
     let sent = converted.as_ref().or(object);

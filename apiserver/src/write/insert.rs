@@ -87,22 +87,21 @@ pub(super) fn complete_new(call: &Call, object: &mut Value, now: &str) {
     for member in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(member);
     }
-    metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+    metadata.insert("uid".into(), call.server.new_id().to_string().into());
     metadata.insert("creationTimestamp".into(), now.into());
     if resource.rules.generation != Generation::Never {
         metadata.insert("generation".into(), 1.into());
     }
     let named = metadata.get("name").and_then(Value::as_str).is_some_and(|n| !n.is_empty());
     if !named && let Some(prefix) = metadata.get("generateName").and_then(Value::as_str) {
-        let name = generate_name(prefix);
+        let name = generate_name(prefix, call.server.new_id());
         metadata.insert("name".into(), name.into());
     }
 }
 
 /// `names.SimpleNameGenerator`: at most 58 characters of the prefix and five random ones.
-pub(super) fn generate_name(prefix: &str) -> String {
+pub(super) fn generate_name(prefix: &str, random: uuid::Uuid) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = uuid::Uuid::new_v4();
     let base: String = prefix.chars().take(58).collect();
     let suffix = random.as_bytes().iter().take(5).map(|b| {
         let index = usize::from(*b) % ALPHABET.len();
@@ -133,7 +132,8 @@ pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Res
             }
             Err(Raced(Some(_))) if generated && attempt < 8 => {
                 let prefix = meta::text(&object, "generateName").to_owned();
-                meta::metadata_mut(&mut object).insert("name".into(), generate_name(&prefix).into());
+                meta::metadata_mut(&mut object)
+                    .insert("name".into(), generate_name(&prefix, call.server.new_id()).into());
             }
             Err(Raced(Some(existing))) => return Err(already_exists(resource, &name, &existing)),
             Err(Raced(None)) => break,

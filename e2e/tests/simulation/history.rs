@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{DefaultHasher, Hash},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
 };
 
@@ -109,16 +109,30 @@ impl History {
     }
 }
 
-/// Tells histories apart. UIDs are random, so that whatever contains them is left out.
-pub fn mix(hash: &mut DefaultHasher, commit: &Commit) {
-    let (server, kind, namespace, name) = &commit.name;
-    (commit.millis, server, kind, namespace).hash(hash);
-    let Some(object) = &commit.object else { return "deleted".hash(hash) };
-    match kind.as_str() {
-        "PodGroup" => object["metadata"]["labels"]["caldera.dev/workload-name"].to_string().hash(hash),
-        _ => name.hash(hash),
+/// A whole history, to the last byte: as a number, and where it is asked for as text.
+#[derive(Debug, Default)]
+pub struct Trace {
+    hash: DefaultHasher,
+    /// One for each commit, if it is kept.
+    pub lines: Option<Vec<String>>,
+}
+
+impl Trace {
+    pub fn new(keep: bool) -> Self {
+        Self { hash: DefaultHasher::new(), lines: keep.then(Vec::new) }
     }
-    for part in ["/metadata/annotations", "/spec/clusters", "/spec/suspension", "/status"] {
-        object.pointer(part).map(ToString::to_string).hash(hash);
+
+    pub fn add(&mut self, commit: &Commit) {
+        let (server, kind, namespace, name) = &commit.name;
+        let object = commit.object.as_ref().map_or_else(|| "deleted".to_owned(), ToString::to_string);
+        let line = format!("{} ms {server} {kind} {namespace}/{name} {}: {object}", commit.millis, commit.version);
+        line.hash(&mut self.hash);
+        if let Some(lines) = &mut self.lines {
+            lines.push(line);
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.hash.finish()
     }
 }

@@ -15,9 +15,9 @@ mod world;
 use std::time::Instant;
 
 /// Runs one history on virtual time; what it was, as a number.
-fn run(seed: u64) -> world::Outcome {
+fn run(seed: u64, keep: bool) -> world::Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(world::run(seed))
+    runtime.block_on(world::run(seed, keep))
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -33,7 +33,7 @@ fn every_invariant_holds_in_every_history() {
     let mut broken = Vec::new();
     for seed in seeds {
         let began = Instant::now();
-        match std::panic::catch_unwind(|| run(seed)) {
+        match std::panic::catch_unwind(|| run(seed, false)) {
             Ok(outcome) => println!("seed {seed}: {outcome}, {:.1} s real", began.elapsed().as_secs_f64()),
             Err(_) => {
                 println!("seed {seed}: BROKEN; run it again with CALDERA_SIM_SEED={seed}");
@@ -44,12 +44,14 @@ fn every_invariant_holds_in_every_history() {
     assert!(broken.is_empty(), "invariants are broken with CALDERA_SIM_SEED={broken:?}");
 }
 
-/// Not so yet: one seed was seen to give two histories. Object UIDs are random in the API server, and they are one suspect.
 #[test]
-#[ignore = "known to fail: a seed does not yet fix the whole history"]
-fn the_same_seed_gives_the_same_history() {
+fn the_same_seed_gives_the_same_history_to_the_last_byte() {
     let seed = number("CALDERA_SIM_SEED").unwrap_or(1);
-    let (first, second) = (run(seed), run(seed));
-    assert_eq!(first.history, second.history, "seed {seed}: {first} and {second}");
-    assert_ne!(first.history, run(seed + 1).history, "another seed gives another history");
+    let (first, second) = (run(seed, true), run(seed, true));
+    let (one, two) = (first.history.lines.as_ref().unwrap(), second.history.lines.as_ref().unwrap());
+    if let Some(at) = (0..one.len().max(two.len())).find(|at| one.get(*at) != two.get(*at)) {
+        panic!("seed {seed}: commit {at} is\n{:?}\nand then\n{:?}\nof {first}\nand {second}", one.get(at), two.get(at));
+    }
+    println!("twice {first}");
+    assert_ne!(first.history.number(), run(seed + 1, false).history.number(), "another seed gives another history");
 }

@@ -3,12 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    hash::{DefaultHasher, Hasher},
     sync::{Arc, Mutex},
 };
 
 use axum::{Router, extract::Request, response::IntoResponse};
-use caldera_apiserver::{ApiServer, Options, TokioClock as ServerClock};
+use caldera_apiserver::{ApiServer, Options, SeededIds, TokioClock as ServerClock};
 use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
@@ -29,7 +28,7 @@ use tower::ServiceExt;
 
 use crate::{
     faults::{Faults, Way},
-    history::{History, mix},
+    history::{History, Trace},
     invariants::{Invariants, Limit, Stage, has_ended},
     prng::Prng,
     stand_in::{self, NAMESPACE, StandIn, write_to},
@@ -38,7 +37,7 @@ use crate::{
 /// What a history came to.
 #[derive(Debug)]
 pub struct Outcome {
-    pub history: u64,
+    pub history: Trace,
     jobs: usize,
     commits: u64,
     writes: u64,
@@ -53,8 +52,9 @@ impl fmt::Display for Outcome {
         let faults: u64 = faults.values().sum();
         write!(
             f,
-            "history {history:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
-             {kills} kills, {virtual_seconds} s virtual"
+            "history {:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
+             {kills} kills, {virtual_seconds} s virtual",
+            history.number()
         )
     }
 }
@@ -380,15 +380,17 @@ fn job(name: &str, queue: &str, tasks: &[(String, u64, u64, u64)], seconds: u64,
 }
 
 /// Runs a history to its end.
-pub async fn run(seed: u64) -> Outcome {
+pub async fn run(seed: u64, keep: bool) -> Outcome {
     let began = Instant::now();
     let mut prng = Prng::new(seed);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let webhook = Arc::default();
     let hook = switched(Arc::clone(&webhook));
-    let server = |name: &str, webhooks| {
+    let mut ids = prng.fork();
+    let mut server = |name: &str, webhooks| {
+        let ids = Arc::new(SeededIds::new(ids.next()));
         let clock = Arc::new(ServerClock::starting_at(start));
-        ApiServer::new(Options { name: name.into(), clock, webhooks, ..Options::default() })
+        ApiServer::new(Options { name: name.into(), clock, ids, webhooks, ..Options::default() })
     };
     let host = server("host", BTreeMap::from([(WEBHOOK.to_owned(), hook.clone())])).router();
     let members: BTreeMap<String, Router> =
@@ -429,13 +431,12 @@ pub async fn run(seed: u64) -> Outcome {
     prepare_queues(&world.user).await;
     sleep(Duration::from_secs(5)).await;
     let invariants = Invariants::new(limits());
-    let mut tale =
-        Tale { invariants, hash: DefaultHasher::new(), history, last_writes: 0, quiet_since: Instant::now() };
+    let mut tale = Tale { invariants, trace: Trace::new(keep), history, last_writes: 0, quiet_since: Instant::now() };
     let story = story(&mut prng);
     storm(&mut world, &mut stand_in, &mut tale, &mut prng, story.actions).await;
     calm(&mut world, &mut stand_in, &mut tale, &story.finish, &story.wait).await;
     Outcome {
-        history: tale.hash.finish(),
+        history: tale.trace,
         jobs: tale.invariants.jobs().len(),
         commits: tale.invariants.checked,
         writes: world.faults.writes(),
@@ -447,7 +448,7 @@ pub async fn run(seed: u64) -> Outcome {
 
 struct Tale {
     invariants: Invariants,
-    hash: DefaultHasher,
+    trace: Trace,
     history: History,
     last_writes: u64,
     quiet_since: Instant,
@@ -457,7 +458,7 @@ impl Tale {
     /// Checks every commit since the last time, one after the other.
     fn check(&mut self) {
         for commit in self.history.take() {
-            mix(&mut self.hash, &commit);
+            self.trace.add(&commit);
             self.invariants.observe(&commit);
         }
     }
