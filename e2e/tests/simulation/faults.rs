@@ -1,16 +1,24 @@
-//! A component's way to the API, which goes wrong as a seed says: requests and answers get lost, are late (and then
-//! land although nobody waits any more), or are refused; watches expire, break off, lag and repeat themselves.
+//! A component's way to the API, which goes wrong as a seed says: requests and answers get lost, are late (a request then
+//! lands although nobody waits any more, a list is old when it arrives), or are refused; the component dies before or after
+//! any call; watches expire, break off, lag (each by itself, so that kinds overtake each other), repeat and lose events;
+//! members are out of reach.
 //!
 //! There is no socket: a request for a member's proxy goes to the member's router, every other to the host's.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
-use axum::{Router, body::Body};
+use axum::{
+    Router,
+    body::{Body, BodyDataStream, Bytes},
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
 use serde_json::json;
@@ -23,17 +31,25 @@ const LOST: u64 = 20;
 const ANSWER_LOST: u64 = 25;
 const REFUSED: u64 = 30;
 const LATE: u64 = 60;
+const ANSWER_LATE: u64 = 30;
+const CRASH: u64 = 4;
+/// Of a thousand writes: a component must not die at each second one of its reads.
+const CRASH_AT_WRITE: u64 = 20;
 /// Events of a thousand on a watch that are disturbed in each way.
 const REPEATED: u64 = 30;
 const LAGGING: u64 = 40;
 const BROKEN_OFF: u64 = 15;
 const EXPIRED: u64 = 10;
+const EVENTS_LOST: u64 = 15;
 
 #[derive(Debug)]
 struct State {
     prng: Prng,
     on: bool,
     writes: u64,
+    /// Who died of a fault and has not been buried.
+    crashed: BTreeSet<&'static str>,
+    unreachable: BTreeSet<String>,
     faults: BTreeMap<&'static str, u64>,
 }
 
@@ -43,7 +59,14 @@ pub struct Faults(Arc<Mutex<State>>);
 
 impl Faults {
     pub fn new(prng: Prng) -> Self {
-        Self(Arc::new(Mutex::new(State { prng, on: false, writes: 0, faults: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(State {
+            prng,
+            on: false,
+            writes: 0,
+            crashed: BTreeSet::new(),
+            unreachable: BTreeSet::new(),
+            faults: BTreeMap::new(),
+        })))
     }
 
     pub fn switch(&self, on: bool) {
@@ -53,6 +76,31 @@ impl Faults {
     /// Writes that components tried so far.
     pub fn writes(&self) -> u64 {
         self.0.lock().unwrap().writes
+    }
+
+    /// Who died since this was last asked.
+    pub fn take_crashed(&self) -> BTreeSet<&'static str> {
+        std::mem::take(&mut self.0.lock().unwrap().crashed)
+    }
+
+    /// Whether a member answers from now on.
+    pub fn reach(&self, member: &str, yes: bool) {
+        let mut state = self.0.lock().unwrap();
+        if yes {
+            state.unreachable.remove(member);
+        } else {
+            state.unreachable.insert(member.to_owned());
+            *state.faults.entry("member down").or_default() += 1;
+        }
+    }
+
+    fn is_down(&self, member: Option<&str>) -> bool {
+        member.is_some_and(|member| self.0.lock().unwrap().unreachable.contains(member))
+    }
+
+    fn crash(&self, way: &Way) {
+        way.life.end();
+        self.0.lock().unwrap().crashed.insert(way.who);
     }
 
     /// How often each fault was injected.
@@ -67,8 +115,11 @@ impl Faults {
         if !state.on {
             return (Fault::None, prng);
         }
+        let crash = CRASH + if write { CRASH_AT_WRITE } else { 0 };
         let at = state.prng.below(1000);
-        let fault = if at < LOST {
+        let fault = if state.prng.below(1000) < crash {
+            Fault::Crash { landed: state.prng.below(2) == 0 }
+        } else if at < LOST {
             Fault::Lost
         } else if at < LOST + ANSWER_LOST {
             Fault::AnswerLost
@@ -84,6 +135,9 @@ impl Faults {
             // One in eight comes after every deadline.
             let longest = if state.prng.below(8) == 0 { 20_000 } else { 1_500 };
             Fault::Late(Duration::from_millis(state.prng.between(1, longest)))
+        } else if at < LOST + ANSWER_LOST + REFUSED + LATE + ANSWER_LATE {
+            let longest = if state.prng.below(8) == 0 { 20_000 } else { 2_500 };
+            Fault::AnswerLate(Duration::from_millis(state.prng.between(1, longest)))
         } else {
             Fault::None
         };
@@ -93,6 +147,9 @@ impl Faults {
             Fault::AnswerLost => "answer lost",
             Fault::Refused(..) => "refused",
             Fault::Late(_) => "late",
+            Fault::AnswerLate(_) => "answer late",
+            Fault::Crash { landed: false } => "crash before a call",
+            Fault::Crash { landed: true } => "crash after a call",
         };
         *state.faults.entry(name).or_default() += 1;
         (fault, prng)
@@ -109,6 +166,8 @@ impl Faults {
             EventFault::BrokenOff
         } else if at < REPEATED + LAGGING + BROKEN_OFF + EXPIRED {
             EventFault::Expired
+        } else if at < REPEATED + LAGGING + BROKEN_OFF + EXPIRED + EVENTS_LOST {
+            EventFault::Lost(Duration::from_millis(prng.between(1, 5_000)))
         } else {
             EventFault::None
         };
@@ -119,6 +178,7 @@ impl Faults {
             EventFault::Lagging(_) => "events lag",
             EventFault::BrokenOff => "watch broken off",
             EventFault::Expired => "watch expired",
+            EventFault::Lost(_) => "events lost",
         };
         *state.faults.entry(name).or_default() += 1;
         fault
@@ -135,6 +195,12 @@ enum Fault {
     Refused(u16, &'static str),
     /// It is done later, even if nobody waits for the answer by then.
     Late(Duration),
+    /// It is done now; the answer comes later, and is old by then.
+    AnswerLate(Duration),
+    /// The component dies here, before or after the server did it.
+    Crash {
+        landed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -144,6 +210,22 @@ enum EventFault {
     Lagging(Duration),
     BrokenOff,
     Expired,
+    /// This and what comes within that time is never delivered; then the watch has expired.
+    Lost(Duration),
+}
+
+/// One life of a component: nothing that it began goes on when it is over.
+#[derive(Debug, Clone, Default)]
+pub struct Life(Arc<AtomicBool>);
+
+impl Life {
+    pub fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A service for `kube::Client`.
@@ -152,25 +234,31 @@ pub struct Way {
     pub host: Router,
     pub members: BTreeMap<String, Router>,
     pub faults: Faults,
+    /// Who goes it, and in which life.
+    pub who: &'static str,
+    pub life: Life,
 }
 
 impl Way {
-    pub fn client(&self) -> kube::Client {
-        kube::Client::new(self.clone(), "default")
+    /// A client of one component in one life.
+    pub fn client(&self, who: &'static str, life: Life) -> kube::Client {
+        kube::Client::new(Self { who, life, ..self.clone() }, "default")
     }
 
-    /// The router that a request is for, and the request as that one knows it.
-    fn route(&self, mut request: Request<kube::client::Body>) -> (Router, Request<kube::client::Body>) {
+    /// The member (if not the host) and the router that a request is for, and the request as that one knows it.
+    fn route(&self, mut request: Request<kube::client::Body>) -> (Option<String>, Router, Request<kube::client::Body>) {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let proxied = path
             .strip_prefix("/apis/cluster.karmada.io/v1alpha1/clusters/")
             .and_then(|rest| rest.split_once("/proxy"))
-            .and_then(|(cluster, path)| Some((self.members.get(cluster)?.clone(), path.to_owned())));
+            .and_then(|(cluster, path)| {
+                Some((cluster.to_owned(), self.members.get(cluster)?.clone(), path.to_owned()))
+            });
         match proxied {
-            None => (self.host.clone(), request),
-            Some((router, path)) => {
+            None => (None, self.host.clone(), request),
+            Some((member, router, path)) => {
                 *request.uri_mut() = path.parse().unwrap();
-                (router, request)
+                (Some(member), router, request)
             }
         }
     }
@@ -186,12 +274,19 @@ impl Service<Request<kube::client::Body>> for Way {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let write = request.method() != http::Method::GET;
+        // Leases are renewed for ever, and decide nothing but who may write.
+        let write = request.method() != http::Method::GET && !request.uri().path().contains("/leases");
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let (fault, prng) = self.faults.draw(write, watch);
-        let (router, request) = self.route(request);
-        let faults = self.faults.clone();
+        let (member, router, request) = self.route(request);
+        let way = self.clone();
         async move {
+            if way.life.is_over() {
+                return std::future::pending().await;
+            }
+            if way.faults.is_down(member.as_deref()) {
+                return Ok(refusal(503, "ServiceUnavailable"));
+            }
             let answer = match fault {
                 Fault::None => router.oneshot(request).await?,
                 Fault::Lost => return Err("connection refused (simulated)".into()),
@@ -207,8 +302,24 @@ impl Service<Request<kube::client::Body>> for Way {
                     });
                     landing.await??
                 }
+                Fault::AnswerLate(by) => {
+                    let landing = tokio::spawn(router.oneshot(request));
+                    tokio::time::sleep(by).await;
+                    landing.await??
+                }
+                Fault::Crash { landed } => {
+                    if landed {
+                        let _ = router.oneshot(request).await?;
+                    }
+                    way.faults.crash(&way);
+                    return std::future::pending().await;
+                }
             };
-            Ok(if watch && answer.status() == StatusCode::OK { disturbed(answer, faults, prng) } else { answer })
+            if way.life.is_over() {
+                return std::future::pending().await;
+            }
+            let disturb = watch && answer.status() == StatusCode::OK;
+            Ok(if disturb { disturbed(answer, way, member, prng) } else { answer })
         }
         .boxed()
     }
@@ -226,26 +337,53 @@ fn refusal(code: u16, reason: &str) -> Response<Body> {
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }
 
-/// A watch whose events are disturbed one by one, in their order.
-fn disturbed(answer: Response<Body>, faults: Faults, prng: Prng) -> Response<Body> {
-    let (parts, body) = answer.into_parts();
-    let start = (Some(body.into_data_stream()), VecDeque::new(), prng, faults);
-    let stream = futures::stream::unfold(start, |(mut stream, mut ready, mut prng, faults)| async move {
-        if let Some(event) = ready.pop_front() {
-            return Some((event, (stream, ready, prng, faults)));
+struct Watch {
+    events: Option<BodyDataStream>,
+    ready: VecDeque<Result<Bytes, axum::Error>>,
+    prng: Prng,
+    way: Way,
+    member: Option<String>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(event);
         }
-        let event = stream.as_mut()?.next().await?;
-        match faults.draw_event(&mut prng) {
+        let event = self.events.as_mut()?.next().await?;
+        if self.way.life.is_over() {
+            return std::future::pending().await;
+        }
+        if self.way.faults.is_down(self.member.as_deref()) {
+            return None;
+        }
+        match self.way.faults.draw_event(&mut self.prng) {
             EventFault::None => {}
-            EventFault::Repeated => ready.extend(event.as_ref().ok().cloned().map(Ok)),
+            EventFault::Repeated => self.ready.extend(event.as_ref().ok().cloned().map(Ok)),
             EventFault::Lagging(by) => tokio::time::sleep(by).await,
             EventFault::BrokenOff => return None,
-            EventFault::Expired => {
-                let event = format!("{}\n", json!({"type": "ERROR", "object": status(410, "Expired")}));
-                return Some((Ok(event.into()), (None, ready, prng, faults)));
+            EventFault::Expired => return Some(self.expire()),
+            EventFault::Lost(within) => {
+                tokio::time::sleep(within).await;
+                return Some(self.expire());
             }
         }
-        Some((event, (stream, ready, prng, faults)))
+        Some(event)
+    }
+
+    fn expire(&mut self) -> Result<Bytes, axum::Error> {
+        self.events = None;
+        Ok(format!("{}\n", json!({"type": "ERROR", "object": status(410, "Expired")})).into())
+    }
+}
+
+/// A watch whose events are disturbed one by one, in their order.
+fn disturbed(answer: Response<Body>, way: Way, member: Option<String>, prng: Prng) -> Response<Body> {
+    let (parts, body) = answer.into_parts();
+    let watch = Watch { events: Some(body.into_data_stream()), ready: VecDeque::new(), prng, way, member };
+    let stream = futures::stream::unfold(watch, |mut watch| async move {
+        let event = watch.next().await?;
+        Some((event, watch))
     });
     Response::from_parts(parts, Body::from_stream(stream))
 }

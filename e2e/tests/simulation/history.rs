@@ -12,7 +12,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
 };
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 
 /// Server, kind, namespace, name.
 pub type Name = (String, String, String, String);
@@ -36,18 +36,19 @@ struct Log {
 #[derive(Debug, Clone)]
 pub struct History {
     log: Arc<Mutex<Log>>,
+    watches: Arc<Mutex<Vec<JoinHandle<()>>>>,
     began: Instant,
 }
 
 impl History {
     pub fn new() -> Self {
-        Self { log: Arc::default(), began: Instant::now() }
+        Self { log: Arc::default(), watches: Arc::default(), began: Instant::now() }
     }
 
     /// Begins to watch a kind, from what there is.
     pub fn follow(&self, server: &str, client: Client, resource: ApiResource) {
         let (history, server) = (self.clone(), server.to_owned());
-        tokio::spawn(async move {
+        let watch = tokio::spawn(async move {
             let api: Api<DynamicObject> = Api::all_with(client, &resource);
             let list = api.list(&ListParams::default()).await.unwrap();
             let mut version = list.metadata.resource_version.clone().unwrap();
@@ -68,6 +69,12 @@ impl History {
                 }
             }
         });
+        self.watches.lock().unwrap().push(watch);
+    }
+
+    /// A watch that ended has missed something since.
+    pub fn must_be_complete(&self) {
+        assert!(!self.watches.lock().unwrap().iter().any(JoinHandle::is_finished), "the history is not complete");
     }
 
     fn commit(&self, server: &str, kind: &str, object: DynamicObject, there: bool) {

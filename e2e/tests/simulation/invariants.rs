@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::history::Commit;
 
+/// Cores of all members together: the root's limit.
+const FLEET: u64 = 16;
+
 /// A queue of the simulation: its parent and its capability in cores.
 #[derive(Debug, Clone)]
 pub struct Limit {
@@ -28,6 +31,12 @@ pub struct Invariants {
     bindings: BTreeMap<String, Value>,
     /// Versions of bindings that a user wrote.
     pub by_users: BTreeSet<u64>,
+    /// Jobs that a user deleted.
+    pub deleted: BTreeSet<String>,
+    /// What each cluster's share of a binding was, ever: by binding and cluster.
+    shares: BTreeMap<(String, String), Vec<Value>>,
+    /// Pods in the Works of each binding, by cluster.
+    works: BTreeMap<(String, String), u64>,
     pub checked: u64,
     /// The most that each queue ever held.
     pub peaks: BTreeMap<String, u64>,
@@ -61,6 +70,34 @@ fn record(binding: &Value) -> Option<Value> {
     json(&binding["metadata"]["annotations"]["caldera.dev/admission"])
 }
 
+fn plan(binding: &Value) -> Option<Value> {
+    json(&binding["metadata"]["annotations"]["caldera.dev/plan"])
+}
+
+/// All of a binding that none of our parts (nor the stand-in's policy) may touch.
+fn not_ours(binding: &Value) -> Value {
+    let mut rest = binding.clone();
+    rest.as_object_mut().unwrap().remove("status");
+    let metadata = rest["metadata"].as_object_mut().unwrap();
+    for field in ["resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        metadata.remove(field);
+    }
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        let ours = |name: &str| name.starts_with("caldera.dev/") || name == "policy.karmada.io/applied-placement";
+        annotations.retain(|name, _| !ours(name));
+    }
+    metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    let spec = rest["spec"].as_object_mut().unwrap();
+    for field in ["clusters", "schedulerName", "schedulePriority"] {
+        spec.remove(field);
+    }
+    if let Some(suspension) = spec.get_mut("suspension").and_then(Value::as_object_mut) {
+        suspension.remove("scheduling");
+    }
+    spec.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    rest
+}
+
 fn targets(binding: &Value) -> BTreeMap<String, u64> {
     let targets = binding["spec"]["clusters"].as_array().into_iter().flatten();
     targets.map(|target| (text(&target["name"]).to_owned(), target["replicas"].as_u64().unwrap_or(0))).collect()
@@ -77,7 +114,7 @@ impl Invariants {
 
     /// Takes in one commit and checks what it may have broken.
     pub fn observe(&mut self, commit: &Commit) {
-        let (server, kind, _, name) = &commit.name;
+        let (server, kind, namespace, name) = &commit.name;
         if server != "host" {
             return;
         }
@@ -88,18 +125,36 @@ impl Invariants {
                     && old["metadata"]["uid"] == job["metadata"]["uid"]
                 {
                     assert!(!has_ended(&old) || has_ended(job), "{name} ended and runs again: {job}");
+                    assert_eq!(old["spec"], job["spec"], "somebody changed {name}");
                 }
             }
-            ("Job", None) => drop(self.jobs.remove(name)),
+            ("Job", None) => {
+                assert!(self.deleted.contains(name), "{name} is lost");
+                self.jobs.remove(name);
+            }
             ("ResourceBinding", Some(binding)) => {
                 if let Some(old) = self.bindings.insert(name.clone(), binding.clone()) {
                     self.no_foreign_suspension_is_lifted(commit, &old, binding);
                     never_placed_twice(name, &old, binding);
+                    if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
+                    {
+                        let (old, new) = (not_ours(&old), not_ours(binding));
+                        assert_eq!(old, new, "{name}: something that is not ours was changed");
+                    }
+                }
+                for (cluster, share) in plan(binding).iter().flat_map(|plan| plan["clusters"].as_object().unwrap()) {
+                    self.shares.entry((name.clone(), cluster.clone())).or_default().push(share.clone());
                 }
                 self.stage(name);
                 self.gang_is_whole(name, binding);
             }
-            ("ResourceBinding", None) => drop(self.bindings.remove(name)),
+            ("ResourceBinding", None) => {
+                let job = name.trim_end_matches("-job");
+                assert!(!self.jobs.contains_key(job), "{name} is lost, and {job} is there");
+                self.bindings.remove(name);
+            }
+            ("Work", Some(work)) => self.work_is_a_share(name, namespace, work),
+            ("Work", None) => drop(self.works.remove(&(name.clone(), namespace.clone()))),
             _ => return,
         }
         self.no_queue_is_over();
@@ -154,7 +209,36 @@ impl Invariants {
         let needed = number(&job["spec"]["minAvailable"]);
         assert!(all >= needed, "{name}: {all} of a gang of {needed} are placed: {plan}");
         let minimum: u64 = shares.values().map(|share| number(&share["minAvailable"])).sum();
-        assert_eq!(minimum, needed, "{name}: the minimums do not add up: {plan}");
+        // A part's minimum is at least one, since Volcano takes zero for "all".
+        let all = needed..needed + u64::try_from(shares.len()).unwrap();
+        assert!(all.contains(&minimum), "{name}: the minimums do not add up to {needed}: {plan}");
+    }
+
+    /// A member gets what the plan says, and all members together no more than the job.
+    fn work_is_a_share(&mut self, name: &str, namespace: &str, work: &Value) {
+        let cluster = namespace.trim_start_matches("karmada-es-").to_owned();
+        let copy = &work["spec"]["workload"]["manifests"][0];
+        let tasks = copy["spec"]["tasks"].as_array().unwrap();
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let is_it = |share: &Value| {
+            let is_task = |task: &Value| {
+                let share = &share["tasks"][text(&task["name"])];
+                let is = |field: &str| number(&share[field]) == number(&task[field]);
+                is("replicas") && is("minAvailable")
+            };
+            tasks.iter().all(is_task) && share["minAvailable"] == copy["spec"]["minAvailable"]
+        };
+        let shares = self.shares.get(&(name.to_owned(), cluster.clone())).map(Vec::as_slice).unwrap_or_default();
+        assert!(shares.iter().any(is_it), "{cluster} gets of {name} {copy}, and its shares were {shares:?}");
+        let pods = tasks.iter().map(|task| number(&task["replicas"])).sum();
+        self.works.insert((name.to_owned(), namespace.to_owned()), pods);
+        let Some(job) = self.jobs.get(name.trim_end_matches("-job")) else { return };
+        if job["metadata"]["uid"] != work["metadata"]["annotations"]["simulation/uid"] {
+            return;
+        }
+        let all: u64 = job["spec"]["tasks"].as_array().unwrap().iter().map(|task| number(&task["replicas"])).sum();
+        let sent: u64 = self.works.iter().filter(|((of, _), _)| of == name).map(|(_, pods)| pods).sum();
+        assert!(sent <= all, "{sent} pods of the {all} of {name} are in the members");
     }
 
     /// What a binding holds: what was admitted until it is placed, then what is placed; nothing once it ended.
@@ -186,15 +270,17 @@ impl Invariants {
     }
 
     fn no_queue_is_over(&mut self) {
-        let mut used: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut used, mut fleet) = (BTreeMap::<String, u64>::new(), 0);
         for (name, binding) in &self.bindings {
             let held = self.held(name, binding);
+            fleet += held;
             let mut queue = record(binding).map(|record| text(&record["queue"]).to_owned());
             while let Some(at) = queue {
                 *used.entry(at.clone()).or_default() += held;
                 queue = self.limits.get(&at).and_then(|limit| limit.parent).map(ToOwned::to_owned);
             }
         }
+        assert!(fleet <= FLEET, "{fleet} cores are held, and the fleet has {FLEET}");
         for (queue, used) in used {
             let peak = self.peaks.entry(queue.clone()).or_default();
             *peak = used.max(*peak);

@@ -1,7 +1,8 @@
 //! The real webhook, controller and global scheduler on one thread and on virtual time, without a socket, while requests
 //! and watches go wrong and processes die as a seed says; the invariants of docs/design.md 7 are checked at every commit.
 //!
-//! `CALDERA_SIM_SEED=n` runs one seed again (the same story and the same odds; not yet the same history to the last bit), `CALDERA_SIM_SEEDS=n` runs more than the usual number of them.
+//! One seed is one history, to the last byte. `CALDERA_SIMULATION_SEED=n` runs one again; `CALDERA_SIMULATION_SEEDS=n` runs the
+//! seeds up to n, instead of as many as fit in a few seconds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,9 +13,22 @@ mod prng;
 mod stand_in;
 mod world;
 
-use std::time::Instant;
+use std::{
+    collections::BTreeMap,
+    panic::catch_unwind,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-/// Runs one history on virtual time; what it was, as a number.
+/// Without a number of seeds: no new one is begun after that.
+const BUDGET: Duration = Duration::from_secs(18);
+/// But so many are run, however slow the machine.
+const LEAST: u64 = 6;
+
+/// Runs one history on virtual time; what it was, commit by commit if `keep`.
 fn run(seed: u64, keep: bool) -> world::Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(world::run(seed, keep))
@@ -24,29 +38,61 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-#[test]
-fn every_invariant_holds_in_every_history() {
-    let seeds: Vec<u64> = match number("CALDERA_SIM_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("CALDERA_SIM_SEEDS").unwrap_or(20)).collect(),
-    };
-    let mut broken = Vec::new();
-    for seed in seeds {
-        let began = Instant::now();
-        match std::panic::catch_unwind(|| run(seed, false)) {
-            Ok(outcome) => println!("seed {seed}: {outcome}, {:.1} s real", began.elapsed().as_secs_f64()),
-            Err(_) => {
-                println!("seed {seed}: BROKEN; run it again with CALDERA_SIM_SEED={seed}");
-                broken.push(seed);
-            }
+/// What all histories of a test came to.
+#[derive(Default)]
+struct Sum {
+    seeds: u64,
+    virtual_seconds: u64,
+    faults: BTreeMap<&'static str, u64>,
+    broken: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, outcome: Option<world::Outcome>) {
+        self.seeds += 1;
+        let Some(outcome) = outcome else { return self.broken.push(seed) };
+        self.virtual_seconds += outcome.virtual_seconds;
+        for (fault, times) in outcome.faults {
+            *self.faults.entry(fault).or_default() += times;
         }
     }
-    assert!(broken.is_empty(), "invariants are broken with CALDERA_SIM_SEED={broken:?}");
+}
+
+#[test]
+fn every_invariant_holds_in_every_history() {
+    let one = number("CALDERA_SIMULATION_SEED");
+    let first = one.unwrap_or(1);
+    let last = one.or(number("CALDERA_SIMULATION_SEEDS"));
+    let (began, next, sum) = (Instant::now(), AtomicU64::new(first), Mutex::new(Sum::default()));
+    let work = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if last.map_or(seed > LEAST && began.elapsed() > BUDGET, |last| seed > last) {
+            return;
+        }
+        let outcome = catch_unwind(|| run(seed, false)).ok();
+        match &outcome {
+            Some(outcome) => println!("seed {seed}: {outcome}"),
+            None => println!("seed {seed}: BROKEN; again: {}", again(seed)),
+        }
+        sum.lock().unwrap().add(seed, outcome);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let Sum { seeds, virtual_seconds, faults, broken } = sum.into_inner().unwrap();
+    let hours = virtual_seconds / 3600;
+    println!("{seeds} seeds, {hours} virtual hours in {:.1} s; faults {faults:?}", began.elapsed().as_secs_f64());
+    assert!(broken.is_empty(), "an invariant is broken:\n{}", broken.iter().map(|s| again(*s)).collect::<String>());
+}
+
+fn again(seed: u64) -> String {
+    format!(
+        "CALDERA_SIMULATION_SEED={seed} cargo test -p caldera-e2e --test simulation every_invariant -- --nocapture\n"
+    )
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history_to_the_last_byte() {
-    let seed = number("CALDERA_SIM_SEED").unwrap_or(1);
+    let seed = number("CALDERA_SIMULATION_SEED").unwrap_or(1);
     let (first, second) = (run(seed, true), run(seed, true));
     let (one, two) = (first.history.lines.as_ref().unwrap(), second.history.lines.as_ref().unwrap());
     if let Some(at) = (0..one.len().max(two.len())).find(|at| one.get(*at) != two.get(*at)) {

@@ -12,6 +12,7 @@ use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
     clock::{SharedClock, TokioClock},
+    lease::{self, Candidate},
     serve::{Ready, SharedRegistry},
     watch::resource,
     write::{self, Body, Failure},
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::{
-    faults::{Faults, Way},
+    faults::{Faults, Life, Way},
     history::{History, Trace},
     invariants::{Invariants, Limit, Stage, has_ended},
     prng::Prng,
@@ -38,12 +39,12 @@ use crate::{
 #[derive(Debug)]
 pub struct Outcome {
     pub history: Trace,
+    pub virtual_seconds: u64,
     jobs: usize,
     commits: u64,
     writes: u64,
     kills: u64,
-    faults: BTreeMap<&'static str, u64>,
-    virtual_seconds: u64,
+    pub faults: BTreeMap<&'static str, u64>,
 }
 
 impl fmt::Display for Outcome {
@@ -64,78 +65,121 @@ const STEP: Duration = Duration::from_millis(100);
 const STORM: Duration = Duration::from_secs(120);
 /// Until everything must be done after that.
 const CALM: Duration = Duration::from_secs(20 * 60);
+/// Nothing is written for so long, and it is over.
+const QUIET: Duration = Duration::from_secs(60);
+/// Then nothing is written for so long.
+const IDLE: Duration = Duration::from_secs(10 * 60);
 
 enum Action {
     Submit(Value),
     Delete(String),
     Suspend(String),
     Resume(String),
+    /// Fields of a binding that are none of our business.
+    Edit(String),
+    /// A member is out of reach, or back.
+    Reach(&'static str, bool),
+    /// Karmada says of a cluster whether it is ready.
+    Ready(&'static str, bool),
 }
 
 /// One of our processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Process {
     Controller,
+    /// Another replica; only in worlds where they need a lease.
+    Standby,
     Scheduler,
     Webhook,
 }
+
+impl Process {
+    const ALL: [Self; 4] = [Self::Controller, Self::Standby, Self::Scheduler, Self::Webhook];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Standby => "standby",
+            Self::Scheduler => "scheduler",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// One life of a process.
+struct Running {
+    life: Life,
+    stop: CancellationToken,
+    /// The webhook has none: it is called.
+    task: Option<JoinHandle<()>>,
+}
+
+type Answering = Arc<Mutex<Option<(Router, Life)>>>;
 
 struct World {
     faults: Faults,
     way: Way,
     user: Client,
     clock: SharedClock,
-    webhook: Arc<Mutex<Option<Router>>>,
-    controller: Option<(JoinHandle<()>, CancellationToken)>,
-    scheduler: Option<(JoinHandle<()>, CancellationToken)>,
-    webhook_stop: CancellationToken,
+    webhook: Answering,
+    /// Two replicas of the controller, of which a lease lets one be active.
+    replicated: bool,
+    running: BTreeMap<Process, Running>,
+    lives: u64,
     kills: u64,
 }
 
 impl World {
-    /// The process dies where it stands, and another takes its place.
-    fn restart(&mut self, process: &Process) {
-        let stop = CancellationToken::new();
-        let client = self.way.client();
-        match process {
-            Process::Controller => {
-                let config = controller::Config { clock: self.clock.clone(), ..controller::Config::default() };
-                kill(self.controller.take());
+    /// Another life of a process, from nothing.
+    fn start(&mut self, process: Process) {
+        if process == Process::Standby && !self.replicated {
+            return;
+        }
+        self.lives += 1;
+        let (stop, life) = (CancellationToken::new(), Life::default());
+        let client = self.way.client(process.name(), life.clone());
+        let clock = self.clock.clone();
+        let task = match process {
+            Process::Controller | Process::Standby if self.replicated => {
+                let identity = format!("{}-{}", process.name(), self.lives);
+                Some(tokio::spawn(while_active(identity, client, clock, stop.clone())))
+            }
+            Process::Controller | Process::Standby => {
+                let config = controller::Config { clock, ..controller::Config::default() };
                 let task = controller::run(config, client, stop.clone());
-                let task = tokio::spawn(async move { task.await.expect("the controller stopped by itself") });
-                self.controller = Some((task, stop));
+                Some(tokio::spawn(async move { task.await.expect("the controller stopped by itself") }))
             }
             Process::Scheduler => {
-                let config = scheduler::Config { clock: self.clock.clone(), ..scheduler::Config::default() };
-                kill(self.scheduler.take());
+                let config = scheduler::Config { clock, ..scheduler::Config::default() };
                 let task = scheduler::run(config, client, stop.clone());
-                let task = tokio::spawn(async move { task.await.expect("the scheduler stopped by itself") });
-                self.scheduler = Some((task, stop));
+                Some(tokio::spawn(async move { task.await.expect("the scheduler stopped by itself") }))
             }
             Process::Webhook => {
-                std::mem::replace(&mut self.webhook_stop, stop.clone()).cancel();
                 let ready = Ready::default();
                 let memory = webhook::Memory::new(client.clone(), &SharedRegistry::default());
                 webhook::follow(&memory, &client, ready.clone(), &stop);
-                *self.webhook.lock().unwrap() = Some(webhook::router(memory, ready));
+                *self.webhook.lock().unwrap() = Some((webhook::router(memory, ready), life.clone()));
+                None
             }
-        }
+        };
+        self.running.insert(process, Running { life, stop, task });
     }
 
-    fn stop(&mut self, process: &Process) {
+    /// The process dies where it stands.
+    fn kill(&mut self, process: Process) {
+        let Some(Running { life, stop, task }) = self.running.remove(&process) else { return };
         self.kills += 1;
-        match process {
-            Process::Controller => kill(self.controller.take()),
-            Process::Scheduler => kill(self.scheduler.take()),
-            Process::Webhook => {
-                self.webhook_stop.cancel();
-                *self.webhook.lock().unwrap() = None;
-            }
+        life.end();
+        if let Some(task) = task {
+            task.abort();
         }
+        stop.cancel();
     }
 
     fn must_live(&self) {
-        for (task, _) in self.controller.iter().chain(&self.scheduler) {
-            assert!(!task.is_finished(), "a component stopped by itself");
+        for (process, running) in &self.running {
+            let ended = running.task.as_ref().is_some_and(JoinHandle::is_finished);
+            assert!(!ended, "the {} stopped by itself", process.name());
         }
     }
 
@@ -149,14 +193,33 @@ impl World {
                 let name = job["metadata"]["name"].as_str().unwrap();
                 write_to(stand_in::jobs(), NAMESPACE, name, Body::Create(job.clone()))
             }
-            Action::Delete(name) => write_to(stand_in::jobs(), NAMESPACE, name, Body::Delete { uid: None }),
+            Action::Delete(name) => {
+                invariants.deleted.insert(name.clone());
+                write_to(stand_in::jobs(), NAMESPACE, name, Body::Delete { uid: None })
+            }
+            Action::Edit(name) => {
+                let patch = json!({
+                    "metadata": {"labels": {"team/own": "yes"}, "annotations": {"team/note": "mine"}},
+                    "spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["m9"]}}},
+                });
+                write_to(stand_in::bindings(), NAMESPACE, &format!("{name}-job"), Body::MergePatch(patch))
+            }
+            Action::Reach(member, yes) => {
+                self.faults.reach(member, *yes);
+                return Ok(());
+            }
+            Action::Ready(cluster, yes) => {
+                let status = json!({"status": {"conditions": [ready(*yes)]}});
+                let write = write_to(clusters(), "", cluster, Body::MergePatch(status));
+                write::Write { subresource: Some("status"), ..write }
+            }
             Action::Suspend(name) => binding(name, true),
             Action::Resume(name) => binding(name, false),
         };
         match write::execute(&self.user, &write).await {
             Err(Failure::Exists(_)) => Ok(()),
             Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),
-            Ok(object) if matches!(action, Action::Suspend(_) | Action::Resume(_)) => {
+            Ok(object) if matches!(action, Action::Suspend(_) | Action::Resume(_) | Action::Edit(_)) => {
                 let version = object["metadata"]["resourceVersion"].as_str().unwrap();
                 invariants.by_users.insert(version.parse().unwrap());
                 Ok(())
@@ -166,22 +229,30 @@ impl World {
     }
 }
 
-fn kill(process: Option<(JoinHandle<()>, CancellationToken)>) {
-    if let Some((task, stop)) = process {
-        task.abort();
-        stop.cancel();
+/// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
+async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
+    let candidate = Candidate { namespace: NAMESPACE.into(), name: "caldera-controller".into(), identity };
+    while let Some(held) = lease::hold(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
+        let active = stop.child_token();
+        let (lost, ended) = (held.lost.clone(), active.clone());
+        tokio::spawn(async move {
+            lost.cancelled().await;
+            ended.cancel();
+        });
+        let config = controller::Config { clock: clock.clone(), ..controller::Config::default() };
+        controller::run(config, client.clone(), active).await.expect("the controller stopped by itself");
     }
 }
 
 /// Whoever answers for the webhook at this moment, if anybody.
-fn switched(current: Arc<Mutex<Option<Router>>>) -> Router {
+fn switched(current: Answering) -> Router {
     Router::new().fallback(move |request: Request| {
-        let router = current.lock().unwrap().clone();
+        let current = current.lock().unwrap().clone();
         async move {
-            match router {
-                Some(router) => router.oneshot(request).await.into_response(),
-                None => http::StatusCode::SERVICE_UNAVAILABLE.into_response(),
-            }
+            let nobody = || http::StatusCode::SERVICE_UNAVAILABLE.into_response();
+            let Some((router, life)) = current.filter(|(_, life)| !life.is_over()) else { return nobody() };
+            let answer = router.oneshot(request).await.into_response();
+            if life.is_over() { nobody() } else { answer }
         }
     })
 }
@@ -212,7 +283,6 @@ async fn prepare_host(client: &Client) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(client, namespaces.clone(), "", namespace).await;
     }
-    let clusters = resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
     for name in ["m1", "m2"] {
         let enablements = json!([{
             "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
@@ -222,14 +292,11 @@ async fn prepare_host(client: &Client) {
             "spec": {"syncMode": "Pull"},
             "status": {
                 "apiEnablements": enablements,
-                "conditions": [{
-                    "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }],
+                "conditions": [ready(true)],
                 "resourceSummary": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "200"}},
             },
         });
-        create(client, clusters.clone(), "", cluster).await;
+        create(client, clusters(), "", cluster).await;
     }
     // Karmada has an interpreter's configuration, which only the stand-in would read.
     for configuration in webhook::configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
@@ -242,6 +309,18 @@ async fn prepare_host(client: &Client) {
 }
 
 const WEBHOOK: &str = "webhook.simulation:443";
+
+fn clusters() -> kube::api::ApiResource {
+    resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters")
+}
+
+fn ready(yes: bool) -> Value {
+    let (status, reason) = if yes { ("True", "ClusterReady") } else { ("False", "ClusterNotReachable") };
+    json!({
+        "type": "Ready", "status": status, "reason": reason, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
 
 fn queues() -> kube::api::ApiResource {
     resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
@@ -258,9 +337,11 @@ fn limits() -> BTreeMap<String, Limit> {
     ])
 }
 
+const QUEUES: [&str; 4] = ["lab", "vision", "speech", "open"];
+
 async fn prepare_queues(client: &Client) {
     // Parents first.
-    for name in ["lab", "vision", "speech", "open"] {
+    for name in QUEUES {
         let limit = &limits()[name];
         let mut spec = json!({"weight": 1, "reclaimable": true});
         if let Some(parent) = limit.parent {
@@ -345,7 +426,20 @@ fn story(prng: &mut Prng) -> Story {
                 story.actions.push((from, Action::Suspend(name.clone())));
                 story.actions.push((from + prng.between(10_000, 60_000), Action::Resume(name)));
             }
+            3 => story.actions.push((at + prng.between(1, 40_000), Action::Edit(name))),
             _ => {}
+        }
+    }
+    for member in ["m1", "m2"] {
+        if prng.below(3) == 0 {
+            let from = prng.between(10_000, 90_000);
+            let until = from + prng.between(1_000, 60_000);
+            story.actions.push((from, Action::Reach(member, false)));
+            story.actions.push((until, Action::Reach(member, true)));
+            if prng.below(2) == 0 {
+                story.actions.push((from + prng.below(10_000), Action::Ready(member, false)));
+                story.actions.push((until + prng.below(10_000), Action::Ready(member, true)));
+            }
         }
     }
     let giant = job("giant", "open", &[("t0".into(), 10, 10, 2)], 5, false);
@@ -401,7 +495,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     prepare_host(&user).await;
     let mut stand_in = {
         let history = History::new();
-        for of in [stand_in::jobs(), stand_in::bindings(), stand_in::works(), stand_in::pod_groups()] {
+        for of in [stand_in::jobs(), stand_in::bindings(), stand_in::works(), stand_in::pod_groups(), queues()] {
             history.follow("host", user.clone(), of);
         }
         let stand_in = StandIn::new(user.clone(), member_clients.clone(), hook, history.clone());
@@ -415,26 +509,27 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
     let faults = Faults::new(prng.fork());
     let mut world = World {
-        way: Way { host, members, faults: faults.clone() },
+        way: Way { host, members, faults: faults.clone(), who: "", life: Life::default() },
         faults,
         user,
         clock: Arc::new(TokioClock::starting_at(start)),
         webhook,
-        controller: None,
-        scheduler: None,
-        webhook_stop: CancellationToken::new(),
+        replicated: prng.below(2) == 0,
+        running: BTreeMap::new(),
+        lives: 0,
         kills: 0,
     };
-    for process in [Process::Webhook, Process::Controller, Process::Scheduler] {
-        world.restart(&process);
+    for process in Process::ALL.into_iter().rev() {
+        world.start(process);
     }
     prepare_queues(&world.user).await;
     sleep(Duration::from_secs(5)).await;
     let invariants = Invariants::new(limits());
     let mut tale = Tale { invariants, trace: Trace::new(keep), history, last_writes: 0, quiet_since: Instant::now() };
-    let story = story(&mut prng);
-    storm(&mut world, &mut stand_in, &mut tale, &mut prng, story.actions).await;
-    calm(&mut world, &mut stand_in, &mut tale, &story.finish, &story.wait).await;
+    let mut story = story(&mut prng);
+    let actions = std::mem::take(&mut story.actions);
+    storm(&mut world, &mut stand_in, &mut tale, &mut prng, actions).await;
+    calm(&mut world, &mut stand_in, &mut tale, story).await;
     Outcome {
         history: tale.trace,
         jobs: tale.invariants.jobs().len(),
@@ -456,7 +551,10 @@ struct Tale {
 
 impl Tale {
     /// Checks every commit since the last time, one after the other.
-    fn check(&mut self) {
+    async fn check(&mut self) {
+        // On virtual time this ends when nobody has anything to do: all watches have delivered.
+        sleep(Duration::from_millis(1)).await;
+        self.history.must_be_complete();
         for commit in self.history.take() {
             self.trace.add(&commit);
             self.invariants.observe(&commit);
@@ -478,7 +576,7 @@ async fn storm(
     let mut down: Vec<(Instant, Process)> = Vec::new();
     while began.elapsed() < STORM || !actions.is_empty() {
         sleep(STEP).await;
-        tale.check();
+        tale.check().await;
         world.must_live();
         let mut left = Vec::new();
         for (at, action) in std::mem::take(&mut actions) {
@@ -489,19 +587,21 @@ async fn storm(
             }
         }
         actions = left;
-        tale.check();
-        if began.elapsed() < STORM && prng.below(100) == 0 {
-            let process = [Process::Controller, Process::Scheduler, Process::Webhook];
-            let process = process.into_iter().nth(usize::try_from(prng.below(3)).unwrap()).unwrap();
-            if !down.iter().any(|(_, other)| std::mem::discriminant(other) == std::mem::discriminant(&process)) {
-                world.stop(&process);
+        tale.check().await;
+        let mut dead = world.faults.take_crashed();
+        if began.elapsed() < STORM && prng.below(150) == 0 {
+            dead.insert(Process::ALL[usize::try_from(prng.below(4)).unwrap()].name());
+        }
+        for process in Process::ALL.into_iter().filter(|process| dead.contains(process.name())) {
+            if world.running.contains_key(&process) {
+                world.kill(process);
                 down.push((Instant::now() + Duration::from_millis(prng.below(5_000)), process));
             }
         }
         down.retain(|(at, process)| {
             let back = *at <= Instant::now();
             if back {
-                world.restart(process);
+                world.start(*process);
             }
             !back
         });
@@ -510,24 +610,53 @@ async fn storm(
             world.faults.switch(false);
         }
     }
-    for (_, process) in down {
-        world.restart(&process);
-    }
     world.faults.switch(false);
+    for process in Process::ALL {
+        if world.faults.take_crashed().contains(process.name()) {
+            world.kill(process);
+        }
+        if !world.running.contains_key(&process) {
+            world.start(process);
+        }
+    }
 }
 
-/// Nothing fails any more: everything comes to its end, and then nothing is written.
-async fn calm(
-    world: &mut World,
-    stand_in: &mut StandIn,
-    tale: &mut Tale,
-    finish: &BTreeSet<String>,
-    wait: &BTreeSet<String>,
-) {
+/// Nothing fails any more: everything comes to its end; then all quota is there for others, and then nothing is written.
+async fn calm(world: &mut World, stand_in: &mut StandIn, tale: &mut Tale, mut story: Story) {
+    at_rest(world, stand_in, tale, &story.finish).await;
+    // Whoever kept quota of a job that is gone has none for these: together they need every core of `lab`.
+    for (name, queue, cores) in [("last-vision", "vision", 5), ("last-speech", "speech", 5)] {
+        let action = Action::Submit(job(name, queue, &[("t0".into(), cores, cores, 1)], 30, false));
+        world.act(&action, &mut tale.invariants).await.unwrap();
+        story.finish.insert(name.into());
+    }
+    at_rest(world, stand_in, tale, &story.finish).await;
+    assert_eq!(tale.invariants.peaks.get("lab"), Some(&10), "all of lab was held at once: its quota came back");
+    for name in &story.wait {
+        assert_eq!(tale.invariants.stage(&format!("{name}-job")), Stage::Waiting, "{name} can not fit anywhere");
+    }
+    assert_eq!(tale.invariants.bindings().len(), tale.invariants.jobs().len(), "each job has its binding");
+    for queue in tale.history.all("host", "Queue") {
+        let allocated = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
+        assert_eq!(allocated, "0", "nothing runs, and {} says: {}", queue["metadata"]["name"], queue["status"]);
+    }
+    let (writes, began) = (world.faults.writes(), Instant::now());
+    while began.elapsed() < IDLE {
+        sleep(Duration::from_secs(5)).await;
+        tale.check().await;
+        world.must_live();
+        stand_in.step(false).await;
+    }
+    assert_eq!(world.faults.writes(), writes, "an idle system writes nothing");
+}
+
+/// Waits until these have ended and nothing was written for a while.
+async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish: &BTreeSet<String>) {
     let began = Instant::now();
+    (tale.last_writes, tale.quiet_since) = (world.faults.writes(), began);
     loop {
         sleep(STEP).await;
-        tale.check();
+        tale.check().await;
         world.must_live();
         stand_in.step(false).await;
         let writes = world.faults.writes();
@@ -536,9 +665,12 @@ async fn calm(
         }
         let jobs = tale.invariants.jobs();
         let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
-        if left.is_empty() && tale.quiet_since.elapsed() > Duration::from_secs(60) {
-            break;
+        if left.is_empty() && tale.quiet_since.elapsed() > QUIET {
+            return;
         }
+        let is_left = |group: &&Value| {
+            left.iter().any(|name| group["metadata"]["labels"]["caldera.dev/workload-name"] == name.as_str())
+        };
         assert!(
             began.elapsed() < CALM,
             "not at rest after {} s: {left:#?} are not done, the last write was {} s ago; bindings {:#?}, groups {:#?}",
@@ -548,15 +680,9 @@ async fn calm(
             tale.history
                 .all("host", "PodGroup")
                 .iter()
-                .filter(|group| {
-                    left.iter().any(|name| group["metadata"]["labels"]["caldera.dev/workload-name"] == name.as_str())
-                })
+                .filter(is_left)
                 .map(|group| &group["status"])
                 .collect::<Vec<_>>(),
         );
     }
-    for name in wait {
-        assert_eq!(tale.invariants.stage(&format!("{name}-job")), Stage::Waiting, "{name} can not fit anywhere");
-    }
-    assert_eq!(tale.invariants.bindings().len(), tale.invariants.jobs().len(), "each job has its binding");
 }
