@@ -136,6 +136,8 @@ impl Invariants {
                 if let Some(old) = self.bindings.insert(name.clone(), binding.clone()) {
                     self.no_foreign_suspension_is_lifted(commit, &old, binding);
                     never_placed_twice(name, &old, binding);
+                    let placed = targets(&old).is_empty() && !targets(binding).is_empty();
+                    assert!(!placed || !is_suspended(&old), "{name} was placed while it was held: {binding}");
                     if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
                     {
                         let (old, new) = (not_ours(&old), not_ours(binding));
