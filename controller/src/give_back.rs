@@ -32,6 +32,7 @@ use crate::{
     facts::{Binding, Key},
     index::{Index, State, Tag},
     plan::{Plan, tell},
+    unplaced,
 };
 
 /// Between two looks.
@@ -142,7 +143,7 @@ fn close(index: &mut Index, now: i64) {
             continue;
         };
         let out = index.sits_out(&entry.binding).is_some();
-        let is_out = matches!(&entry.state, State::Blocked(Reason::GaveWay { .. }));
+        let is_out = matches!(&entry.state, State::Blocked(Reason::GaveWay { .. } | Reason::PutBack { .. }));
         let over = entry.binding.eviction.as_ref().is_none_or(|eviction| eviction.until <= now);
         if out != is_out && !matches!(entry.state, State::Holding { .. }) {
             index.restand(&key);
@@ -162,7 +163,11 @@ impl Index {
             return;
         }
         self.claims.recent.insert(key.clone());
-        if eviction.until > now && self.claims.open.is_none() {
+        if unplaced::is_ours(&eviction) {
+            if let Ok(until) = Timestamp::from_second(eviction.until) {
+                self.timers.insert((until, key.clone()));
+            }
+        } else if eviction.until > now && self.claims.open.is_none() {
             self.claims.open = Some((eviction.claimant.as_str().into(), eviction.until));
         }
     }
@@ -171,6 +176,9 @@ impl Index {
     pub(crate) fn sits_out(&self, binding: &Binding) -> Option<Reason> {
         let eviction = binding.eviction.as_ref()?;
         let now = self.now.as_second();
+        if unplaced::is_ours(eviction) {
+            return unplaced::sits_out(binding, now);
+        }
         // Before all is listed nobody can say that the claimant is gone.
         let open = || eviction.until > now && (!self.is_complete() || self.engine.is_waiting(&eviction.claimant));
         let going = || eviction.at.saturating_add(GOING) > now && self.room.runs_anywhere(&binding.workload);

@@ -32,6 +32,7 @@ use crate::{
     podgroup,
     queue_note::Notes,
     room::Room,
+    unplaced::Unplaced,
 };
 
 /// Something that happened.
@@ -207,6 +208,7 @@ pub struct Index {
     pub(crate) tells: Vec<Effect>,
     pub(crate) queue_writes: BTreeMap<QueueName, QueueWriting>,
     tally: tally::Tally,
+    pub(crate) unplaced: Unplaced,
     /// PodGroups whose writes were not answered yet.
     pub(crate) writing: usize,
     pub(crate) lifecycle: Lifecycle,
@@ -362,6 +364,7 @@ impl Index {
         self.moved = true;
         self.engine.forget(id);
         self.room.withdraw(id);
+        self.unplaced.observe(key, None, self.now);
         self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);

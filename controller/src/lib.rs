@@ -22,5 +22,6 @@ mod run;
 pub mod standing;
 #[cfg(test)]
 mod tests;
+mod unplaced;
 
 pub use run::{Config, Error, run};

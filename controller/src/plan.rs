@@ -26,6 +26,7 @@ use crate::{
     index::{Assumed, Entry, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
     lifecycle, podgroup, queue_note,
     room::{self, Question, Room},
+    unplaced,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -88,6 +89,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         look(index, &key, None, now, &mut plan);
     }
     sweep(index, now, &mut plan);
+    unplaced::turn(index, now, &mut plan);
     lifecycle::turn(index, now, &mut plan);
     queue_note::turn(index, now, &mut plan);
     // An answer comes for each that is being written.
@@ -99,7 +101,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
-        let all = [index.sweep_due, index.numbers_due, index.claims.due, timer, fence];
+        let unplaced = index.unplaced.due();
+        let all = [index.sweep_due, index.numbers_due, index.claims.due, timer, fence, unplaced];
         all.into_iter().chain(queues).flatten().min()
     };
     plan

@@ -156,6 +156,13 @@ pub enum Reason {
         /// By which right.
         detail: String,
     },
+    /// It was admitted, found no place in time, and gave its quota back.
+    PutBack {
+        /// Times that it went so.
+        times: u32,
+        /// What the scheduler said last.
+        detail: String,
+    },
     /// No cluster is ready, so there is nothing to fit in.
     NoReadyCluster {
         /// In line.
@@ -267,6 +274,7 @@ impl Reason {
             Self::Quota { .. } => "WaitingForQuota",
             Self::HeldBack { .. } => "HeldBack",
             Self::GaveWay { .. } => "GaveWay",
+            Self::PutBack { .. } => "PutBack",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::NoRoom { .. } => "WaitingForRoom",
             Self::NeverFits { .. } => "NeverFits",
@@ -364,6 +372,14 @@ impl fmt::Display for Reason {
                 "gave way: {detail}; waits in queue {queue} with its age, in line again once that room is used and its own \
                  pods are gone"
             ),
+            Self::PutBack { times, detail } => {
+                let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+                write!(
+                    f,
+                    "was admitted {times} and not placed in time ({detail}); its quota is free for others, it keeps \
+                     its age and is in line again after a while"
+                )
+            }
             Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
             Self::HeldBack { queue, bound, resource, asked, free, kept, position } => write!(
                 f,

@@ -119,6 +119,7 @@ impl Index {
         let now_held = self.engine.charge_of(id.as_str()).unwrap_or_default();
         self.freed |= held.is_some_and(|held| !held.fits_in(&now_held));
         self.recount(key);
+        self.unplaced.observe(key, self.entries.get(key).map(|entry| &entry.state), self.now);
         self.keep_place(key, holds);
     }
 

@@ -740,3 +740,42 @@ fn numbers_alone_are_refreshed_seldom() {
     world.pass(30);
     assert!(world.says("j3").1.contains("position 2 of 2"), "{:?}", world.says("j3"));
 }
+
+#[test]
+fn a_scheduler_that_is_away_for_some_minutes_finds_all_as_it_was() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert!(world.pass(590).is_empty());
+    assert_eq!(world.says("a").0, "Admitted");
+    assert_eq!(world.pass(20), ["b-job"]);
+}
+
+#[test]
+fn who_is_not_placed_within_a_minute_gives_its_quota_back_and_keeps_its_age() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    let refused = json!({"type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "0 of 1 clusters fit", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"conditions": [refused]}}));
+    assert!(world.pass(58).is_empty());
+    assert_eq!(world.pass(5), ["b-job"]);
+    assert_eq!(world.says("a").0, "PutBack");
+    let binding = world.get("ResourceBinding", "a-job");
+    assert_eq!(binding["spec"]["suspension"], json!({"scheduling": true}));
+    assert!(binding["metadata"]["annotations"]["caldera.dev/admission"].is_null());
+    world.place("b-job", 4);
+    world.restart();
+    world.pass(70);
+    assert_eq!(world.says("a").0, "WaitingForQuota");
+    // It tries again, and waits longer the next time.
+    world.delete("ResourceBinding", "b-job");
+    assert_eq!(world.pass(1), ["a-job"]);
+    assert!(world.pass(60 + 110).is_empty());
+    assert_eq!(world.pass(60), ["a-job"]);
+    world.place("a-job", 4);
+    assert!(world.pass(300).is_empty());
+    assert_eq!(world.says("a").0, "Placed");
+}
