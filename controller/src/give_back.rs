@@ -292,6 +292,7 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         plan.evictions += 1;
     }
     index.claims.open = Some((head.id.clone(), decided.hold.until));
+    index.engine.set_claim(Some(head.id.clone()));
     index.claims.due = Timestamp::from_second(decided.hold.until).ok();
     let entry = index.ids.get(&head.id).and_then(|key| index.entries.get(key));
     if let Some(workload) = entry.and_then(|entry| index.workload_of(&entry.binding)) {

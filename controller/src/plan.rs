@@ -80,6 +80,10 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     }
     index.hurried = false;
     give_back::turn(index, now, &mut plan);
+    if plan.evictions > 0 {
+        // The claimant's place is kept before anything comes free.
+        releases(index, now, &mut plan);
+    }
     plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
     for (key, uid) in std::mem::take(&mut index.orphans) {
         plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key, uid: uid.to_string() }));

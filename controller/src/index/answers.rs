@@ -89,7 +89,7 @@ impl Index {
     /// One that was refused, or of which nothing is known, is decided on anew: its precondition lets no old one through.
     fn evicted(&mut self, key: &Key, result: Result<Value, Failure>) {
         if let Err(error) = &result {
-            tracing::warn!(binding = %key, %error, "a job was not made to give way");
+            tracing::info!(binding = %key, %error, "a job was not made to give way; deciding anew");
         }
         let made = result.is_ok();
         match result.map(serde_json::from_value::<ResourceBinding>) {

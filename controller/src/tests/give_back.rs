@@ -285,3 +285,24 @@ fn what_was_given_goes_to_nobody_else() {
     assert_eq!(world.pass(1), ["mine-job"]);
     assert!(world.pass(3).iter().all(|released| released != "thief-job"));
 }
+
+#[test]
+fn what_was_given_goes_to_nobody_else_in_the_same_moment() {
+    let mut world = two_queues();
+    world.queue("c", &json!({"deserved": {"cpu": "4", "pods": "4"}}));
+    world.put(json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "polite"}, "value": 0,
+        "preemptionPolicy": "Never",
+    }));
+    runs(&mut world, "old", "b", 4);
+    runs(&mut world, "young", "b", 4);
+    // Older than the claimant, and of a queue with as small a share; it takes from nobody.
+    let mut thief = job("thief", "c", 4);
+    thief["spec"]["priorityClassName"] = "polite".into();
+    let thief = world.put(thief);
+    world.bind(&thief, 4, true);
+    world.pass(5);
+    world.job("mine", "a", 4);
+    assert_eq!(world.pass(5), ["mine-job"]);
+    assert!(is_evicted(&world, "young"));
+}

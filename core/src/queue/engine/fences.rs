@@ -50,7 +50,8 @@ impl Engine {
         self.patience = seconds;
     }
 
-    /// Keeps the place of a job at once, whoever waits longer: others gave way for it.
+    /// Keeps the place of a job at once, whoever waits longer: others give way for it. To be followed by
+    /// [`Engine::next_in`] before anything comes free, for the place is kept of who is blocked.
     pub fn set_claim(&mut self, id: Option<JobId>) {
         if self.claim == id {
             return;
@@ -60,6 +61,9 @@ impl Engine {
             let bed = sleeper.and_then(|(_, node, shape)| self.slots[node.index()].line.bed(shape));
             self.fences.dirty.extend(bed.and_then(Bed::cause));
             self.fences.dirty.extend(self.fences.cause_of(id.as_str()));
+            if let Some(cause) = bed.and_then(Bed::cause) {
+                self.fences.later(self.now, cause);
+            }
         }
     }
 
