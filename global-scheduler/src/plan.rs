@@ -126,6 +126,7 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdic
 /// The gang cut down to what was granted.
 fn granted(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let mut gang = gang.clone();
+    let binds = gang.task_minimums_bind();
     for task in &mut gang.tasks {
         let most = match admission.tasks.get(&task.name) {
             Some(most) => *most,
@@ -135,7 +136,7 @@ fn granted(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
             }
             None => 0,
         };
-        if most < task.min_available && (gang.min_available > most || task.partition.is_some()) {
+        if most < task.min_available && (binds || task.partition.is_some()) {
             return Err(format!(
                 "task {} needs {} pods and {most} were admitted; waiting for the rest to be admitted",
                 task.name, task.min_available

@@ -145,6 +145,36 @@ fn what_is_not_released_is_left_alone() {
     assert_eq!(verdict(&mut index(&[9], &[binding(2)])).step, Step::Rest);
 }
 
+/// Where the job's minimum is below the sum of its tasks' own, those do not count (Volcano, `CheckTaskMinAvailable`).
+#[test]
+fn a_gang_of_several_tasks_may_be_granted_less_than_each_task_wants() {
+    let task = |name: &str, replicas: u32| {
+        json!({
+            "name": name, "replicas": replicas, "minAvailable": replicas,
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        })
+    };
+    let mut workload = job(0, 3);
+    workload["spec"]["tasks"] = json!([task("launcher", 1), task("worker", 8)]);
+    let mut object = binding(3);
+    let admission =
+        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"launcher": 1, "worker": 2}, "charged": {}});
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    let mut index = index(&[20], &[workload, object]);
+    assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
+}
+
+#[test]
+fn a_gang_that_is_granted_less_than_before_is_cut() {
+    let mut index = index(&[4, 4], &[job(6, 2), binding(6)]);
+    let mut object = placed(binding(6), &mut index);
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}});
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    index.bind(Binding::read(&object).unwrap());
+    // From the smallest part first.
+    assert_eq!(targets(&verdict(&mut index).step), [("m1".to_owned(), 3)]);
+}
+
 #[test]
 fn never_more_than_was_admitted() {
     let mut grown = index(&[20], &[job(9, 2), binding(4)]);
