@@ -62,6 +62,8 @@ pub struct StandIn {
     copies: BTreeMap<(String, String, String), Copy>,
     /// Cores of each node, by cluster.
     pub nodes: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The members' and the job's status that the interpreter had nothing to add to, by job.
+    aggregated: BTreeMap<String, (Vec<Value>, Value)>,
     seen: u64,
 }
 
@@ -80,7 +82,7 @@ fn cores(task: &Value) -> u64 {
 impl StandIn {
     pub fn new(host: Client, members: BTreeMap<String, Client>, webhook: Router, history: History) -> Self {
         let (copies, nodes) = (BTreeMap::new(), BTreeMap::new());
-        Self { host, members, webhook, history, copies, nodes, seen: 0 }
+        Self { host, members, webhook, history, copies, nodes, aggregated: BTreeMap::new(), seen: 0 }
     }
 
     /// Does all that is to be done now. `pass`: also what Karmada's detector rewrites at each of its passes.
@@ -320,7 +322,7 @@ impl StandIn {
     }
 
     /// Statuses: from the copies to the binding, and through the interpreter to the job.
-    async fn report(&self, jobs: &[Value], bindings: &[Value]) -> Result<(), String> {
+    async fn report(&mut self, jobs: &[Value], bindings: &[Value]) -> Result<(), String> {
         let mut failed = Ok(());
         for binding in bindings {
             let uid = text(&binding["spec"]["resource"]["uid"]);
@@ -340,6 +342,10 @@ impl StandIn {
                     failed = Err(failure.to_string());
                 }
             }
+            let known = (items.clone(), job["status"].clone());
+            if self.aggregated.get(&uid) == Some(&known) {
+                continue;
+            }
             let answer = match self.interpret("AggregateStatus", job, json!({"aggregatedStatus": items})).await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -349,6 +355,7 @@ impl StandIn {
             };
             let new = patched(job, &answer)["status"].clone();
             if new == job["status"] {
+                self.aggregated.insert(uid, known);
                 continue;
             }
             if new["state"]["phase"] == "Completed" {
