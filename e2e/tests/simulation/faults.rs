@@ -35,6 +35,8 @@ const ANSWER_LATE: u64 = 30;
 const CRASH: u64 = 4;
 /// Of a thousand writes: a component must not die at each second one of its reads.
 const CRASH_AT_WRITE: u64 = 20;
+/// Milliseconds that a request is under way at most when its sender has died.
+const LANDS_WITHIN: u64 = 8_000;
 /// Events of a thousand on a watch that are disturbed in each way.
 const REPEATED: u64 = 30;
 const LAGGING: u64 = 40;
@@ -118,7 +120,12 @@ impl Faults {
         let crash = CRASH + if write { CRASH_AT_WRITE } else { 0 };
         let at = state.prng.below(1000);
         let fault = if state.prng.below(1000) < crash {
-            Fault::Crash { landed: state.prng.below(2) == 0 }
+            let lands = match state.prng.below(3) {
+                0 => None,
+                1 => Some(Duration::ZERO),
+                _ => Some(Duration::from_millis(state.prng.between(1, LANDS_WITHIN))),
+            };
+            Fault::Crash { lands }
         } else if at < LOST {
             Fault::Lost
         } else if at < LOST + ANSWER_LOST {
@@ -148,8 +155,9 @@ impl Faults {
             Fault::Refused(..) => "refused",
             Fault::Late(_) => "late",
             Fault::AnswerLate(_) => "answer late",
-            Fault::Crash { landed: false } => "crash before a call",
-            Fault::Crash { landed: true } => "crash after a call",
+            Fault::Crash { lands: None } => "crash before a call",
+            Fault::Crash { lands: Some(Duration::ZERO) } => "crash after a call",
+            Fault::Crash { lands: Some(_) } => "crash during a call",
         };
         *state.faults.entry(name).or_default() += 1;
         (fault, prng)
@@ -197,9 +205,9 @@ enum Fault {
     Late(Duration),
     /// It is done now; the answer comes later, and is old by then.
     AnswerLate(Duration),
-    /// The component dies here, before or after the server did it.
+    /// The component dies here; the server does it never, at once, or so much later.
     Crash {
-        landed: bool,
+        lands: Option<Duration>,
     },
 }
 
@@ -307,9 +315,15 @@ impl Service<Request<kube::client::Body>> for Way {
                     tokio::time::sleep(by).await;
                     landing.await??
                 }
-                Fault::Crash { landed } => {
-                    if landed {
-                        let _ = router.oneshot(request).await?;
+                Fault::Crash { lands } => {
+                    if let Some(by) = lands {
+                        let landing = tokio::spawn(async move {
+                            tokio::time::sleep(by).await;
+                            router.oneshot(request).await
+                        });
+                        if by.is_zero() {
+                            let _ = landing.await?;
+                        }
                     }
                     way.faults.crash(&way);
                     return std::future::pending().await;
