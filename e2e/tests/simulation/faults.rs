@@ -57,37 +57,42 @@ struct State {
 
 /// What every component's way shares.
 #[derive(Debug, Clone)]
-pub struct Faults(Arc<Mutex<State>>);
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+    /// Each is printed.
+    told: bool,
+}
 
 impl Faults {
-    pub fn new(prng: Prng) -> Self {
-        Self(Arc::new(Mutex::new(State {
+    pub fn new(prng: Prng, told: bool) -> Self {
+        let state = State {
             prng,
             on: false,
             writes: 0,
             crashed: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             faults: BTreeMap::new(),
-        })))
+        };
+        Self { state: Arc::new(Mutex::new(state)), told }
     }
 
     pub fn switch(&self, on: bool) {
-        self.0.lock().unwrap().on = on;
+        self.state.lock().unwrap().on = on;
     }
 
     /// Writes that components tried so far.
     pub fn writes(&self) -> u64 {
-        self.0.lock().unwrap().writes
+        self.state.lock().unwrap().writes
     }
 
     /// Who died since this was last asked.
     pub fn take_crashed(&self) -> BTreeSet<&'static str> {
-        std::mem::take(&mut self.0.lock().unwrap().crashed)
+        std::mem::take(&mut self.state.lock().unwrap().crashed)
     }
 
     /// Whether a member answers from now on.
     pub fn reach(&self, member: &str, yes: bool) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         if yes {
             state.unreachable.remove(member);
         } else {
@@ -97,21 +102,21 @@ impl Faults {
     }
 
     fn is_down(&self, member: Option<&str>) -> bool {
-        member.is_some_and(|member| self.0.lock().unwrap().unreachable.contains(member))
+        member.is_some_and(|member| self.state.lock().unwrap().unreachable.contains(member))
     }
 
     fn crash(&self, way: &Way) {
         way.life.end();
-        self.0.lock().unwrap().crashed.insert(way.who);
+        self.state.lock().unwrap().crashed.insert(way.who);
     }
 
     /// How often each fault was injected.
     pub fn injected(&self) -> BTreeMap<&'static str, u64> {
-        self.0.lock().unwrap().faults.clone()
+        self.state.lock().unwrap().faults.clone()
     }
 
     fn draw(&self, write: bool, watch: bool) -> (Fault, Prng) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         state.writes += u64::from(write);
         let prng = state.prng.fork();
         if !state.on {
@@ -164,7 +169,7 @@ impl Faults {
     }
 
     fn draw_event(&self, prng: &mut Prng) -> EventFault {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let at = prng.below(1000);
         let fault = if at < REPEATED {
             EventFault::Repeated
@@ -286,6 +291,9 @@ impl Service<Request<kube::client::Body>> for Way {
         let write = request.method() != http::Method::GET && !request.uri().path().contains("/leases");
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let (fault, prng) = self.faults.draw(write, watch);
+        if self.faults.told && !matches!(fault, Fault::None) {
+            println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
+        }
         let (member, router, request) = self.route(request);
         let way = self.clone();
         async move {

@@ -2,7 +2,7 @@
 //! and watches go wrong and processes die as a seed says; the invariants of docs/design.md 7 are checked at every commit.
 //!
 //! One seed is one history, to the last byte. `CALDERA_SIMULATION_SEED=n` runs one again; `CALDERA_SIMULATION_SEEDS=n` runs the
-//! seeds up to n, instead of as many as fit in a few seconds.
+//! seeds up to n, instead of as many as fit in a few seconds. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

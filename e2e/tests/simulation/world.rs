@@ -507,7 +507,8 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         stand_in.0.nodes.insert(name.clone(), nodes);
     }
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
-    let faults = Faults::new(prng.fork());
+    let told = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
+    let faults = Faults::new(prng.fork(), told);
     let mut world = World {
         way: Way { host, members, faults: faults.clone(), who: "", life: Life::default() },
         faults,
@@ -525,7 +526,8 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     prepare_queues(&world.user).await;
     sleep(Duration::from_secs(5)).await;
     let invariants = Invariants::new(limits());
-    let mut tale = Tale { invariants, trace: Trace::new(keep), history, last_writes: 0, quiet_since: Instant::now() };
+    let mut tale =
+        Tale { invariants, trace: Trace::new(keep), told, history, last_writes: 0, quiet_since: Instant::now() };
     let mut story = story(&mut prng);
     let actions = std::mem::take(&mut story.actions);
     storm(&mut world, &mut stand_in, &mut tale, &mut prng, actions).await;
@@ -544,6 +546,8 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
 struct Tale {
     invariants: Invariants,
     trace: Trace,
+    /// Each commit is printed.
+    told: bool,
     history: History,
     last_writes: u64,
     quiet_since: Instant,
@@ -557,6 +561,14 @@ impl Tale {
         self.history.must_be_complete();
         for commit in self.history.take() {
             self.trace.add(&commit);
+            if self.told {
+                let object = commit.object.as_ref();
+                let parts =
+                    ["/metadata/annotations", "/spec/suspension", "/spec/clusters", "/status/state", "/status/phase"];
+                let parts: Vec<_> =
+                    parts.into_iter().filter_map(|part| object?.pointer(part)).map(ToString::to_string).collect();
+                println!("{} ms: {} {:?} {}", commit.millis, commit.version, commit.name, parts.join(" "));
+            }
             self.invariants.observe(&commit);
         }
     }
@@ -595,7 +607,11 @@ async fn storm(
         for process in Process::ALL.into_iter().filter(|process| dead.contains(process.name())) {
             if world.running.contains_key(&process) {
                 world.kill(process);
-                down.push((Instant::now() + Duration::from_millis(prng.below(5_000)), process));
+                let until = Instant::now() + Duration::from_millis(prng.below(5_000));
+                if tale.told {
+                    println!("the {} is dead for {:?}", process.name(), until - Instant::now());
+                }
+                down.push((until, process));
             }
         }
         down.retain(|(at, process)| {
