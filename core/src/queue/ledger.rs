@@ -1,7 +1,8 @@
 //! What a binding is charged, from what the API says about it and nothing else.
 //!
-//! Rule: admitted, it is charged what was admitted; placed, what is really in clusters (a copy counts once for each
-//! cluster); as pods finish, what is left; ended, nothing. A binding that was placed without an admission (before us,
+//! Rule: admitted, it is charged what was admitted; placed, the same (the scheduler may place up to the record at any time
+//! without asking again), or what is really in clusters if that is more (a copy counts once for each cluster); as pods
+//! finish, what is left; ended, nothing. Who is to hold less needs a smaller record. A binding that was placed without an admission (before us,
 //! or past us) is charged the same way, so that the books say what the clusters run.
 
 use std::collections::BTreeMap;
@@ -70,7 +71,8 @@ pub fn charge(facts: &Facts<'_>) -> Charge {
             let placed = placed(facts);
             let over_record = admission.is_some_and(|admission| !placed.fits_in(&admission.charged));
             let stage = if admission.is_some() { Stage::Placed } else { Stage::Foreign };
-            Charge { stage, amount: unfinished(facts, placed), over_record }
+            let most = admission.map_or_else(|| placed.clone(), |admission| placed.max(&admission.charged));
+            Charge { stage, amount: unfinished(facts, most), over_record }
         }
     }
 }
@@ -173,14 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn admitted_is_charged_as_admitted_and_placed_as_placed() {
+    fn what_was_admitted_is_charged_however_much_of_it_is_placed() {
         let (gang, admission) = (gang(&[("launcher", 1, 1), ("worker", 8, 2)]), admission(17));
         let mut facts = Facts { gang: Some(&gang), admission: Some(&admission), ..Facts::default() };
         assert_eq!(charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(17), over_record: false });
         let clusters = clusters(&[("a", 4), ("b", 3)]);
         let plan = plan(&[("a", &[("launcher", 1), ("worker", 3)]), ("b", &[("launcher", 0), ("worker", 3)])]);
         (facts.clusters, facts.plan) = (&clusters, Some(&plan));
-        assert_eq!(charge(&facts), Charge { stage: Stage::Placed, amount: cpu(13), over_record: false });
+        // Six of eight workers found room; the other two may at any time.
+        assert_eq!(charge(&facts), Charge { stage: Stage::Placed, amount: cpu(17), over_record: false });
+        facts.finished_pods = [("worker".into(), 2)].into();
+        assert_eq!(charge(&facts).amount, cpu(13));
     }
 
     #[test]

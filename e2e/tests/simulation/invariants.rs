@@ -175,6 +175,12 @@ impl Invariants {
         }
     }
 
+    /// Jobs that are admitted and not placed.
+    pub fn admitted(&self) -> Vec<String> {
+        let admitted = self.bindings.keys().filter(|name| self.stage(name) == Stage::Admitted);
+        admitted.map(|name| name.trim_end_matches("-job").to_owned()).collect()
+    }
+
     fn no_foreign_suspension_is_lifted(&self, commit: &Commit, old: &Value, new: &Value) {
         let by_user = self.by_users.contains(&commit.version);
         if is_suspended(old) && gate(old) != "closed" && !by_user {

@@ -600,6 +600,13 @@ async fn storm(
         }
         actions = left;
         tale.check().await;
+        // Somebody thinks better of what was just admitted.
+        for name in tale.invariants.admitted() {
+            if prng.below(8) == 0 && world.act(&Action::Suspend(name.clone()), &mut tale.invariants).await.is_ok() {
+                let back = began.elapsed() + Duration::from_millis(prng.between(1_000, 30_000));
+                actions.push((back, Action::Resume(name)));
+            }
+        }
         let mut dead = world.faults.take_crashed();
         if began.elapsed() < STORM && prng.below(150) == 0 {
             dead.insert(Process::ALL[usize::try_from(prng.below(4)).unwrap()].name());
