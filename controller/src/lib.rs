@@ -19,6 +19,7 @@ mod queue_note;
 pub mod read;
 pub mod room;
 mod run;
+pub mod snapshot;
 pub mod standing;
 #[cfg(test)]
 mod tests;

@@ -141,6 +141,12 @@ impl Room {
         &self.fleet
     }
 
+    /// The clusters, by name.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<Cluster> {
+        self.fleet.clusters().map(|(cluster, _)| cluster.clone()).collect()
+    }
+
     /// What all clusters have together.
     pub fn total(&mut self) -> Fleet {
         self.fleet.refresh();

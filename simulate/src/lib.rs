@@ -7,6 +7,7 @@
 //! [`policy`] (who decides) and [`report`] (what is told).
 #![forbid(unsafe_code)]
 
+pub mod live;
 pub mod members;
 pub mod metrics;
 pub mod policy;

@@ -4,6 +4,7 @@ mod explain;
 mod give_back;
 mod lifecycle;
 mod queue_note;
+mod snapshot;
 mod world;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,25 @@
+//! What a simulation starts from.
+
+use super::world::World;
+use crate::snapshot::snapshot;
+
+#[test]
+fn a_snapshot_has_who_waits_and_who_is_placed_and_not_who_ended() {
+    let mut world = World::new(8);
+    for name in ["ended", "placed", "waits"] {
+        world.job(name, "q", 4);
+        world.settle();
+    }
+    world.place("ended-job", 4);
+    world.place("placed-job", 4);
+    world.phase("ended", "Completed");
+    // Not decided on: who could start now still waits.
+    let snapshot = snapshot(&world.index);
+    let jobs: Vec<(&str, bool, &str)> =
+        snapshot.jobs.iter().map(|job| (job.name.as_str(), job.placed, job.queue.as_str())).collect();
+    assert_eq!(jobs, [("ns/placed-job", true, "q"), ("ns/waits-job", false, "q")]);
+    assert_eq!(snapshot.jobs[0].gang.replicas(), 4);
+    assert!(snapshot.jobs.iter().all(|job| job.whole && job.run_for.is_none()));
+    assert_eq!(snapshot.clusters.iter().map(|cluster| cluster.name.as_str()).collect::<Vec<_>>(), ["m1"]);
+    assert!(snapshot.queues.iter().any(|queue| queue.name.as_str() == "q"));
+}

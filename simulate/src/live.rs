@@ -1,0 +1,231 @@
+//! From a fleet as it is now to a world: who waits goes on waiting, who runs ends when it said it would.
+//!
+//! Pods of jobs that are told about hold their nodes until their job ends. All other pods hold theirs for ever: nobody
+//! knows when they go, and to plan with their room would promise too much.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use caldera_core::{
+    gang::{Gang, QueueName, WorkloadRef},
+    inventory::{Node, Pod, whole_units},
+    place,
+    queue::QueueSpec,
+};
+
+use crate::{
+    time::Millis,
+    world::{Hold, Job, MemberCluster, Shapes, World, WorldError},
+};
+
+/// What is left of a job that should have ended.
+const OVERDUE: Millis = Millis::from_secs(60);
+
+/// A fleet at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// That moment, in seconds since 1970.
+    pub now: i64,
+    /// Members with their nodes and pods.
+    pub members: Vec<Member>,
+    /// Queues.
+    pub queues: Vec<QueueSpec>,
+    /// Jobs that wait or run.
+    pub jobs: Vec<LiveJob>,
+}
+
+/// A member cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Member {
+    /// As placement sees it.
+    pub cluster: place::Cluster,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// All pods.
+    pub pods: Vec<Pod>,
+}
+
+/// A job that waits or runs.
+#[derive(Debug, Clone)]
+pub struct LiveJob {
+    /// Unique: namespace/name of its binding.
+    pub name: Arc<str>,
+    /// Whose pods are its own.
+    pub workload: WorkloadRef,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Seconds since 1970.
+    pub created: i64,
+    /// When it began to run, in seconds since 1970, if it runs.
+    pub began: Option<i64>,
+    /// It is in clusters.
+    pub placed: bool,
+    /// Seconds that it runs at most, if it says so.
+    pub run_for: Option<i64>,
+    /// What it asks for.
+    pub gang: Arc<Gang>,
+    /// For placement.
+    pub binding: Arc<place::Binding>,
+    /// Placed as a gang.
+    pub whole: bool,
+}
+
+/// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run for
+/// `assume`, and one that should have ended by now for a minute more.
+///
+/// # Errors
+/// [`WorldError`], as for any world.
+pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), WorldError> {
+    let origin = state.jobs.iter().map(|job| job.created).min().unwrap_or(state.now).min(state.now);
+    let since = |time: i64| Millis::from_secs(u64::try_from(time.saturating_sub(origin)).unwrap_or(0));
+    let mut members: Vec<Member> = state.members.clone();
+    members.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
+    let (mut holds, foreign) = held(&mut members, &state.jobs);
+    let mut shapes = Shapes::default();
+    let mut unknown = 0;
+    let jobs = state.jobs.iter().enumerate().map(|(i, job)| {
+        let said = job.run_for.map(|seconds| Millis::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        unknown += usize::from(said.is_none());
+        let whole = said.unwrap_or(assume);
+        let running = holds.remove(&i);
+        let ran = running.as_ref().and(job.began).map_or(Millis::ZERO, |began| since(state.now).since(since(began)));
+        let run = match whole.since(ran) {
+            Millis::ZERO if running.is_some() => OVERDUE,
+            left => left,
+        };
+        // Where it is now is no matter of placement any more.
+        let binding = place::Binding { previous: Vec::new(), fresh: false, ..place::Binding::clone(&job.binding) };
+        Job {
+            name: Arc::clone(&job.name),
+            queue: job.queue.clone(),
+            priority: job.priority,
+            arrival: since(job.created),
+            run,
+            estimate: said.map(|said| if running.is_some() { run } else { said }),
+            shape: shapes.shape(Gang::clone(&job.gang), binding, job.whole),
+            running,
+        }
+    });
+    let jobs: Vec<Job> = jobs.collect();
+    let mut notes = Vec::new();
+    if unknown > 0 {
+        notes.push(format!("{unknown} jobs do not say how long they run: taken for {assume}"));
+    }
+    if foreign > 0 {
+        notes.push(format!("{foreign} pods of nobody in a queue hold their nodes to the end"));
+    }
+    let clusters = members.into_iter().map(|member| MemberCluster { cluster: member.cluster, nodes: member.nodes });
+    Ok((World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?, notes))
+}
+
+/// What each job holds, by its place in the list, and how many pods are nobody's; their room is taken off their nodes.
+fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>, usize) {
+    let owners: BTreeMap<&WorkloadRef, usize> =
+        jobs.iter().enumerate().filter(|(_, job)| job.placed).map(|(i, job)| (&job.workload, i)).collect();
+    let mut holds: HashMap<usize, BTreeMap<(usize, Arc<str>), Hold>> = HashMap::new();
+    let mut foreign = 0;
+    for (cluster, member) in members.iter_mut().enumerate() {
+        let nodes: HashMap<String, usize> =
+            member.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
+        for pod in member.pods.iter().filter(|pod| !pod.finished) {
+            let Some(node) = pod.node.as_ref().and_then(|name| nodes.get(name)) else { continue };
+            let (node, request) = (&mut member.nodes[*node], whole_units(&pod.request));
+            let owner = pod.owner.as_ref().map(|owner| owner.workload(&pod.namespace));
+            match owner.and_then(|workload| owners.get(&workload)) {
+                Some(job) => {
+                    let name: Arc<str> = node.name.as_str().into();
+                    let new = || Hold { cluster, node: Arc::clone(&name), amount: Default::default() };
+                    let of_job = holds.entry(*job).or_default();
+                    of_job.entry((cluster, Arc::clone(&name))).or_insert_with(new).amount.add(&request);
+                }
+                None => {
+                    foreign += 1;
+                    node.allocatable.saturating_sub(&request);
+                }
+            }
+        }
+    }
+    (holds.into_iter().map(|(job, by_node)| (job, by_node.into_values().collect())).collect(), foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::{inventory::Owner, quantity::Quantity, resources::Resources};
+
+    use super::*;
+    use crate::{
+        policy::PolicyName,
+        run::{Options, simulate},
+        world::{gang, node, ready_cluster, task},
+    };
+
+    fn cpu(units: i64) -> Resources {
+        [("cpu", Quantity::from_units(units))].into_iter().collect()
+    }
+
+    fn job(name: &str, created: i64, pods: u32, placed: bool, run_for: Option<i64>) -> LiveJob {
+        let gang = gang(vec![task("t", pods, pods, cpu(2))]);
+        let shape = Shapes::default().gang(gang.clone());
+        LiveJob {
+            name: name.into(),
+            workload: workload(name),
+            queue: "q".into(),
+            priority: 0,
+            created,
+            began: placed.then_some(created + 10),
+            placed,
+            run_for,
+            gang: Arc::new(gang),
+            binding: Arc::new(shape.binding.clone()),
+            whole: true,
+        }
+    }
+
+    fn workload(name: &str) -> WorkloadRef {
+        WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    fn pod(name: &str, owner: Option<&str>) -> Pod {
+        let owner = owner.map(|name| Owner { group: "g".into(), kind: "Job".into(), name: name.into(), task: None });
+        let request = cpu(2);
+        Pod { namespace: "ns".into(), name: name.into(), node: Some("n".into()), request, finished: false, owner }
+    }
+
+    /// Eight cores: two held by a stranger for ever, four by `runs` for 40 s more; `waits` needs six, and has waited for
+    /// 50 s. It can start when `runs` has ended, and not before.
+    #[test]
+    fn who_runs_ends_when_it_said_and_who_waits_has_waited() {
+        let member = Member {
+            cluster: ready_cluster("m"),
+            nodes: vec![node("n".to_owned(), cpu(8))],
+            pods: vec![pod("a", Some("runs")), pod("b", Some("runs")), pod("c", None)],
+        };
+        let jobs = vec![job("runs", 1_000, 2, true, Some(150)), job("waits", 1_070, 3, false, None)];
+        let state = State { now: 1_120, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs };
+        let (world, notes) = world(&state, Millis::from_secs(600)).unwrap();
+        assert_eq!(world.start, Millis::from_secs(120));
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        for policy in PolicyName::ALL {
+            let outcome = simulate(&world, policy.start(&world).as_mut(), &Options::default());
+            let [runs, waits] = outcome.jobs.as_slice() else { panic!("{outcome:?}") };
+            assert_eq!((runs.resumed, runs.ended), (true, Some(Millis::from_secs(160))), "{policy}");
+            assert_eq!(waits.arrival, Millis::from_secs(70), "{policy}");
+            assert_eq!(waits.started, Some(Millis::from_secs(160)), "{policy}");
+            assert_eq!(waits.ended, Some(Millis::from_secs(760)), "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_is_placed_and_has_no_pods_waits_again() {
+        let member =
+            Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], pods: Vec::new() };
+        let jobs = vec![job("placed", 1_000, 2, true, Some(100))];
+        let state = State { now: 1_050, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs };
+        let (world, _) = world(&state, Millis::ZERO).unwrap();
+        assert_eq!((world.jobs[0].running.clone(), world.jobs[0].run), (None, Millis::from_secs(100)));
+    }
+}
