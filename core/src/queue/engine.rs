@@ -6,9 +6,11 @@
 //! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
 //! (`tests/model.rs` holds the engine against that).
 
+mod books;
 mod entitlement;
 mod fences;
 mod order;
+mod questions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,18 +27,12 @@ use super::{
     order::{JobId, JobKey, OrderPolicy},
     room::{Asked, Fit, Kept, Room},
     spec::{Dequeue, Fleet, QueueSpec},
-    tournament::{Touch, Tournament},
+    tournament::Tournament,
     tree::{self, Node, Slot},
 };
 pub use fences::Reservation;
 
-use crate::{
-    admission::Admission,
-    gang::QueueName,
-    quantity::Quantity,
-    reason::{Position, QueueProblem, Reason},
-    resources::Resources,
-};
+use crate::{admission::Admission, gang::QueueName, resources::Resources};
 
 /// A job in line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,265 +361,5 @@ impl Engine {
             _ => key.priority.0,
         };
         Release { id: key.id.clone(), admission: Admission { queue, priority, copies, tasks, charged } }
-    }
-}
-
-/// Questions. They answer for the state after the last [`Engine::next`] or [`Engine::settle`].
-impl Engine {
-    /// What a queue holds.
-    #[must_use]
-    pub fn usage(&self, queue: &QueueName) -> Usage {
-        let Some(node) = self.index.get(queue) else { return Usage::default() };
-        let slot = &self.slots[node.index()];
-        Usage { used: slot.used.resources(&self.dims), waiting: slot.line.len() }
-    }
-
-    /// All queues with a spec, in the order of their names.
-    pub fn queues(&self) -> impl Iterator<Item = &QueueSpec> {
-        self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
-    }
-
-    /// Why no job of this queue may start, if so.
-    #[must_use]
-    pub fn queue_problem(&self, queue: &QueueName) -> Option<QueueProblem> {
-        match self.index.get(queue) {
-            Some(node) => self.slots[node.index()].problem.clone(),
-            None => Some(QueueProblem::Missing),
-        }
-    }
-
-    /// Why a job still waits; `None` if it does not.
-    #[must_use]
-    pub fn why(&self, id: &str) -> Option<Reason> {
-        let Some(Standing::Waiting { node, key, .. }) = self.jobs.get(id) else { return None };
-        let line = &self.slots[node.index()].line;
-        self.why_at(id, Position { place: line.before(key) + 1, of: line.len() })
-    }
-
-    /// All lines, queue by queue, in order.
-    pub fn lines(&self) -> impl Iterator<Item = (&JobId, Position)> {
-        self.index.values().flat_map(|node| {
-            let line = &self.slots[node.index()].line;
-            line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
-        })
-    }
-
-    /// The first jobs of each line, at most `each` of them.
-    pub fn heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
-        self.index.values().flat_map(move |node| {
-            let line = &self.slots[node.index()].line;
-            let of = line.len();
-            line.keys().take(each).enumerate().map(move |(i, key)| (&key.id, Position { place: i + 1, of }))
-        })
-    }
-
-    /// [`Engine::why`] for a job whose position is known.
-    #[must_use]
-    pub fn why_at(&self, id: &str, position: Position) -> Option<Reason> {
-        let Some(Standing::Waiting { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
-        let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
-        let queue = slot.name.clone();
-        if let Some(problem) = slot.problem.clone() {
-            return Some(Reason::Queue { queue, problem });
-        }
-        if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape) {
-            return Some(never);
-        }
-        if self.fleet.ready_clusters == 0 {
-            return Some(Reason::NoReadyCluster { position });
-        }
-        if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {
-            let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
-            let name = self.dims.name(dim);
-            let asked = shape.minimum.get(name.as_str());
-            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
-            return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
-        }
-        if let Some(held_back) = self.held_back(*node, key, *shape_id, position) {
-            return Some(held_back);
-        }
-        if let Some(NoRoom { never, detail, .. }) = self.no_room.get(&shape.ask.fit) {
-            let detail = detail.clone();
-            return Some(if *never {
-                Reason::NeverFits { detail }
-            } else {
-                Reason::NoRoom { queue, detail, position }
-            });
-        }
-        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
-        let behind = fifo && !slot.line.is_first(key);
-        Some(if behind { Reason::BehindHead { queue, position } } else { Reason::Next { queue, position } })
-    }
-
-    /// What a job is charged; `None` if it holds nothing.
-    #[must_use]
-    pub fn charge_of(&self, id: &str) -> Option<Resources> {
-        match self.jobs.get(id)? {
-            Standing::Holding { charge, .. } => Some(
-                charge
-                    .iter()
-                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
-                    .collect(),
-            ),
-            Standing::Waiting { .. } => None,
-        }
-    }
-
-    /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
-    #[cfg(test)]
-    pub(super) fn size(&self) -> usize {
-        self.slots.len() + self.shapes.len()
-    }
-
-    /// True while a job is in line.
-    #[must_use]
-    pub fn is_waiting(&self, id: &str) -> bool {
-        matches!(self.jobs.get(id), Some(Standing::Waiting { .. }))
-    }
-}
-
-/// Bookkeeping.
-impl Engine {
-    fn node(&mut self, name: &QueueName) -> Node {
-        if let Some(node) = self.index.get(name) {
-            return *node;
-        }
-        let node = self.unused.pop().unwrap_or(Node(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
-        let slot = Slot::new(name.clone(), node);
-        match self.slots.get_mut(node.index()) {
-            Some(old) => *old = slot,
-            None => self.slots.push(slot),
-        }
-        self.index.insert(name.clone(), node);
-        node
-    }
-
-    /// Forgets names that neither a queue nor a job has any more.
-    fn drop_unused(&mut self) {
-        let held: BTreeSet<Node> = self
-            .jobs
-            .values()
-            .map(|standing| match standing {
-                Standing::Waiting { node, .. } | Standing::Holding { node, .. } => *node,
-            })
-            .collect();
-        let (slots, unused) = (&self.slots, &mut self.unused);
-        self.index.retain(|_, node| {
-            let used = *node == Node::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
-            if !used {
-                unused.push(*node);
-            }
-            used
-        });
-    }
-
-    fn shape(&self, id: ShapeId) -> &Shape {
-        &self.shapes[id.0 as usize]
-    }
-
-    fn intern(&mut self, ask: Arc<Ask>) -> ShapeId {
-        let id = match self.shape_ids.get(&ask) {
-            Some(id) => *id,
-            None => {
-                let shape = Shape::new(Arc::clone(&ask), &mut self.dims);
-                let new = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
-                let id = self.unused_shapes.pop().unwrap_or(new);
-                match self.shapes.get_mut(id.0 as usize) {
-                    Some(free) => *free = shape,
-                    None => self.shapes.push(shape),
-                }
-                self.shape_ids.insert(ask, id);
-                id
-            }
-        };
-        self.shapes[id.0 as usize].users += 1;
-        id
-    }
-
-    fn release_shape(&mut self, id: ShapeId) {
-        let shape = &mut self.shapes[id.0 as usize];
-        shape.users -= 1;
-        if shape.users == 0 {
-            self.shape_ids.remove(&shape.ask);
-            self.unused_shapes.push(id);
-        }
-    }
-
-    fn leave_line(&mut self, node: Node, key: &JobKey) {
-        let line = &self.slots[node.index()].line;
-        let Some(shape) = line.shape_of(key) else { return };
-        let was_first = line.first_of(shape) == Some(key);
-        let alone = line.count_of(shape) == 1;
-        if alone {
-            // Nobody is left to sleep: what is remembered of it goes first.
-            self.wake(node, shape);
-        }
-        self.slots[node.index()].line.remove(key);
-        let class = self.shape(shape).ask.fit;
-        if let (true, Some(no_room)) = (alone, self.no_room.get_mut(&class)) {
-            no_room.sleepers.remove(&(node, shape));
-        }
-        if was_first && !alone {
-            self.first_changed(node, shape, key);
-        }
-    }
-
-    fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
-        self.books += 1;
-        self.slots[node.index()].own.add(amounts);
-        for i in 0..self.slots[node.index()].path.len() {
-            let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].used.add(amounts);
-        }
-        self.heads.touch(node, Touch::Share);
-    }
-
-    fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
-        self.books += 1;
-        self.slots[node.index()].own.sub(amounts);
-        for i in 0..self.slots[node.index()].path.len() {
-            let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].used.sub(amounts);
-        }
-        self.heads.touch(node, Touch::Share);
-        for i in 0..self.slots[node.index()].path.len() {
-            let at = self.slots[node.index()].path[i];
-            for (dim, _) in amounts {
-                self.wake_short(at, *dim);
-            }
-        }
-    }
-
-    /// Wakes the shapes whose ceiling is no longer short, or no longer above them.
-    fn wake_after_settling(&mut self) {
-        let mut awake = Vec::new();
-        for ((at, dim), sleepers) in &self.short {
-            let room = admit::headroom(&self.slots[at.index()], *dim).unwrap_or(i128::MAX);
-            let wakes = |(asked, node, _): &&(i128, Node, ShapeId)| {
-                *asked <= room || !self.slots[node.index()].path.contains(at)
-            };
-            awake.extend(sleepers.iter().filter(wakes).map(|(_, node, shape)| (*node, *shape)));
-        }
-        for (node, shape) in awake {
-            self.wake(node, shape);
-        }
-        self.short.retain(|_, sleepers| !sleepers.is_empty());
-    }
-
-    /// Wakes the shapes that what is free of `dim` at `at` now satisfies.
-    fn wake_short(&mut self, at: Node, dim: Dim) {
-        let room = admit::headroom(&self.slots[at.index()], dim).unwrap_or(i128::MAX);
-        while let Some(sleepers) = self.short.get_mut(&(at, dim)) {
-            match sleepers.first().copied() {
-                Some(first @ (asked, node, shape)) if asked <= room => {
-                    sleepers.remove(&first);
-                    self.wake(node, shape);
-                }
-                Some(_) => return,
-                None => {
-                    self.short.remove(&(at, dim));
-                }
-            }
-        }
     }
 }

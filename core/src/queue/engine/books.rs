@@ -1,0 +1,162 @@
+//! The engine's tables: names and shapes interned and forgotten, charges on the way up, and who wakes when something is
+//! given back.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{Engine, Standing};
+use crate::{
+    gang::QueueName,
+    queue::{
+        admit::{self, Ask, Shape},
+        dense::Dim,
+        line::ShapeId,
+        order::JobKey,
+        tournament::Touch,
+        tree::{Node, Slot},
+    },
+};
+
+impl Engine {
+    pub(super) fn node(&mut self, name: &QueueName) -> Node {
+        if let Some(node) = self.index.get(name) {
+            return *node;
+        }
+        let node = self.unused.pop().unwrap_or(Node(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        let slot = Slot::new(name.clone(), node);
+        match self.slots.get_mut(node.index()) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        self.index.insert(name.clone(), node);
+        node
+    }
+
+    /// Forgets names that neither a queue nor a job has any more.
+    pub(super) fn drop_unused(&mut self) {
+        let held: BTreeSet<Node> = self
+            .jobs
+            .values()
+            .map(|standing| match standing {
+                Standing::Waiting { node, .. } | Standing::Holding { node, .. } => *node,
+            })
+            .collect();
+        let (slots, unused) = (&self.slots, &mut self.unused);
+        self.index.retain(|_, node| {
+            let used = *node == Node::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
+            if !used {
+                unused.push(*node);
+            }
+            used
+        });
+    }
+
+    pub(super) fn shape(&self, id: ShapeId) -> &Shape {
+        &self.shapes[id.0 as usize]
+    }
+
+    pub(super) fn intern(&mut self, ask: Arc<Ask>) -> ShapeId {
+        let id = match self.shape_ids.get(&ask) {
+            Some(id) => *id,
+            None => {
+                let shape = Shape::new(Arc::clone(&ask), &mut self.dims);
+                let new = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
+                let id = self.unused_shapes.pop().unwrap_or(new);
+                match self.shapes.get_mut(id.0 as usize) {
+                    Some(free) => *free = shape,
+                    None => self.shapes.push(shape),
+                }
+                self.shape_ids.insert(ask, id);
+                id
+            }
+        };
+        self.shapes[id.0 as usize].users += 1;
+        id
+    }
+
+    pub(super) fn release_shape(&mut self, id: ShapeId) {
+        let shape = &mut self.shapes[id.0 as usize];
+        shape.users -= 1;
+        if shape.users == 0 {
+            self.shape_ids.remove(&shape.ask);
+            self.unused_shapes.push(id);
+        }
+    }
+
+    pub(super) fn leave_line(&mut self, node: Node, key: &JobKey) {
+        let line = &self.slots[node.index()].line;
+        let Some(shape) = line.shape_of(key) else { return };
+        let was_first = line.first_of(shape) == Some(key);
+        let alone = line.count_of(shape) == 1;
+        if alone {
+            // Nobody is left to sleep: what is remembered of it goes first.
+            self.wake(node, shape);
+        }
+        self.slots[node.index()].line.remove(key);
+        let class = self.shape(shape).ask.fit;
+        if let (true, Some(no_room)) = (alone, self.no_room.get_mut(&class)) {
+            no_room.sleepers.remove(&(node, shape));
+        }
+        if was_first && !alone {
+            self.first_changed(node, shape, key);
+        }
+    }
+
+    pub(super) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
+        self.slots[node.index()].own.add(amounts);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            self.slots[at.index()].used.add(amounts);
+        }
+        self.heads.touch(node, Touch::Share);
+    }
+
+    pub(super) fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
+        self.slots[node.index()].own.sub(amounts);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            self.slots[at.index()].used.sub(amounts);
+        }
+        self.heads.touch(node, Touch::Share);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            for (dim, _) in amounts {
+                self.wake_short(at, *dim);
+            }
+        }
+    }
+
+    /// Wakes the shapes whose ceiling is no longer short, or no longer above them.
+    pub(super) fn wake_after_settling(&mut self) {
+        let mut awake = Vec::new();
+        for ((at, dim), sleepers) in &self.short {
+            let room = admit::headroom(&self.slots[at.index()], *dim).unwrap_or(i128::MAX);
+            let wakes = |(asked, node, _): &&(i128, Node, ShapeId)| {
+                *asked <= room || !self.slots[node.index()].path.contains(at)
+            };
+            awake.extend(sleepers.iter().filter(wakes).map(|(_, node, shape)| (*node, *shape)));
+        }
+        for (node, shape) in awake {
+            self.wake(node, shape);
+        }
+        self.short.retain(|_, sleepers| !sleepers.is_empty());
+    }
+
+    /// Wakes the shapes that what is free of `dim` at `at` now satisfies.
+    pub(super) fn wake_short(&mut self, at: Node, dim: Dim) {
+        let room = admit::headroom(&self.slots[at.index()], dim).unwrap_or(i128::MAX);
+        while let Some(sleepers) = self.short.get_mut(&(at, dim)) {
+            match sleepers.first().copied() {
+                Some(first @ (asked, node, shape)) if asked <= room => {
+                    sleepers.remove(&first);
+                    self.wake(node, shape);
+                }
+                Some(_) => return,
+                None => {
+                    self.short.remove(&(at, dim));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the engine is asked: what queues hold, who is where in line, and why a job still waits.
+
+use super::{Engine, NoRoom, Standing, Usage};
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    queue::{
+        admit,
+        order::JobId,
+        spec::{Dequeue, QueueSpec},
+    },
+    reason::{Position, QueueProblem, Reason},
+    resources::Resources,
+};
+
+/// Questions. They answer for the state after the last [`Engine::next`] or [`Engine::settle`].
+impl Engine {
+    /// What a queue holds.
+    #[must_use]
+    pub fn usage(&self, queue: &QueueName) -> Usage {
+        let Some(node) = self.index.get(queue) else { return Usage::default() };
+        let slot = &self.slots[node.index()];
+        Usage { used: slot.used.resources(&self.dims), waiting: slot.line.len() }
+    }
+
+    /// All queues with a spec, in the order of their names.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueSpec> {
+        self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
+    }
+
+    /// Why no job of this queue may start, if so.
+    #[must_use]
+    pub fn queue_problem(&self, queue: &QueueName) -> Option<QueueProblem> {
+        match self.index.get(queue) {
+            Some(node) => self.slots[node.index()].problem.clone(),
+            None => Some(QueueProblem::Missing),
+        }
+    }
+
+    /// Why a job still waits; `None` if it does not.
+    #[must_use]
+    pub fn why(&self, id: &str) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, .. }) = self.jobs.get(id) else { return None };
+        let line = &self.slots[node.index()].line;
+        self.why_at(id, Position { place: line.before(key) + 1, of: line.len() })
+    }
+
+    /// All lines, queue by queue, in order.
+    pub fn lines(&self) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(|node| {
+            let line = &self.slots[node.index()].line;
+            line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
+        })
+    }
+
+    /// The first jobs of each line, at most `each` of them.
+    pub fn heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(move |node| {
+            let line = &self.slots[node.index()].line;
+            let of = line.len();
+            line.keys().take(each).enumerate().map(move |(i, key)| (&key.id, Position { place: i + 1, of }))
+        })
+    }
+
+    /// [`Engine::why`] for a job whose position is known.
+    #[must_use]
+    pub fn why_at(&self, id: &str, position: Position) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
+        let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
+        let queue = slot.name.clone();
+        if let Some(problem) = slot.problem.clone() {
+            return Some(Reason::Queue { queue, problem });
+        }
+        if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape) {
+            return Some(never);
+        }
+        if self.fleet.ready_clusters == 0 {
+            return Some(Reason::NoReadyCluster { position });
+        }
+        if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {
+            let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
+            let name = self.dims.name(dim);
+            let asked = shape.minimum.get(name.as_str());
+            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
+            return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
+        }
+        if let Some(held_back) = self.held_back(*node, key, *shape_id, position) {
+            return Some(held_back);
+        }
+        if let Some(NoRoom { never, detail, .. }) = self.no_room.get(&shape.ask.fit) {
+            let detail = detail.clone();
+            return Some(if *never {
+                Reason::NeverFits { detail }
+            } else {
+                Reason::NoRoom { queue, detail, position }
+            });
+        }
+        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
+        let behind = fifo && !slot.line.is_first(key);
+        Some(if behind { Reason::BehindHead { queue, position } } else { Reason::Next { queue, position } })
+    }
+
+    /// What a job is charged; `None` if it holds nothing.
+    #[must_use]
+    pub fn charge_of(&self, id: &str) -> Option<Resources> {
+        match self.jobs.get(id)? {
+            Standing::Holding { charge, .. } => Some(
+                charge
+                    .iter()
+                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
+                    .collect(),
+            ),
+            Standing::Waiting { .. } => None,
+        }
+    }
+
+    /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
+    #[cfg(test)]
+    pub(in crate::queue) fn size(&self) -> usize {
+        self.slots.len() + self.shapes.len()
+    }
+
+    /// True while a job is in line.
+    #[must_use]
+    pub fn is_waiting(&self, id: &str) -> bool {
+        matches!(self.jobs.get(id), Some(Standing::Waiting { .. }))
+    }
+}
