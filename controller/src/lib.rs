@@ -16,6 +16,7 @@ pub mod plan;
 pub mod podgroup;
 pub mod progress;
 mod queue_note;
+mod queue_numbers;
 pub mod read;
 pub mod room;
 mod run;

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
-    gang::{ClusterName, QueueName, WorkloadRef},
+    gang::{ClusterName, WorkloadRef},
     queue::{Ask, Fit, JobId, Kept, ledger::Stage},
     reason::Reason,
 };
@@ -17,14 +17,14 @@ use caldera_runtime::{
     event::{EventType, Regarding},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::{
     effect::Effect,
-    facts::{GroupStatus, Key, QueueNumbers, Workload, fingerprint},
+    facts::{GroupStatus, Key, Workload, fingerprint},
     give_back,
-    index::{Assumed, Entry, GroupWriting, Index, QueueWriting, Refreshes, Retry, State, Tag},
-    lifecycle, podgroup, queue_note,
+    index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
+    lifecycle, podgroup, queue_note, queue_numbers,
     room::{self, Question, Room},
     unplaced,
 };
@@ -34,10 +34,6 @@ const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 /// From a release to the write that says so: most jobs run by then, and one write says both. The event on the user's
 /// own object is sent at once.
 const STARTING: SignedDuration = SignedDuration::from_secs(3);
-/// Between two writes of one queue's numbers.
-const QUEUE_NUMBERS: SignedDuration = SignedDuration::from_secs(3);
-/// From a change of a queue's numbers to their write: a job that starts changes them three times in a second or two.
-const QUEUE_SETTLES: SignedDuration = SignedDuration::from_secs(2);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 /// Texts refreshed in one second at most, so that a long line does not fill the host with writes.
@@ -490,51 +486,11 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.sweep = index.engine.lines().map(|(id, position)| (id.clone(), position)).collect();
         index.numbers_due = Some(now);
     }
-    if index.numbers_due.is_some_and(|due| due <= now) {
-        index.numbers_due = None;
-        for name in index.queues.keys().cloned().collect::<Vec<_>>() {
-            let numbers = index.numbers_of(&name);
-            queue_numbers(index, &name, numbers, now, plan);
-        }
-    }
+    queue_numbers::turn(index, now, plan);
     for _ in 0..LOOKS {
         let Some((id, position)) = may_write(index).then(|| index.sweep.pop_front()).flatten() else { break };
         let Some(key) = index.ids.get(&id).cloned() else { continue };
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
         look(index, &key, Some(reason), now, plan);
     }
-}
-
-/// Writes a queue's numbers where they changed.
-fn queue_numbers(index: &mut Index, name: &QueueName, numbers: QueueNumbers, now: Timestamp, plan: &mut Plan) {
-    let Some(queue) = index.queues.get(name) else { return };
-    let writing = index.queue_writes.entry(name.clone()).or_default();
-    let same = queue.status == numbers;
-    if same {
-        writing.changed_at = None;
-    }
-    if same || writing.in_flight || index.lifecycle.is_writing(name) || writing.refused.as_ref() == Some(&numbers) {
-        return;
-    }
-    let changed = *writing.changed_at.get_or_insert(now);
-    let after = |from: Timestamp, wait| from.saturating_add(wait).unwrap_or(now);
-    let due = writing.last_write.map_or(now, |last| after(last, QUEUE_NUMBERS)).max(after(changed, QUEUE_SETTLES));
-    if due > now {
-        index.numbers_due = Some(index.numbers_due.map_or(due, |other| other.min(due)));
-        return;
-    }
-    let patch = json!({"status": {
-        "allocated": allocated(&queue.status, &numbers),
-        "pending": numbers.pending, "inqueue": numbers.inqueue,
-        "running": numbers.running, "completed": numbers.completed,
-    }});
-    *writing = QueueWriting { in_flight: true, last_write: Some(now), changed_at: None, refused: Some(numbers) };
-    plan.effects.push((Tag::Queue(name.clone()), Effect::QueueStatus { name: name.clone(), patch }));
-}
-
-/// The amounts, with a null for every name that is gone: a merge patch leaves the others alone.
-fn allocated(there: &QueueNumbers, wanted: &QueueNumbers) -> Value {
-    let gone = there.allocated.iter().map(|(name, _)| (name.to_string(), Value::Null));
-    let now = wanted.allocated.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
-    Value::Object(gone.chain(now).collect::<Map<String, Value>>())
 }
