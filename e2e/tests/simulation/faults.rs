@@ -60,7 +60,7 @@ struct State {
 pub struct Faults {
     state: Arc<Mutex<State>>,
     /// Each is printed.
-    told: bool,
+    pub told: bool,
 }
 
 impl Faults {
@@ -294,6 +294,7 @@ impl Service<Request<kube::client::Body>> for Way {
         if self.faults.told && !matches!(fault, Fault::None) {
             println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
         }
+        let path = request.uri().path().to_owned();
         let (member, router, request) = self.route(request);
         let way = self.clone();
         async move {
@@ -341,7 +342,7 @@ impl Service<Request<kube::client::Body>> for Way {
                 return std::future::pending().await;
             }
             let disturb = watch && answer.status() == StatusCode::OK;
-            Ok(if disturb { disturbed(answer, way, member, prng) } else { answer })
+            Ok(if disturb { disturbed(answer, path, way, member, prng) } else { answer })
         }
         .boxed()
     }
@@ -360,6 +361,7 @@ fn refusal(code: u16, reason: &str) -> Response<Body> {
 }
 
 struct Watch {
+    path: String,
     events: Option<BodyDataStream>,
     ready: VecDeque<Result<Bytes, axum::Error>>,
     prng: Prng,
@@ -379,7 +381,11 @@ impl Watch {
         if self.way.faults.is_down(self.member.as_deref()) {
             return None;
         }
-        match self.way.faults.draw_event(&mut self.prng) {
+        let fault = self.way.faults.draw_event(&mut self.prng);
+        if self.way.faults.told && !matches!(fault, EventFault::None) {
+            println!("{}: {fault:?} of {}", self.way.who, self.path);
+        }
+        match fault {
             EventFault::None => {}
             EventFault::Repeated => self.ready.extend(event.as_ref().ok().cloned().map(Ok)),
             EventFault::Lagging(by) => tokio::time::sleep(by).await,
@@ -400,9 +406,9 @@ impl Watch {
 }
 
 /// A watch whose events are disturbed one by one, in their order.
-fn disturbed(answer: Response<Body>, way: Way, member: Option<String>, prng: Prng) -> Response<Body> {
+fn disturbed(answer: Response<Body>, path: String, way: Way, member: Option<String>, prng: Prng) -> Response<Body> {
     let (parts, body) = answer.into_parts();
-    let watch = Watch { events: Some(body.into_data_stream()), ready: VecDeque::new(), prng, way, member };
+    let watch = Watch { path, events: Some(body.into_data_stream()), ready: VecDeque::new(), prng, way, member };
     let stream = futures::stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
         Some((event, watch))

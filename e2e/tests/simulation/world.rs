@@ -65,11 +65,12 @@ const STEP: Duration = Duration::from_millis(100);
 const STORM: Duration = Duration::from_secs(120);
 /// Until everything must be done after that.
 const CALM: Duration = Duration::from_secs(20 * 60);
-/// Nothing is written for so long, and it is over.
-const QUIET: Duration = Duration::from_secs(60);
+/// Nothing is written for so long, and it is over: the controller puts a queue's note off for up to five minutes.
+const QUIET: Duration = Duration::from_secs(330);
 /// Then nothing is written for so long.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
+#[derive(Debug)]
 enum Action {
     Submit(Value),
     Delete(String),
@@ -184,6 +185,9 @@ impl World {
     }
 
     async fn act(&self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
+        if self.faults.told {
+            println!("{action:?}");
+        }
         let binding = |name: &String, suspended: bool| {
             let patch = json!({"spec": {"suspension": {"scheduling": suspended}}});
             write_to(stand_in::bindings(), NAMESPACE, &format!("{name}-job"), Body::MergePatch(patch))
@@ -677,8 +681,9 @@ async fn calm(world: &mut World, stand_in: &mut StandIn, tale: &mut Tale, mut st
 async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish: &BTreeSet<String>) {
     let began = Instant::now();
     (tale.last_writes, tale.quiet_since) = (world.faults.writes(), began);
+    let mut step = STEP;
     loop {
-        sleep(STEP).await;
+        sleep(step).await;
         tale.check().await;
         world.must_live();
         stand_in.step(false).await;
@@ -688,6 +693,7 @@ async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish:
         }
         let jobs = tale.invariants.jobs();
         let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
+        step = if left.is_empty() { STEP * 10 } else { STEP };
         if left.is_empty() && tale.quiet_since.elapsed() > QUIET {
             return;
         }
