@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::{components, demo, manifests, output::Output, queue, sandbox, why};
+use crate::{components, demo, manifests, output::Output, queue, sandbox, simulate, why};
 
 /// Multi-cluster batch federation on Karmada and Volcano.
 #[derive(Debug, Parser)]
@@ -61,6 +61,9 @@ pub enum Command {
     Why(WhyArgs),
     /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits.
     Queue(QueueArgs),
+    /// Simulates jobs on a fleet on virtual time, under this engine and others: a trace, a scenario, or what is there now.
+    #[command(long_about = simulate::LONG_ABOUT)]
+    Simulate(simulate::SimulateArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -233,7 +236,7 @@ impl Command {
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
     pub const fn default_log(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Sandbox(_) | Self::Why(_) | Self::Queue(_) => "warn",
+            Self::Demo(_) | Self::Sandbox(_) | Self::Why(_) | Self::Queue(_) | Self::Simulate(_) => "warn",
             _ => "info,kube=warn,hyper=warn,h2=warn",
         }
     }
@@ -250,6 +253,7 @@ impl Command {
             Self::Manifests(args) => manifests::print(&args),
             Self::Why(args) => why::run(args).await,
             Self::Queue(args) => queue::run(args).await,
+            Self::Simulate(args) => simulate::run(args).await,
         }
     }
 }

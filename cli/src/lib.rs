@@ -9,5 +9,6 @@ pub mod manifests;
 pub mod output;
 pub mod queue;
 pub mod sandbox;
+pub mod simulate;
 pub mod stack;
 pub mod why;

@@ -58,6 +58,16 @@ enum Answer {
 /// # Errors
 /// If the server does not answer.
 pub async fn look(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
+    let (mut live, _) = read(client, namespace).await?;
+    settle(&mut live.index, live.now);
+    Ok(live)
+}
+
+/// The same, with nothing decided yet, and what each member told.
+///
+/// # Errors
+/// If the server does not answer.
+pub async fn read(client: &Client, namespace: Option<&str>) -> anyhow::Result<(Live, Vec<(String, Update)>)> {
     let asked = Source::all().into_iter().map(|source| ask(client, source, namespace));
     let mut live = Live { index: Index::default(), now: Timestamp::now(), gaps: Vec::new() };
     let mut bindings = Vec::new();
@@ -80,15 +90,15 @@ pub async fn look(client: &Client, namespace: Option<&str>) -> anyhow::Result<Li
         }
     }
     let members = join_all(clusters.iter().map(|cluster| member(client, cluster))).await;
-    for (name, update) in members.into_iter().flatten() {
-        if let Update::Down(why) = &update {
+    let members: Vec<(String, Update)> = members.into_iter().flatten().collect();
+    for (name, update) in &members {
+        if let Update::Down(why) = update {
             live.gaps.push(Gap { what: format!("member {name}"), why: why.clone() });
         }
-        live.index.apply(Input::Member(name, update), live.now);
+        live.index.apply(Input::Member(name.clone(), update.clone()), live.now);
     }
     bindings.into_iter().for_each(|input| live.index.apply(input, live.now));
-    settle(&mut live.index, live.now);
-    Ok(live)
+    Ok((live, members))
 }
 
 async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {
