@@ -25,7 +25,7 @@ const FLOOR: usize = 48;
 /// tried again with other uids.
 const ATTEMPTS: usize = 4;
 /// Scenarios at a time.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 6;
 
 fn folder() -> PathBuf {
     std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
