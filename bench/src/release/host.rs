@@ -84,6 +84,12 @@ impl Host {
         self.writes.groups.load(Ordering::Relaxed)
     }
 
+    /// Until the controller has written nothing for `quiet`, or `at_most`: in a long line it goes on to refresh positions,
+    /// ten a second.
+    pub async fn rest(&self, quiet: Duration, at_most: Duration) {
+        let _ = self.quiet(quiet, at_most).await;
+    }
+
     /// Until the controller has written nothing for `quiet`.
     pub async fn quiet(&self, quiet: Duration, patience: Duration) -> anyhow::Result<()> {
         let began = Instant::now();

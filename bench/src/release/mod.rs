@@ -48,6 +48,8 @@ pub struct Args {
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The controller has nothing more to write after so long without a write.
 const QUIET: Duration = Duration::from_secs(2);
+/// Between two runs.
+const REST: Duration = Duration::from_secs(15);
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let held = args.queues * args.slots;
@@ -71,7 +73,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         p99.push(from_acked.p99().as_secs_f64() * 1e3);
         sent.extend(latencies.iter().map(|l| l.0));
         acked.extend(latencies.iter().map(|l| l.1));
-        host.quiet(QUIET, PATIENCE).await?;
+        host.rest(QUIET, REST).await;
     }
     println!("freed to release, status write sent until the gate's patch arrives: {}", Sample::new(sent));
     println!("freed to release, status write acknowledged until the gate's patch arrives: {}", Sample::new(acked));
@@ -81,7 +83,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (mut first, mut memory) = (Runs::default(), Runs::default());
     for _ in 0..args.restarts {
         first.push(bench.restart(&mut host).await?.as_secs_f64());
-        host.quiet(QUIET, PATIENCE).await?;
+        host.rest(QUIET, REST).await;
         memory.push(bench.controller.memory("VmRSS")? as f64 / 1024.0);
     }
     println!("process start to first release patch, seconds: {first}");
