@@ -55,7 +55,7 @@ and spot_nodes.csv as fleets, openb_pods.csv (--trace-format openb) and dlrm_ins
 Wrong input ends with exit code 2 and a sentence that says where.";
 
 #[derive(Debug, ClapArgs)]
-#[group(id = "what", required = true, multiple = true, args = ["scenario", "trace", "kubeconfig"])]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["scenario", "trace", "kubeconfig"])))]
 pub struct SimulateArgs {
     /// A built-in workload.
     #[arg(long, value_name = "NAME", value_parser = parsed::<Scenario>, conflicts_with_all = ["trace", "kubeconfig", "queues", "fleet"])]

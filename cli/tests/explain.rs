@@ -103,6 +103,7 @@ fn jobs_and_queues_are_explained_on_a_sandbox() {
     a_job_that_can_never_start(&sandbox);
     what_is_not_there(&sandbox);
     the_queues(&sandbox);
+    what_if(&sandbox, dir.path());
 }
 
 fn a_running_split_job(sandbox: &Sandbox, split: &Value) {
@@ -148,6 +149,28 @@ fn a_job_that_can_never_start(sandbox: &Sandbox) {
     assert!(never["eta"].is_null() && never["position"].is_null());
     let (code, text, _) = sandbox.run(&["why", "too-big", "-n", "default"]);
     assert!(code == Some(0) && text.contains(" CAN NEVER START as it is  [ExceedsCapability]"), "{text}");
+}
+
+/// From here on: the job that waits starts when the running one ends, and at once with twice the quota.
+fn what_if(sandbox: &Sandbox, dir: &Path) {
+    let simulate = |more: &[&str]| {
+        let args = ["simulate", "--assume-run-for", "10m", "--policy", "caldera,fifo"];
+        sandbox.json(&[&args, more].concat())
+    };
+    let now = simulate(&[]);
+    let ours = &now["policies"][0];
+    assert_eq!(
+        (&ours["policy"], &ours["jobs"], &ours["finished"], &ours["neverFit"]),
+        (&json!("caldera"), &json!(4), &json!(3), &json!(1))
+    );
+    let waited = |report: &Value| report["waitSecondsByQueue"]["research"]["max"].as_f64();
+    let waited_now = waited(ours).unwrap();
+    assert!((300.0..900.0).contains(&waited_now), "{now:#}");
+    assert!(now["notes"].to_string().contains("do not say how long they run"), "{now:#}");
+    let queues = dir.join("queues.yaml");
+    std::fs::write(&queues, QUEUES.replace("cpu: \"20\"", "cpu: \"40\"")).unwrap();
+    let more = simulate(&["--queues", queues.to_str().unwrap()]);
+    assert!(waited(&more["policies"][0]).unwrap() < 300.0, "{more:#}");
 }
 
 fn what_is_not_there(sandbox: &Sandbox) {

@@ -52,6 +52,7 @@ impl Serialize for Ratio {
 
 /// How long jobs waited, by nearest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Waits {
     /// Jobs.
     pub jobs: usize,
