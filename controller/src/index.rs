@@ -143,6 +143,9 @@ pub struct Index {
     pub(crate) last_sweep: Option<Timestamp>,
     sweep_taken: Option<Timestamp>,
     pub(crate) refreshes: Refreshes,
+    /// PodGroups of whose text only numbers are out of date, for which there was no budget yet.
+    pub(crate) outdated: BTreeSet<Key>,
+    pub(crate) refresh_due: Option<Timestamp>,
     /// The last turn sent releases and left the rest to this one.
     pub(crate) hurried: bool,
     pub(crate) default_queue_asked: bool,
@@ -289,6 +292,7 @@ impl Index {
         self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);
+        self.outdated.remove(key);
         if self.by_workload.get(&entry.binding.workload) == Some(key) {
             self.by_workload.remove(&entry.binding.workload);
         }

@@ -102,7 +102,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
         let unplaced = index.unplaced.due();
-        let all = [index.sweep_due, index.numbers_due, index.claims.due, timer, fence, unplaced];
+        let all = [index.refresh_due, index.sweep_due, index.numbers_due, index.claims.due, timer, fence, unplaced];
         all.into_iter().chain(queues).flatten().min()
     };
     plan
@@ -120,10 +120,17 @@ fn default_queue(index: &mut Index, plan: &mut Plan) {
 }
 
 fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
-    while let Some((at, key)) = index.timers.first().cloned() {
-        if at > now {
-            return;
+    if index.refresh_due.is_some_and(|due| due <= now) {
+        index.refresh_due = None;
+        for _ in 0..REFRESHES {
+            index.dirty.extend(index.outdated.pop_first());
         }
+        if !index.outdated.is_empty() {
+            index.refresh_due = now.saturating_add(COALESCE).ok();
+        }
+    }
+    for _ in 0..LOOKS {
+        let Some((at, key)) = index.timers.first().filter(|(at, _)| *at <= now).cloned() else { return };
         index.timers.remove(&(at, key.clone()));
         index.dirty.insert(key.clone());
         let Some(entry) = index.entries.get_mut(&key) else { continue };
@@ -265,11 +272,13 @@ enum Verdict {
 /// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is the
 /// reason where the caller has it already.
 fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, plan: &mut Plan) {
-    let Some(mut verdict) = verdict(index, key, known, now) else { return };
+    let Some(verdict) = verdict(index, key, known, now) else { return };
     if let Verdict::Write { only_numbers: true, .. } = verdict
         && let Err(later) = refresh(&mut index.refreshes, now)
     {
-        verdict = Verdict::Later(later);
+        index.outdated.insert(key.clone());
+        index.refresh_due.get_or_insert(later);
+        return;
     }
     let Some(entry) = index.entries.get_mut(key) else { return };
     match verdict {
