@@ -5,7 +5,7 @@
 //! | wait | from arrival until the last pod of the gang is bound; a job that never started counts with its wait so far |
 //! | class (JWTD) | what the whole gang asks for of the main resource: 0, 1, 2-8, 9-64, 65-512, 513+ |
 //! | GAR | allocated / capacity at an instant: median and most over time |
-//! | SOR | allocated x time / capacity x time: over all, and only while some job waited |
+//! | SOR | allocated x time / capacity x time: over all, until the last arrival, and only while some job waited |
 //! | held idle | the part of capacity x time that is bound to jobs which can not run yet |
 //! | GFR | nodes of which some but not all is free / nodes that have any, over time; of open: / nodes with some free |
 //! | deviation, Jain | see `metrics::fairness`: only while some queue wants more than it has |
@@ -127,6 +127,8 @@ pub struct Report {
     /// See the module.
     pub sor: Ratio,
     /// See the module.
+    pub sor_while_arriving: Ratio,
+    /// See the module.
     pub sor_while_waiting: Ratio,
     /// See the module.
     pub held_idle: Ratio,
@@ -225,7 +227,8 @@ impl Report {
         }
         let first = outcome.jobs.iter().map(|job| job.arrival).min().unwrap_or_default().max(world.start);
         let last = outcome.jobs.iter().filter_map(|job| job.ended).max().unwrap_or(outcome.end);
-        let times = Times::of(outcome);
+        let last_arrival = outcome.jobs.iter().map(|job| job.arrival).max().unwrap_or_default();
+        let times = Times::of(outcome, last_arrival);
         let fairness = outcome.fairness;
         let contended = u128::from(fairness.contended.0);
         Self {
@@ -246,6 +249,7 @@ impl Report {
             gar_median: Ratio::of(times.median.into(), outcome.capacity.into()),
             gar_most: Ratio::of(times.most.into(), outcome.capacity.into()),
             sor: Ratio::of(times.allocated, times.capacity),
+            sor_while_arriving: Ratio::of(times.allocated_arriving, times.capacity_arriving),
             sor_while_waiting: Ratio::of(times.allocated_waiting, times.capacity_waiting),
             held_idle: Ratio::of(times.allocated.saturating_sub(times.working), times.capacity),
             gfr: Ratio::of(times.fragmented, times.nodes),
@@ -286,6 +290,8 @@ struct Times {
     capacity: u128,
     allocated: u128,
     working: u128,
+    capacity_arriving: u128,
+    allocated_arriving: u128,
     capacity_waiting: u128,
     allocated_waiting: u128,
     nodes: u128,
@@ -297,7 +303,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(outcome: &Outcome) -> Self {
+    fn of(outcome: &Outcome, last_arrival: Millis) -> Self {
         let mut times = Self::default();
         let mut levels: BTreeMap<u64, u128> = BTreeMap::new();
         for (sample, time) in stretches(outcome) {
@@ -308,6 +314,9 @@ impl Times {
             times.capacity += u128::from(tally.capacity) * millis;
             times.allocated += u128::from(tally.allocated) * millis;
             times.working += u128::from(sample.working) * millis;
+            let arriving = u128::from(time.min(last_arrival.since(sample.at)).0);
+            times.capacity_arriving += u128::from(tally.capacity) * arriving;
+            times.allocated_arriving += u128::from(tally.allocated) * arriving;
             if sample.waiting > 0 {
                 times.capacity_waiting += u128::from(tally.capacity) * millis;
                 times.allocated_waiting += u128::from(tally.allocated) * millis;

@@ -94,14 +94,15 @@ pub struct Piece {
     pub fragmented: f64,
 }
 
-/// At most so many pieces of equal length over the whole simulation.
+/// At most so many pieces of equal length from the beginning to `end`.
 #[must_use]
-pub fn pieces(outcome: &Outcome, most: u64) -> Vec<Piece> {
+pub fn pieces(outcome: &Outcome, end: Millis, most: u64) -> Vec<Piece> {
     let start = outcome.samples.first().map_or(Millis::ZERO, |sample| sample.at);
-    let step = outcome.end.since(start).0.div_ceil(most.max(1)).max(1);
+    let last = end.min(outcome.end);
+    let step = last.since(start).0.div_ceil(most.max(1)).max(1);
     let mut pieces: Vec<Piece> = Vec::new();
     for (sample, time) in stretches(outcome) {
-        let (mut at, end) = (sample.at.0, sample.at.0 + time.0);
+        let (mut at, end) = (sample.at.0, sample.at.plus(time).min(last).0);
         while at < end {
             let piece = (at - start.0) / step;
             while pieces.len() as u64 <= piece {
@@ -116,7 +117,7 @@ pub fn pieces(outcome: &Outcome, most: u64) -> Vec<Piece> {
     }
     // The last piece may be shorter.
     for piece in &mut pieces {
-        let length = outcome.end.0.min(piece.at.0 + step).saturating_sub(piece.at.0).max(1) as f64;
+        let length = last.0.min(piece.at.0 + step).saturating_sub(piece.at.0).max(1) as f64;
         for sum in sums(piece) {
             *sum /= length;
         }
@@ -149,7 +150,7 @@ fn sums(piece: &mut Piece) -> [&mut f64; 6] {
 pub fn time_csv(outcome: &Outcome) -> String {
     let mut text =
         "time_s,allocated,working,capacity,waiting_jobs,sent_jobs,running_jobs,fragmented_nodes\n".to_owned();
-    for piece in pieces(outcome, 1_000) {
+    for piece in pieces(outcome, outcome.end, 1_000) {
         let Piece { at, allocated, working, waiting, sent, running, fragmented } = piece;
         let (at, capacity) = (at.as_seconds(), outcome.capacity);
         text += &format!(

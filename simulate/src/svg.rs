@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use crate::{
-    report::{Class, class_of, wait_of},
+    report::{Class, class_of, stretches, wait_of},
     run::Outcome,
-    series::pieces,
+    series::{Piece, pieces},
     time::Millis,
     world::World,
 };
@@ -68,13 +68,19 @@ pub fn waits(world: &World, runs: &[Run<'_>]) -> String {
     draw(&panels, runs)
 }
 
-/// What is allocated, and how many jobs wait, over time.
+/// What is allocated, and how many jobs wait, over time: until nobody arrives or waits any more.
 #[must_use]
 pub fn utilisation(runs: &[Run<'_>]) -> String {
-    let series: Vec<Vec<crate::series::Piece>> = runs.iter().map(|(_, outcome)| pieces(outcome, 300)).collect();
+    let busy_until = |(_, outcome): &Run<'_>| {
+        let waits = stretches(outcome).filter(|(sample, _)| sample.waiting > 0).last();
+        let arrival = outcome.jobs.iter().map(|job| job.arrival).max().unwrap_or_default();
+        waits.map_or(arrival, |(sample, time)| sample.at.plus(time).max(arrival))
+    };
+    let end = runs.iter().map(busy_until).max().unwrap_or_default();
+    let series: Vec<Vec<Piece>> = runs.iter().map(|(_, outcome)| pieces(outcome, end, 300)).collect();
     let hours = |at: Millis| at.as_seconds() / 3_600.0;
-    let line = |of: fn(&crate::series::Piece, f64) -> f64| -> Vec<Vec<(f64, f64)>> {
-        let points = |(pieces, (_, outcome)): (&Vec<crate::series::Piece>, &Run<'_>)| {
+    let line = |of: fn(&Piece, f64) -> f64| -> Vec<Vec<(f64, f64)>> {
+        let points = |(pieces, (_, outcome)): (&Vec<Piece>, &Run<'_>)| {
             pieces.iter().map(|piece| (hours(piece.at), of(piece, outcome.capacity.max(1) as f64))).collect()
         };
         series.iter().zip(runs).map(points).collect()

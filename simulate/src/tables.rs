@@ -12,7 +12,7 @@ use crate::{
 
 type Row = (&'static str, fn(&Report) -> String);
 
-const NUMBERS: [Row; 19] = [
+const NUMBERS: [Row; 20] = [
     ("jobs", |r| r.jobs.to_string()),
     ("finished", |r| r.finished.to_string()),
     ("never started", |r| r.unstarted.to_string()),
@@ -23,6 +23,7 @@ const NUMBERS: [Row; 19] = [
     ("wait p50 / p90 / p99 / max", |r| waits(Some(&r.wait_seconds))),
     ("makespan", |r| r.makespan_seconds.to_string()),
     ("SOR", |r| r.sor.percent()),
+    ("SOR while jobs arrive", |r| r.sor_while_arriving.percent()),
     ("SOR while jobs wait", |r| r.sor_while_waiting.percent()),
     ("GAR median / most", |r| format!("{} / {}", r.gar_median.percent(), r.gar_most.percent())),
     ("held idle", |r| r.held_idle.percent()),

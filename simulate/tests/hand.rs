@@ -188,6 +188,8 @@ fn rates_are_those_worked_out_by_hand() {
     let report = Report::new("caldera", &world, &outcome(&world, PolicyName::Caldera), 4);
     // Six GPUs to 2 s, seven to 7 s, six to 10 s, two to 20 s, of eight.
     assert_eq!(report.sor, Ratio::of(85, 160));
+    // The last arrives at 2 s.
+    assert_eq!(report.sor_while_arriving, Ratio::of(12, 16));
     // `b` waits from 1 s to 10 s.
     assert_eq!(report.sor_while_waiting, Ratio::of(6 + 35 + 18, 72));
     assert_eq!((report.gar_median, report.gar_most), (Ratio::of(2, 8), Ratio::of(7, 8)));

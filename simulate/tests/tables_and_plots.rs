@@ -41,7 +41,7 @@ fn csv_has_a_row_for_every_job_and_means_that_add_up() {
     let large = jobs.lines().find(|line| line.starts_with("large,")).unwrap();
     assert!(large.starts_with("large,large,0,65-512,300,,,,300,396.779,"), "{large}");
     // The mean over all pieces is the SOR.
-    let pieces = pieces(outcome, 100);
+    let pieces = pieces(outcome, outcome.end, 100);
     assert_eq!(pieces.len(), 100);
     let mean = pieces.iter().map(|piece| piece.allocated).sum::<f64>() / 100.0 / outcome.capacity as f64;
     let sor = Report::new("p", &world, outcome, 4).sor.0 as f64 / 1e6;
