@@ -3,7 +3,8 @@
 //! [`Writer`] takes writes through a channel and gives each outcome back. How many are in flight adapts: one more for
 //! each round of successes, half as many after a 429 or a timeout (additive increase, multiplicative decrease), so that
 //! there is no rate to configure. Failures are classified, never retried here: the caller decides again from fresh
-//! state, which is the only safe retry for a decision.
+//! state, which is the only safe retry for a decision. Decisions, which are JSON patches with a precondition, go before
+//! what is told about them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -199,14 +200,15 @@ pub async fn run<T: Send + 'static>(
     done: mpsc::UnboundedSender<Done<T>>,
     shutdown: CancellationToken,
 ) {
-    let mut waiting: VecDeque<Job<T>> = VecDeque::new();
+    // Decisions go before what is told about them.
+    let (mut decided, mut waiting): (VecDeque<Job<T>>, VecDeque<Job<T>>) = Default::default();
     // Objects with a write in flight, and what waits behind it.
     let mut busy: HashMap<(String, String, String), VecDeque<Job<T>>> = HashMap::new();
     let mut flying = FuturesUnordered::new();
     let mut window = Window::default();
     loop {
         while flying.len() < window.size() {
-            let Some(job) = waiting.pop_front() else { break };
+            let Some(job) = decided.pop_front().or_else(|| waiting.pop_front()) else { break };
             let key = key(&job.write);
             if let Some(behind) = busy.get_mut(&key) {
                 behind.push_back(job);
@@ -234,8 +236,9 @@ pub async fn run<T: Send + 'static>(
                 }
             }
             job = jobs.recv() => match job {
+                Some(job) if matches!(job.write.body, Body::JsonPatch(_)) => decided.push_back(job),
                 Some(job) => waiting.push_back(job),
-                None if flying.is_empty() && waiting.is_empty() => return,
+                None if flying.is_empty() && waiting.is_empty() && decided.is_empty() => return,
                 None => {
                     // No more will come: finish what there is.
                     if let Some((job, result)) = flying.next().await {
