@@ -109,7 +109,7 @@ pub struct Binding {
     /// As placement sees it; `None` for dependencies' bindings, which have no placement.
     pub placement: Option<Arc<place::Binding>>,
     /// What one replica asks for, as Karmada's interpreter told.
-    pub replica_request: Resources,
+    pub replica_request: Arc<Resources>,
     /// Being deleted.
     pub deleting: bool,
     /// Why the scheduler did not place it.
@@ -166,7 +166,7 @@ impl Binding {
             replica_request: spec
                 .replica_requirements
                 .as_ref()
-                .map(|requirements| placement::resources(&requirements.resource_request))
+                .map(|requirements| Arc::new(placement::resources(&requirements.resource_request)))
                 .unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
             refused,

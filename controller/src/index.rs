@@ -6,6 +6,7 @@
 
 mod answers;
 mod input;
+mod shared;
 mod stand;
 mod tally;
 
@@ -16,15 +17,17 @@ use std::{
 
 use caldera_core::{
     admission::Admission,
-    gang::{QueueName, WorkloadRef},
+    gang::{Gang, QueueName, WorkloadRef},
     queue::{Engine, JobId, ledger::Stage},
     reason::{Position, Reason},
+    resources::Resources,
 };
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 
 pub use input::{Input, Source, Tag};
+use shared::Shared;
 
 use crate::{
     effect::Effect,
@@ -129,6 +132,8 @@ pub struct Index {
     pub(crate) tells: Vec<Effect>,
     pub(crate) queue_writes: BTreeMap<QueueName, QueueWriting>,
     tally: tally::Tally,
+    gangs: Shared<Gang>,
+    requests: Shared<Resources>,
     pub(crate) unplaced: Unplaced,
     /// PodGroups whose writes were not answered yet.
     pub(crate) writing: usize,
@@ -259,7 +264,8 @@ impl Index {
         }
     }
 
-    fn binding(&mut self, binding: Binding) {
+    fn binding(&mut self, mut binding: Binding) {
+        binding.replica_request = self.requests.share(binding.replica_request);
         let key = binding.key.clone();
         if let Some(entry) = self.entries.get_mut(&key) {
             if entry.binding.id != binding.id {
@@ -327,7 +333,8 @@ impl Index {
         }
     }
 
-    fn workload(&mut self, workload: Workload) {
+    fn workload(&mut self, mut workload: Workload) {
+        workload.gang = workload.gang.map(|gang| self.gangs.share(gang));
         let reference = workload.reference.clone();
         if self.workloads.get(&reference) == Some(&workload) {
             return;
