@@ -84,7 +84,7 @@ impl Engine {
     /// When [`Engine::next`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn due(&self) -> Option<i64> {
-        self.fences.due()
+        self.patience.and(self.fences.due())
     }
 
     /// True once after other places are kept than before.

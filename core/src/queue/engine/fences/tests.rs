@@ -192,6 +192,19 @@ fn who_others_gave_way_for_is_kept_its_place_at_once() {
     assert!(at(&mut engine, 6).is_empty());
 }
 
+/// Else who asks when to look again would look for ever.
+#[test]
+fn without_patience_there_is_no_time_to_look_again() {
+    let mut engine = engine([queue("q", None, Some(10))], 10, 0);
+    engine.set_patience(None);
+    engine.wait(job("s0", "q", 0, amounts(6, 0)));
+    engine.wait(job("claimant", "q", 1, amounts(8, 0)));
+    assert_eq!(at(&mut engine, 2), ["s0"]);
+    engine.set_claim(Some("claimant".into()));
+    assert!(at(&mut engine, 3).is_empty());
+    assert_eq!((engine.due(), engine.reservation("claimant")), (None, None));
+}
+
 #[test]
 fn two_holders_never_wait_for_each_other() {
     let mut engine = engine([queue("q", None, None)], 10, 10);
