@@ -126,7 +126,7 @@ fn mutating(endpoint: &Endpoint, ca_pem: &str) -> Value {
                 conditions: &[("volcano-job", VOLCANO_MANIFEST)],
             }.build(endpoint, ca_pem),
             Hook {
-                name: "jobs.defaults.caldera.dev", path: "/mutate-job", operations: &["CREATE"],
+                name: "jobs.defaults.caldera.dev", path: "/mutate-job", operations: &["CREATE", "UPDATE"],
                 group: "batch.volcano.sh", version: "v1alpha1", resource: "jobs", failure_policy: "Fail",
                 conditions: &[],
             }.build(endpoint, ca_pem),

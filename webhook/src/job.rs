@@ -1,5 +1,7 @@
-//! Volcano Jobs on the host: Volcano's defaults on creation, and its refusals with sentences that name field, value and
-//! limit.
+//! Volcano Jobs on the host: Volcano's defaults, and its refusals with sentences that name field, value and limit.
+//!
+//! Volcano gives defaults on creation only. Then a manifest that is applied again takes them out of its tasks (a list is
+//! replaced whole), which is a change that Volcano refuses: so a job that has them gets them back.
 //!
 //! A member would refuse the same later, where nobody looks. A queue that does not exist or is not open is no refusal
 //! here but a warning: queue and job may come in one `kubectl apply`, in any order.
@@ -19,10 +21,18 @@ use crate::{
 /// Fills in Volcano's defaults.
 #[must_use]
 pub fn mutate(request: &Request<'_, Value>) -> Verdict {
-    let (Some(job), true) = (&request.object, request.is_create()) else { return Verdict::UNCHANGED };
-    let mut defaulted = job.clone();
-    default_job(&mut defaulted);
-    Verdict::patch(between(job, &defaulted))
+    let Some(job) = &request.object else { return Verdict::UNCHANGED };
+    let with_defaults = |job: &Value| {
+        let mut defaulted = job.clone();
+        default_job(&mut defaulted);
+        defaulted
+    };
+    // A job from before us that has none would be changed by what its user never wrote.
+    let had_them = |old: &Value| old.get("spec") != job.get("spec") && with_defaults(old) == *old;
+    if !request.is_create() && !request.old_object.as_ref().is_some_and(had_them) {
+        return Verdict::UNCHANGED;
+    }
+    Verdict::patch(between(job, &with_defaults(job)))
 }
 
 /// Refuses what can not be a job.
@@ -110,6 +120,33 @@ mod tests {
         assert_eq!(defaulted["spec"]["queue"], "default");
         assert_eq!(defaulted["spec"]["tasks"][0]["minAvailable"], 2);
         assert_eq!(mutate(&create(defaulted)), Verdict::UNCHANGED);
+    }
+
+    fn update(old: &Value, new: &Value) -> Request<'static, Value> {
+        Request { operation: "UPDATE".into(), old_object: Some(old.clone()), ..create(new.clone()) }
+    }
+
+    #[test]
+    fn a_manifest_may_be_applied_again() {
+        let Verdict::Allow { patch, .. } = mutate(&create(job())) else { panic!() };
+        let stored = applied(&job(), &patch);
+        // What kubectl makes of it: the tasks as the user wrote them.
+        let mut again = stored.clone();
+        again["spec"]["tasks"] = job()["spec"]["tasks"].clone();
+        let Verdict::Deny(_) = validate(&update(&stored, &again), &Index::default()) else { panic!() };
+        let Verdict::Allow { patch, .. } = mutate(&update(&stored, &again)) else { panic!() };
+        assert_eq!(applied(&again, &patch), stored);
+        assert_eq!(validate(&update(&stored, &stored), &Index::default()), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_job_that_never_had_defaults_is_given_none() {
+        let mut scaled = job();
+        scaled["spec"]["tasks"][0]["replicas"] = 3.into();
+        assert_eq!(mutate(&update(&job(), &scaled)), Verdict::UNCHANGED);
+        let mut labelled = job();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(mutate(&update(&job(), &labelled)), Verdict::UNCHANGED);
     }
 
     #[test]
