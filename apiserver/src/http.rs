@@ -382,7 +382,11 @@ pub async fn serve(
     let handle = axum_server::Handle::new();
     let app = router(server, Anonymous::IsAnonymous).into_make_service();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
-    let serving = axum_server::from_tcp_rustls(listener, config)?.handle(handle.clone()).serve(app);
+    // As Go's servers do: an event of a watch must not wait for the acknowledgement of the one before.
+    let serving = axum_server::from_tcp_rustls(listener, config)?
+        .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
+        .handle(handle.clone())
+        .serve(app);
     tokio::spawn(async move {
         if let Err(error) = serving.await {
             tracing::error!(%error, server = name, "the API server's listener ended");

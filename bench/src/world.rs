@@ -52,7 +52,9 @@ pub fn serve(name: &str, server: &ApiServer, router: Router) -> anyhow::Result<E
     let identity = authority.server(name, &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
     let (listener, bound) = listener()?;
     let tls = axum_server::tls_rustls::RustlsConfig::from_config(server_config(&identity)?);
-    let serving = axum_server::from_tcp_rustls(listener, tls)?.serve(router.into_make_service());
+    let serving = axum_server::from_tcp_rustls(listener, tls)?
+        .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
+        .serve(router.into_make_service());
     tokio::spawn(serving);
     Ok(Endpoint {
         name: name.to_owned(),

@@ -156,6 +156,7 @@ async fn serve_admission(
     });
     let server = axum_server::from_tcp_rustls(listener, axum_server::tls_rustls::RustlsConfig::from_config(tls))
         .map_err(Error::Listen)?
+        .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
         .handle(handle);
     let router = admission::router(queues);
     tokio::spawn(async move {

@@ -85,7 +85,11 @@ pub async fn start(
         .into_make_service();
     let handle = axum_server::Handle::new();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(tls);
-    let serving = axum_server::from_tcp_rustls(listener, config).map_err(failed)?.handle(handle.clone()).serve(app);
+    let serving = axum_server::from_tcp_rustls(listener, config)
+        .map_err(failed)?
+        .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
+        .handle(handle.clone())
+        .serve(app);
     tokio::spawn(async move {
         if let Err(error) = serving.await {
             error!(%error, "the webhooks' listener ended");
