@@ -234,7 +234,7 @@ pub fn settle(index: &mut Index, now: Timestamp) {
 /// Which binding was made from a workload.
 #[must_use]
 pub fn binding_of(index: &Index, workload: &WorkloadRef) -> Option<Key> {
-    index.entries.iter().find(|(_, entry)| entry.binding.workload == *workload).map(|(key, _)| key.clone())
+    index.entries.iter().find(|(_, entry)| *entry.binding.workload == *workload).map(|(key, _)| key.clone())
 }
 
 /// What is known of a workload from which no binding was made.
@@ -259,7 +259,7 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
     let workload = index.workload_of(binding);
     let stand = stand(index, entry, workload);
     let id = binding.id.as_str();
-    let mut explanation = blank(index, binding.workload.clone(), workload);
+    let mut explanation = blank(index, (*binding.workload).clone(), workload);
     explanation.verdict = stand.verdict;
     explanation.token = stand.token;
     explanation.sentence = stand.sentence;

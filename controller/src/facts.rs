@@ -85,7 +85,7 @@ pub struct Binding {
     /// Seconds since 1970.
     pub created: i64,
     /// Its workload.
-    pub workload: WorkloadRef,
+    pub workload: Arc<WorkloadRef>,
     /// Of the workload it was made from.
     pub workload_uid: Arc<str>,
     /// Whose suspension it is.
@@ -134,12 +134,12 @@ impl Binding {
             id: metadata.uid.as_deref().unwrap_or("").into(),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-            workload: WorkloadRef {
+            workload: Arc::new(WorkloadRef {
                 group: group.to_owned(),
                 kind: target.kind.clone(),
                 namespace: target.namespace.clone().unwrap_or_default(),
                 name: target.name.clone(),
-            },
+            }),
             workload_uid: target.uid.as_deref().unwrap_or("").into(),
             gate: match annotation(GATE) {
                 Some(GATE_CLOSED) => Gate::Closed,
@@ -178,7 +178,7 @@ impl Binding {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// Which.
-    pub reference: WorkloadRef,
+    pub reference: Arc<WorkloadRef>,
     /// `group/version`.
     pub api_version: Arc<str>,
     /// Its kind.
@@ -235,7 +235,7 @@ impl Workload {
                 .filter(|topology| topology.is_object())
                 .map(|topology| Arc::new(topology.clone())),
             deleting: metadata["deletionTimestamp"].is_string(),
-            reference,
+            reference: Arc::new(reference),
         })
     }
 }

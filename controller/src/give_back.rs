@@ -143,7 +143,8 @@ fn close(index: &mut Index, now: i64) {
             continue;
         };
         let out = index.sits_out(&entry.binding).is_some();
-        let is_out = matches!(&entry.state, State::Blocked(Reason::GaveWay { .. } | Reason::PutBack { .. }));
+        let gave_way = |reason: &Reason| matches!(reason, Reason::GaveWay { .. } | Reason::PutBack { .. });
+        let is_out = matches!(&entry.state, State::Blocked(reason) if gave_way(reason));
         let over = entry.binding.eviction.as_ref().is_none_or(|eviction| eviction.until <= now);
         if out != is_out && !matches!(entry.state, State::Holding { .. }) {
             index.restand(&key);

@@ -45,7 +45,7 @@ use crate::{
 pub(crate) struct Entry {
     pub(crate) binding: Binding,
     pub(crate) state: State,
-    pub(crate) assumed: Option<Assumed>,
+    pub(crate) assumed: Option<Box<Assumed>>,
     /// The release was refused: not before then, for this reason.
     pub(crate) refused: Option<(Arc<str>, Timestamp)>,
     pub(crate) group: GroupWriting,
@@ -55,9 +55,9 @@ pub(crate) struct Entry {
 #[derive(Debug, PartialEq)]
 pub(crate) enum State {
     OutOfScope,
-    Blocked(Reason),
+    Blocked(Box<Reason>),
     InLine,
-    Holding { stage: Stage, reason: Reason },
+    Holding { stage: Stage, reason: Box<Reason> },
 }
 
 /// A release that the watch has not shown yet.
@@ -111,11 +111,11 @@ pub struct Index {
     pub(crate) engine: Engine,
     pub(crate) claims: Claims,
     pub(crate) room: Room,
-    pub(crate) entries: BTreeMap<Key, Entry>,
+    pub(crate) entries: BTreeMap<Key, Box<Entry>>,
     pub(crate) ids: BTreeMap<JobId, Key>,
-    by_workload: BTreeMap<WorkloadRef, Key>,
-    pub(crate) workloads: BTreeMap<WorkloadRef, Workload>,
-    pub(crate) groups: BTreeMap<Key, GroupFacts>,
+    by_workload: BTreeMap<Arc<WorkloadRef>, Key>,
+    pub(crate) workloads: BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
+    pub(crate) groups: BTreeMap<Key, Box<GroupFacts>>,
     /// Bindings by the UID of their workload, for PodGroups that change under us.
     by_owner: BTreeMap<Arc<str>, Key>,
     pub(crate) queues: BTreeMap<QueueName, QueueFacts>,
@@ -266,6 +266,7 @@ impl Index {
 
     fn binding(&mut self, mut binding: Binding) {
         binding.replica_request = self.requests.share(binding.replica_request);
+        binding.workload = self.name(binding.workload);
         let key = binding.key.clone();
         if let Some(entry) = self.entries.get_mut(&key) {
             if entry.binding.id != binding.id {
@@ -283,7 +284,8 @@ impl Index {
         self.by_workload.insert(binding.workload.clone(), key.clone());
         self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
         let (state, group) = (State::OutOfScope, GroupWriting::default());
-        self.entries.insert(key.clone(), Entry { binding, state, assumed: None, refused: None, group });
+        let entry = Entry { binding, state, assumed: None, refused: None, group };
+        self.entries.insert(key.clone(), Box::new(entry));
         self.restand(&key);
     }
 
@@ -322,10 +324,10 @@ impl Index {
                 }
             }
             Event::Reset(all) => {
-                let there: BTreeSet<&WorkloadRef> = all.iter().map(|workload| &workload.reference).collect();
+                let there: BTreeSet<&WorkloadRef> = all.iter().map(|workload| workload.reference.as_ref()).collect();
                 let of_kind = self.workloads.iter().filter(|(_, workload)| workload.kind == kind);
-                let gone: Vec<WorkloadRef> =
-                    of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r)).cloned().collect();
+                let gone: Vec<Arc<WorkloadRef>> =
+                    of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r.as_ref())).cloned().collect();
                 gone.iter().for_each(|reference| self.workload_gone(reference));
                 all.into_iter().for_each(|workload| self.workload(workload));
                 self.listed(Source::Workloads(kind));
@@ -335,14 +337,22 @@ impl Index {
 
     fn workload(&mut self, mut workload: Workload) {
         workload.gang = workload.gang.map(|gang| self.gangs.share(gang));
-        let reference = workload.reference.clone();
-        if self.workloads.get(&reference) == Some(&workload) {
+        if self.workloads.get(&workload.reference).is_some_and(|known| **known == workload) {
             return;
         }
-        self.workloads.insert(reference.clone(), workload);
+        workload.reference = self.name(workload.reference);
+        let reference = Arc::clone(&workload.reference);
+        self.workloads.insert(Arc::clone(&reference), Box::new(workload));
         if let Some(key) = self.by_workload.get(&reference).cloned() {
             self.restand(&key);
         }
+    }
+
+    /// The same name as it is known already, so that ten thousand are kept once.
+    fn name(&self, workload: Arc<WorkloadRef>) -> Arc<WorkloadRef> {
+        let by_binding = self.by_workload.get_key_value(&workload).map(|(known, _)| known);
+        let known = by_binding.or_else(|| self.workloads.get_key_value(&workload).map(|(known, _)| known));
+        known.map_or(workload, Arc::clone)
     }
 
     fn workload_gone(&mut self, reference: &WorkloadRef) {
@@ -375,8 +385,8 @@ impl Index {
 
     fn group(&mut self, group: GroupFacts) {
         let owner = Arc::clone(&group.owner);
-        if self.groups.get(&group.key) != Some(&group) {
-            self.groups.insert(group.key.clone(), group);
+        if self.groups.get(&group.key).is_none_or(|known| **known != group) {
+            self.groups.insert(group.key.clone(), Box::new(group));
             self.look_at_owner(&owner);
         }
     }

@@ -183,8 +183,8 @@ fn room(index: &mut Index) {
 struct Clusters<'a> {
     room: &'a mut Room,
     ids: &'a BTreeMap<JobId, Key>,
-    entries: &'a BTreeMap<Key, Entry>,
-    workloads: &'a BTreeMap<WorkloadRef, Workload>,
+    entries: &'a BTreeMap<Key, Box<Entry>>,
+    workloads: &'a BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
     /// The place of the job that was last found to fit: pods of each task by cluster.
     found: Option<BTreeMap<String, Vec<u32>>>,
 }
@@ -231,12 +231,12 @@ fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         let Some(release) = release else { return };
         let Some(key) = index.ids.get(&release.id).cloned() else { continue };
         let Some(entry) = index.entries.get_mut(&key) else { continue };
-        entry.assumed = Some(Assumed {
+        entry.assumed = Some(Box::new(Assumed {
             resource_version: entry.binding.resource_version.clone(),
             admission: release.admission.clone(),
             retry: None,
             attempts: 0,
-        });
+        }));
         index.moved = true;
         index.dirty.insert(key.clone());
         index.recount(&key);
@@ -423,15 +423,15 @@ fn refresh(budget: &mut Refreshes, now: Timestamp) -> Result<(), Timestamp> {
 /// Stage (while it holds) and reason of a binding; `None` out of scope.
 fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Stage>, Reason)> {
     let entry = index.entries.get(key)?;
-    if let Some(Assumed { admission, .. }) = &entry.assumed {
+    if let Some(Assumed { admission, .. }) = entry.assumed.as_deref() {
         let reason = Reason::Admitted { queue: admission.queue.clone(), charged: admission.charged.clone() };
         return Some((Some(Stage::Admitted), reason));
     }
     match &entry.state {
         State::OutOfScope => None,
-        State::Blocked(reason) => Some((None, reason.clone())),
+        State::Blocked(reason) => Some((None, (**reason).clone())),
         State::InLine => Some((None, known.or_else(|| index.engine.why(entry.binding.id.as_str()))?)),
-        State::Holding { stage, reason } => Some((Some(*stage), reason.clone())),
+        State::Holding { stage, reason } => Some((Some(*stage), (**reason).clone())),
     }
 }
 

@@ -100,7 +100,7 @@ impl Room {
 
     /// A place is kept for a released binding.
     pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, pods: BTreeMap<String, Vec<u32>>) {
-        let promise = Promise { workload: binding.workload.clone(), gang: Arc::clone(gang), pods };
+        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods };
         self.fleet.promise(binding.id.as_str(), promise);
         self.free = None;
         self.promised.insert(binding.id.clone());

@@ -74,7 +74,7 @@ fn job(index: &Index, entry: &Entry) -> Option<Job> {
     let admitted = binding.admission.as_ref().map(|admission| &admission.queue);
     Some(Job {
         name: binding.key.to_string(),
-        workload: binding.workload.clone(),
+        workload: (*binding.workload).clone(),
         queue: admitted.unwrap_or(&workload.queue).clone(),
         priority: index.class_value(&workload.class).unwrap_or(0),
         created: binding.created,

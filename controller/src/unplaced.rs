@@ -39,8 +39,8 @@ impl Unplaced {
     /// Where a binding stands now.
     pub(crate) fn observe(&mut self, key: &Key, state: Option<&State>, now: Timestamp) {
         match state {
-            Some(State::Holding { stage: Stage::Admitted, reason }) if !matches!(reason, Reason::Suspended) => {
-                let refused = matches!(reason, Reason::NotPlaced { .. });
+            Some(State::Holding { stage: Stage::Admitted, reason }) if !matches!(**reason, Reason::Suspended) => {
+                let refused = matches!(**reason, Reason::NotPlaced { .. });
                 let until = now.saturating_add(if refused { PATIENCE } else { SILENCE }).unwrap_or(now);
                 match self.0.get_mut(key) {
                     Some(known) if known.0 == refused => {}

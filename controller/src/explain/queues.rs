@@ -323,7 +323,7 @@ fn waiting(index: &Index, id: &JobId, position: Option<usize>, reason: &Reason) 
     let class = index.workload_of(binding).map_or("", |workload| &workload.class);
     Some(InLine {
         position,
-        workload: binding.workload.clone(),
+        workload: (*binding.workload).clone(),
         priority: index.class_value(class).unwrap_or(0),
         created: at(binding.created),
         minimum: asked(index, key).map(|ask| ask.minimum()).unwrap_or_default(),

@@ -269,9 +269,9 @@ pub(super) struct After<'a> {
     gang: &'a Gang,
     whole: bool,
     asks: &'a Resources,
-    entries: &'a BTreeMap<Key, Entry>,
+    entries: &'a BTreeMap<Key, Box<Entry>>,
     ids: &'a BTreeMap<JobId, Key>,
-    workloads: &'a BTreeMap<WorkloadRef, Workload>,
+    workloads: &'a BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
     /// The queues on the way up.
     way: Vec<Way>,
 }

@@ -100,7 +100,7 @@ impl Index {
             }
             Standing::Blocked(reason) => {
                 self.engine.forget(id.as_str());
-                State::Blocked(reason)
+                State::Blocked(Box::new(reason))
             }
             Standing::InLine(job) => {
                 self.engine.wait(job);
@@ -109,7 +109,7 @@ impl Index {
             Standing::Holding { queue, charge, reason } => {
                 self.engine.hold(&id, &queue, &charge.amount);
                 self.engine.set_end(id.as_str(), end);
-                State::Holding { stage: charge.stage, reason }
+                State::Holding { stage: charge.stage, reason: Box::new(reason) }
             }
         };
         let holds = match &entry.state {
