@@ -134,6 +134,7 @@ pub struct Index {
     tally: tally::Tally,
     gangs: Shared<Gang>,
     requests: Shared<Resources>,
+    namespaces: Shared<str>,
     pub(crate) unplaced: Unplaced,
     /// PodGroups whose writes were not answered yet.
     pub(crate) writing: usize,
@@ -267,6 +268,7 @@ impl Index {
     fn binding(&mut self, mut binding: Binding) {
         binding.replica_request = self.requests.share(binding.replica_request);
         binding.workload = self.name(binding.workload);
+        binding.key.namespace = self.namespaces.share(binding.key.namespace);
         let key = binding.key.clone();
         if let Some(entry) = self.entries.get_mut(&key) {
             if entry.binding.id != binding.id {
@@ -383,9 +385,13 @@ impl Index {
         }
     }
 
-    fn group(&mut self, group: GroupFacts) {
+    fn group(&mut self, mut group: GroupFacts) {
         let owner = Arc::clone(&group.owner);
         if self.groups.get(&group.key).is_none_or(|known| **known != group) {
+            group.key.namespace = self.namespaces.share(group.key.namespace);
+            if let Some((known, _)) = self.by_owner.get_key_value(&owner) {
+                group.owner = Arc::clone(known);
+            }
             self.groups.insert(group.key.clone(), Box::new(group));
             self.look_at_owner(&owner);
         }

@@ -10,15 +10,15 @@ use crate::facts::fingerprint;
 
 /// Values by a hash of what they say.
 #[derive(Debug)]
-pub(crate) struct Shared<T>(HashMap<u64, Weak<T>>);
+pub(crate) struct Shared<T: ?Sized>(HashMap<u64, Weak<T>>);
 
-impl<T> Default for Shared<T> {
+impl<T: ?Sized> Default for Shared<T> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<T: Debug + PartialEq> Shared<T> {
+impl<T: Debug + PartialEq + ?Sized> Shared<T> {
     /// The value that says the same, if there is one still in use; otherwise this one.
     pub(crate) fn share(&mut self, value: Arc<T>) -> Arc<T> {
         let print = fingerprint(&value);
