@@ -41,6 +41,17 @@ pub enum Effect {
         /// The record.
         admission: Admission,
     },
+    /// Grants a binding that holds quota more, or less, as it wants now.
+    Regrant {
+        /// The binding.
+        key: Key,
+        /// Its UID.
+        id: JobId,
+        /// The version that the decision was made for.
+        resource_version: String,
+        /// The record.
+        admission: Admission,
+    },
     /// Takes a binding's clusters away, closes its gate, and says why.
     Evict {
         /// The binding.
@@ -152,6 +163,9 @@ impl Effect {
             Self::Release { key, resource_version, admission, .. } => {
                 binding(key, release(resource_version, admission))
             }
+            Self::Regrant { key, resource_version, admission, .. } => {
+                binding(key, regrant(resource_version, admission))
+            }
             Self::Evict { key, resource_version, suspension, planned, eviction, .. } => {
                 binding(key, evict(resource_version, *suspension, *planned, eviction))
             }
@@ -245,6 +259,13 @@ fn shrink(resource_version: &str, admission: &Admission, eviction: &Eviction) ->
         {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
         {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},
         {"op": "add", "path": annotation(EVICTION), "value": eviction.to_json()},
+    ])
+}
+
+fn regrant(resource_version: &str, admission: &Admission) -> Value {
+    json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
+        {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},
     ])
 }
 

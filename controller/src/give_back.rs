@@ -145,14 +145,23 @@ fn close(index: &mut Index, now: i64) {
         let out = index.sits_out(&entry.binding).is_some();
         let gave_way = |reason: &Reason| matches!(reason, Reason::GaveWay { .. } | Reason::PutBack { .. });
         let is_out = matches!(&entry.state, State::Blocked(reason) if gave_way(reason));
-        let over = entry.binding.eviction.as_ref().is_none_or(|eviction| eviction.until <= now);
-        if out != is_out && !matches!(entry.state, State::Holding { .. }) {
-            index.restand(&key);
-        }
+        let holds = matches!(entry.state, State::Holding { .. });
+        // As long as `note_eviction` would remember it.
+        let until = |eviction: &Eviction| if holds { gone_by(eviction) } else { eviction.until };
+        let over = entry.binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now);
         if !out && over {
             index.claims.recent.remove(&key);
         }
+        // Who was taken surplus from may ask for it again.
+        if if holds { !out && over } else { out != is_out } {
+            index.restand(&key);
+        }
     }
+}
+
+/// When, in seconds since 1970, nothing of an eviction counts any more.
+pub(crate) fn gone_by(eviction: &Eviction) -> i64 {
+    eviction.at.saturating_add(GOING).max(eviction.until)
 }
 
 impl Index {
@@ -160,12 +169,12 @@ impl Index {
     pub(crate) fn note_eviction(&mut self, key: &Key) {
         let Some(eviction) = self.entries.get(key).and_then(|entry| entry.binding.eviction.clone()) else { return };
         let now = self.now.as_second();
-        if eviction.at.saturating_add(GOING).max(eviction.until) <= now {
+        if gone_by(&eviction) <= now {
             return;
         }
         self.claims.recent.insert(key.clone());
         if unplaced::is_ours(&eviction) {
-            if let Ok(until) = Timestamp::from_second(eviction.until) {
+            if let Some(until) = Timestamp::from_second(eviction.until).ok().filter(|until| *until > self.now) {
                 self.timers.insert((until, key.clone()));
             }
         } else if eviction.until > now && self.claims.open.is_none() {

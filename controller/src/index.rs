@@ -5,6 +5,7 @@
 //! event of an older version changes nothing, so that a release is neither repeated nor forgotten in between.
 
 mod answers;
+mod growth;
 mod input;
 mod shared;
 mod stand;
@@ -49,6 +50,7 @@ pub(crate) struct Entry {
     /// The release was refused: not before then, for this reason.
     pub(crate) refused: Option<(Arc<str>, Timestamp)>,
     pub(crate) group: GroupWriting,
+    pub(crate) growth: Option<Box<growth::Growth>>,
 }
 
 /// Where a binding stands.
@@ -65,6 +67,8 @@ pub(crate) enum State {
 pub(crate) struct Assumed {
     pub(crate) resource_version: Arc<str>,
     pub(crate) admission: Admission,
+    /// It is a changed record of a binding that holds already.
+    pub(crate) regrants: bool,
     /// When to do something about it: `None` while its write is under way.
     pub(crate) retry: Option<Retry>,
     pub(crate) attempts: u32,
@@ -136,6 +140,8 @@ pub struct Index {
     requests: Shared<Resources>,
     namespaces: Shared<str>,
     pub(crate) unplaced: Unplaced,
+    /// Smaller records to be written.
+    pub(crate) cuts: BTreeMap<Key, Admission>,
     /// PodGroups whose writes were not answered yet.
     pub(crate) writing: usize,
     pub(crate) lifecycle: Lifecycle,
@@ -286,12 +292,14 @@ impl Index {
         self.by_workload.insert(binding.workload.clone(), key.clone());
         self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
         let (state, group) = (State::OutOfScope, GroupWriting::default());
-        let entry = Entry { binding, state, assumed: None, refused: None, group };
+        let entry = Entry { binding, state, assumed: None, refused: None, group, growth: None };
         self.entries.insert(key.clone(), Box::new(entry));
         self.restand(&key);
     }
 
     fn binding_gone(&mut self, key: &Key) {
+        self.stop_growing(key);
+        self.cuts.remove(key);
         let Some(entry) = self.entries.remove(key) else { return };
         let id = entry.binding.id.as_str();
         self.freed |= entry.assumed.is_some() || matches!(entry.state, State::Holding { .. });

@@ -18,6 +18,8 @@ pub mod progress;
 mod queue_note;
 mod queue_numbers;
 pub mod read;
+pub mod regrant;
+mod release;
 pub mod room;
 mod run;
 pub mod snapshot;

@@ -4,14 +4,13 @@
 //! PodGroup is written at once when it is made and when its job ends, otherwise at most once a second, and a text of
 //! which only the numbers changed at most every half minute; nothing that says the same is ever written again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use caldera_core::{
-    gang::{ClusterName, WorkloadRef},
-    queue::{Ask, Fit, JobId, Kept, ledger::Stage},
+    gang::ClusterName,
+    queue::{JobId, ledger::Stage},
     reason::Reason,
 };
-use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     clock::rfc3339,
     event::{EventType, Regarding},
@@ -25,8 +24,8 @@ use crate::{
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
     lifecycle, podgroup, queue_note, queue_numbers,
-    room::{self, Question, Room},
-    unplaced,
+    regrant::What,
+    release, unplaced,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -38,8 +37,7 @@ const STARTING: SignedDuration = SignedDuration::from_secs(3);
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 /// Texts refreshed in one second at most, so that a long line does not fill the host with writes.
 const REFRESHES: usize = 10;
-/// Work of one turn, so that new events are never far behind.
-const RELEASES: usize = 256;
+/// PodGroups looked at in one turn, so that new events are never far behind.
 const LOOKS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
 const WRITING: usize = 256;
@@ -67,7 +65,8 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     default_queue(index, &mut plan);
     timers(index, now, &mut plan);
     room(index);
-    releases(index, now, &mut plan);
+    release::turn(index, now, &mut plan);
+    plan.effects.extend(index.cut());
     index.moved |= index.engine.take_reserved();
     // Releases go out before anything is written about them; the next turn is for that, whatever else happens.
     if plan.releases > 0 && !std::mem::replace(&mut index.hurried, true) {
@@ -78,7 +77,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     give_back::turn(index, now, &mut plan);
     if plan.evictions > 0 {
         // The claimant's place is kept before anything comes free.
-        releases(index, now, &mut plan);
+        release::turn(index, now, &mut plan);
     }
     plan.effects.extend(index.tells.drain(..).map(|tell| (Tag::Tell, tell)));
     for (key, uid) in std::mem::take(&mut index.orphans) {
@@ -94,7 +93,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     queue_note::turn(index, now, &mut plan);
     // An answer comes for each that is being written.
     let more = may_write(index) && !(index.dirty.is_empty() && index.sweep.is_empty());
-    let again = plan.releases == RELEASES || more;
+    let again = plan.releases == release::RELEASES || more;
     plan.next = if again {
         Some(now)
     } else {
@@ -138,12 +137,7 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         match (retry, &mut entry.assumed) {
             (Some(Retry::Resend(at)), Some(assumed)) if at <= now => {
                 assumed.retry = None;
-                let effect = Effect::Release {
-                    key: key.clone(),
-                    id: entry.binding.id.clone(),
-                    resource_version: assumed.resource_version.to_string(),
-                    admission: assumed.admission.clone(),
-                };
+                let effect = assumed.effect(&key, &entry.binding.id);
                 plan.effects.push((Tag::Release(key, Arc::clone(&assumed.resource_version)), effect));
             }
             (Some(Retry::GiveUp(at)), _) if at <= now => {
@@ -154,6 +148,8 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
                 entry.refused = None;
                 index.restand(&key);
             }
+            // Who was taken surplus from may ask for it again.
+            (None, None) if entry.growth.is_none() && entry.binding.eviction.is_some() => index.restand(&key),
             _ => {}
         }
     }
@@ -176,84 +172,6 @@ fn room(index: &mut Index) {
     if index.room.take_grew() {
         index.engine.room_grew();
         index.moved = true;
-    }
-}
-
-/// The clusters, for the jobs of this host.
-struct Clusters<'a> {
-    room: &'a mut Room,
-    ids: &'a BTreeMap<JobId, Key>,
-    entries: &'a BTreeMap<Key, Box<Entry>>,
-    workloads: &'a BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
-    /// The place of the job that was last found to fit: pods of each task by cluster.
-    found: Option<BTreeMap<String, Vec<u32>>>,
-}
-
-impl Clusters<'_> {
-    /// Every job in line has a placement, a workload and a gang: the standing says so.
-    fn question<T>(&mut self, id: &JobId, ask: impl FnOnce(&mut Room, Question<'_>) -> T) -> Option<T> {
-        let binding = &self.entries.get(self.ids.get(id)?)?.binding;
-        let workload = self.workloads.get(&binding.workload)?;
-        let placement = binding.placement.clone()?;
-        let whole = workload.kind == WorkloadKind::VolcanoJob;
-        let question = Question { binding: &placement, gang: workload.gang.as_ref().ok()?, whole };
-        Some(ask(self.room, question))
-    }
-}
-
-impl caldera_core::queue::Room for Clusters<'_> {
-    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit {
-        let answer = self.question(id, |room, question| {
-            room.find(question, ask, kept).map(|decision| room::pods_of(&decision, question.gang))
-        });
-        match answer {
-            None => Fit::No { never: false, detail: "its workload is gone".to_owned() },
-            Some(Ok(pods)) => {
-                self.found = Some(pods);
-                Fit::Yes
-            }
-            Some(Err(no)) => no,
-        }
-    }
-
-    fn keep(&mut self, id: &JobId, ask: &Ask) -> Option<Kept> {
-        self.question(id, |room, question| room.keep(question, ask)).flatten()
-    }
-}
-
-fn releases(index: &mut Index, now: Timestamp, plan: &mut Plan) {
-    index.engine.set_now(now.as_second());
-    while plan.releases < RELEASES {
-        let Index { engine, room, ids, entries, workloads, .. } = index;
-        let mut clusters = Clusters { room, ids, entries, workloads, found: None };
-        let release = engine.next_in(&mut clusters);
-        let found = clusters.found;
-        let Some(release) = release else { return };
-        let Some(key) = index.ids.get(&release.id).cloned() else { continue };
-        let Some(entry) = index.entries.get_mut(&key) else { continue };
-        entry.assumed = Some(Box::new(Assumed {
-            resource_version: entry.binding.resource_version.clone(),
-            admission: release.admission.clone(),
-            retry: None,
-            attempts: 0,
-        }));
-        index.moved = true;
-        index.dirty.insert(key.clone());
-        index.recount(&key);
-        let entry = &index.entries[&key];
-        let gang = index.workloads.get(&entry.binding.workload).and_then(|workload| workload.gang.as_ref().ok());
-        if let (Some(gang), Some(pods)) = (gang, found) {
-            index.room.promise(&entry.binding, gang, pods);
-        }
-        let version = Arc::clone(&entry.binding.resource_version);
-        let effect = Effect::Release {
-            key: key.clone(),
-            id: release.id,
-            resource_version: entry.binding.resource_version.to_string(),
-            admission: release.admission,
-        };
-        plan.effects.push((Tag::Release(key, version), effect));
-        plan.releases += 1;
     }
 }
 
@@ -326,8 +244,7 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
     let same_reason = there.filter(|group| group.status.reason == reason.token());
     let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
     let since = since.unwrap_or_else(|| rfc3339(now));
-    let status =
-        podgroup::status(workload, stage, &reason, &note(index, &entry.binding.id, workload, unknown_class), since);
+    let status = podgroup::status(workload, stage, &reason, &note(index, entry, workload, unknown_class), since);
     // A sweep is about reasons alone: nothing that the spec depends on has changed.
     let only_reason = swept && there.is_some();
     let spec = (!only_reason).then(|| podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0)));
@@ -423,7 +340,7 @@ fn refresh(budget: &mut Refreshes, now: Timestamp) -> Result<(), Timestamp> {
 /// Stage (while it holds) and reason of a binding; `None` out of scope.
 fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Stage>, Reason)> {
     let entry = index.entries.get(key)?;
-    if let Some(Assumed { admission, .. }) = entry.assumed.as_deref() {
+    if let Some(Assumed { admission, regrants: false, .. }) = entry.assumed.as_deref() {
         let reason = Reason::Admitted { queue: admission.queue.clone(), charged: admission.charged.clone() };
         return Some((Some(Stage::Admitted), reason));
     }
@@ -451,8 +368,14 @@ fn kept(index: &Index, id: &JobId) -> String {
 }
 
 /// What else a user should know: it follows the sentence.
-fn note(index: &Index, id: &JobId, workload: &Workload, unknown_class: bool) -> String {
+fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: bool) -> String {
+    let id = &entry.binding.id;
     let mut note = kept(index, id);
+    if let Some(growth) = entry.growth.as_ref().filter(|growth| growth.more.what != What::Surplus)
+        && let Some(why) = index.engine.why(growth.id.as_str())
+    {
+        note += &format!("; the rest, {}, waits: {why}", growth.more.ask.minimum());
+    }
     if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {
         note += &format!("; {why}");
     }

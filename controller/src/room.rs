@@ -14,6 +14,7 @@ use caldera_core::{
     gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
+    plan::Plan,
     queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
     resources::Resources,
 };
@@ -36,6 +37,8 @@ pub struct Question<'a> {
     pub gang: &'a Gang,
     /// All of the minimum or nothing.
     pub whole: bool,
+    /// By what plan it holds what it holds already.
+    pub previous: Option<&'a Plan>,
 }
 
 /// The members and what was promised in them.
@@ -292,8 +295,8 @@ impl Room {
 }
 
 fn place(question: Question<'_>, clusters: Vec<(&Cluster, &Capacity)>) -> Result<Decision, place::NotPlaced> {
-    let Question { binding, gang, whole } = question;
-    place::place(&place::Request { binding, gang, whole, previous: None, clusters })
+    let Question { binding, gang, whole, previous } = question;
+    place::place(&place::Request { binding, gang, whole, previous, clusters })
 }
 
 /// Pods of each task by cluster: by the plan, else (one task) by the replicas.

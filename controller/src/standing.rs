@@ -3,10 +3,10 @@
 //! A function of API objects alone, so that a restart comes to the same answer. Whose suspension it is follows from the
 //! gate annotation: `closed` is ours to lift; a suspension with the gate open, or without a gate, is somebody else's.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use caldera_core::{
-    gang::{ClusterName, Gang, QueueName, TaskName},
+    gang::{ClusterName, Gang, QueueName},
     podgroup,
     queue::{
         Ask, FitClass, Job, TaskAsk,
@@ -16,7 +16,10 @@ use caldera_core::{
 };
 use caldera_crds::{names::caldera::HOLD, workload::WorkloadKind};
 
-use crate::facts::{Binding, Gate, Workload, fingerprint};
+use crate::{
+    facts::{Binding, Gate, Workload, fingerprint},
+    regrant::{Regrant, Wanted, needs_more, regrant},
+};
 
 /// Where a binding stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +38,8 @@ pub enum Standing {
         charge: Charge,
         /// What to say.
         reason: Reason,
+        /// What should become of its record.
+        regrant: Option<Regrant>,
     },
 }
 
@@ -78,7 +83,8 @@ pub fn standing(
     };
     if charge.stage != Stage::Waiting {
         let reason = told(binding, workload, &queue, &charge, gang.map(Arc::as_ref), around.copies);
-        return Standing::Holding { queue, charge, reason };
+        let regrant = regranted(binding, workload, &charge, around.copies, priority_of);
+        return Standing::Holding { queue, charge, reason, regrant };
     }
     match (blocked(binding, workload), workload, gang) {
         (Some(reason), _, _) => Standing::Blocked(reason),
@@ -162,6 +168,32 @@ pub(crate) fn ask(
     Ask { tasks, copies, fit, run_for: workload.run_for }
 }
 
+/// What should become of the record of a binding that holds. More is asked for only where all is well with what it has.
+fn regranted(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    charge: &Charge,
+    copies: u32,
+    priority_of: impl Fn(&str) -> i32,
+) -> Option<Regrant> {
+    let (record, workload) = (binding.admission.as_deref()?, workload?);
+    let gang = workload.gang.as_ref().ok()?;
+    if binding.deleting || workload.deleting || binding.suspended || workload.progress.ended.is_some() {
+        return None;
+    }
+    let minimum = podgroup::minimum(gang, priority_of).pods;
+    let elastic = workload.kind == WorkloadKind::VolcanoJob;
+    let mut regrant = regrant(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
+    if let Regrant::More(more) = &mut regrant {
+        if charge.stage != Stage::Placed || charge.over_record || workload.held {
+            return None;
+        }
+        let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
+        more.ask.fit = FitClass(fingerprint(&("more", class)));
+    }
+    Some(regrant)
+}
+
 /// What to say about a binding that holds.
 fn told(
     binding: &Binding,
@@ -186,7 +218,7 @@ fn told(
         (Stage::Placed | Stage::Admitted, Some(admission)) => {
             let asked = gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default();
             let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
-            let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, &admission.tasks));
+            let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, admission));
             match &binding.refused {
                 _ if wants_more => Reason::ScaledUp { asked, admitted: admission.charged.clone() },
                 Some(detail) if charge.stage == Stage::Admitted => Reason::NotPlaced { detail: detail.to_string() },
@@ -196,20 +228,6 @@ fn told(
         }
         _ => Reason::Foreign { clusters: clusters(binding), queue, charged },
     }
-}
-
-/// True if a task, or the whole gang, needs more pods than were admitted. Of an elastic gang each task's own minimum
-/// counts only where Volcano counts it.
-fn needs_more(gang: &Gang, elastic: bool, admitted: &BTreeMap<TaskName, u32>) -> bool {
-    let of = |task: &TaskName| admitted.get(task).copied().unwrap_or(0);
-    let binds = gang.task_minimums_bind();
-    let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(&task.name).min(task.replicas)));
-    let short = |task: &caldera_core::gang::Task| match (elastic, binds) {
-        (false, _) => of(&task.name) < task.replicas,
-        (true, true) => of(&task.name) < task.min_available,
-        (true, false) => false,
-    };
-    gang.tasks.iter().any(short) || (elastic && all < gang.min_available)
 }
 
 fn clusters(binding: &Binding) -> String {

@@ -226,7 +226,7 @@ pub enum Reason {
         /// What was admitted.
         admitted: Resources,
     },
-    /// Wants more than was admitted; does not get it.
+    /// Needs more than was admitted, and has what was admitted until the rest is.
     ScaledUp {
         /// What it asks for now.
         asked: Resources,
@@ -252,6 +252,9 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The token of [`Reason::ScaledUp`].
+    pub const SCALED_UP: &str = "ScaledBeyondAdmission";
+
     /// One CamelCase word.
     #[must_use]
     pub const fn token(&self) -> &'static str {
@@ -284,7 +287,7 @@ impl Reason {
             Self::NotPlaced { .. } => "NotPlaced",
             Self::Placed { .. } => "Placed",
             Self::OverRecord { .. } => "HoldsMoreThanAdmitted",
-            Self::ScaledUp { .. } => "ScaledBeyondAdmission",
+            Self::ScaledUp { .. } => Self::SCALED_UP,
             Self::Foreign { .. } => "PlacedWithoutAdmission",
             Self::Finished { .. } => "Finished",
         }
@@ -304,7 +307,6 @@ impl Reason {
                 | Self::ExceedsLimit { .. }
                 | Self::NeverFits { .. }
                 | Self::OverRecord { .. }
-                | Self::ScaledUp { .. }
         )
     }
 
@@ -407,7 +409,7 @@ impl fmt::Display for Reason {
                 write!(f, "holds {held} but was admitted for {admitted}; queue {queue} is charged what it holds")
             }
             Self::ScaledUp { asked, admitted } => {
-                write!(f, "asks for {asked} now but was admitted for {admitted}: keeps what it was admitted for")
+                write!(f, "asks for {asked} now and was admitted for {admitted}: runs as before until the rest is admitted")
             }
             Self::Foreign { clusters, queue, charged } => {
                 write!(f, "placed on {clusters} without an admission; queue {queue} is charged {charged}")

@@ -319,14 +319,19 @@ fn in_line(index: &Index, id: &JobId, position: Position) -> Option<InLine> {
 
 fn waiting(index: &Index, id: &JobId, position: Option<usize>, reason: &Reason) -> Option<InLine> {
     let key = index.ids.get(id)?;
-    let binding = &index.entries.get(key)?.binding;
+    let entry = index.entries.get(key)?;
+    let binding = &entry.binding;
+    let minimum = match entry.grows_as(id) {
+        Some(growth) => Some(growth.more.ask.minimum()),
+        None => asked(index, key).map(|ask| ask.minimum()),
+    };
     let class = index.workload_of(binding).map_or("", |workload| &workload.class);
     Some(InLine {
         position,
         workload: (*binding.workload).clone(),
         priority: index.class_value(class).unwrap_or(0),
         created: at(binding.created),
-        minimum: asked(index, key).map(|ask| ask.minimum()).unwrap_or_default(),
+        minimum: minimum.unwrap_or_default(),
         token: reason.token().to_owned(),
         sentence: reason.to_string(),
     })

@@ -316,7 +316,7 @@ impl<'a> After<'a> {
         self.has_quota(victims) && {
             let gone =
                 victims.iter().filter_map(|victim| Some((victim.id.to_string(), self.leaving(victim)?))).collect();
-            let question = Question { binding: self.placement, gang: self.gang, whole: self.whole };
+            let question = Question { binding: self.placement, gang: self.gang, whole: self.whole, previous: None };
             self.room.fits_after(question, &gone)
         }
     }

@@ -49,13 +49,13 @@ impl Index {
     /// Works out anew where a binding stands, and tells the engine.
     pub(crate) fn restand(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let seen = entry.binding.admission.is_some()
-            || entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
+        let seen = entry.assumed.as_ref().is_some_and(|a| a.resource_version != entry.binding.resource_version);
         if entry.assumed.is_some() && !seen {
             return;
         }
         // By the answer or by the watch, whichever is first.
-        let admitted = entry.assumed.take().and(entry.binding.admission.clone());
+        let assumed = entry.assumed.take().filter(|assumed| !assumed.regrants);
+        let admitted = assumed.and(entry.binding.admission.clone());
         if let Some(admission) = admitted {
             self.tell_admitted(key, &admission);
         }
@@ -93,6 +93,7 @@ impl Index {
         let end = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
         let held = self.engine.charge_of(id.as_str());
         self.moved = true;
+        let mut follow = None;
         entry.state = match standing {
             Standing::OutOfScope => {
                 self.engine.forget(id.as_str());
@@ -106,12 +107,18 @@ impl Index {
                 self.engine.wait(job);
                 State::InLine
             }
-            Standing::Holding { queue, charge, reason } => {
+            Standing::Holding { queue, charge, reason, regrant } => {
                 self.engine.hold(&id, &queue, &charge.amount);
                 self.engine.set_end(id.as_str(), end);
+                follow = Some((queue, regrant));
                 State::Holding { stage: charge.stage, reason: Box::new(reason) }
             }
         };
+        match follow {
+            Some((queue, regrant)) => self.follow(key, &queue, regrant),
+            None => self.stop_growing(key),
+        }
+        let Some(entry) = self.entries.get(key) else { return };
         let holds = match &entry.state {
             State::Holding { stage, .. } => Some(*stage),
             _ => None,

@@ -4,6 +4,7 @@ mod explain;
 mod give_back;
 mod lifecycle;
 mod queue_note;
+mod regrant;
 mod snapshot;
 mod world;
 
@@ -317,7 +318,7 @@ fn an_existing_default_queue_is_left_alone() {
 
 #[test]
 fn more_than_was_admitted_is_accounted_and_told_defect_9() {
-    let mut world = World::new(10);
+    let mut world = World::new(6);
     world.job("a", "q", 4);
     world.settle();
     world.place("a-job", 4);

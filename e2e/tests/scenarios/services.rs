@@ -6,7 +6,7 @@ use caldera_e2e::{
     manifest::{aggregated, deployment},
     run,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_deployment_that_names_a_queue_is_charged_to_it() {
@@ -20,6 +20,37 @@ fn a_deployment_that_names_a_queue_is_charged_to_it() {
         s.until_podgroup(&second, "waits", |group| group["status"]["conditions"].to_string().contains("cpu")).await?;
         s.delete(Kind::Deployment, "web").await?;
         s.until(Kind::Deployment, "more", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_deployment_that_is_scaled_up_runs_on_until_the_rest_is_admitted_and_gives_back_when_scaled_down() {
+    run("scaled", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        s.submit(Kind::Deployment, deployment("other", Some(&queue), 2, "200m"), &aggregated()).await?;
+        s.until_placed("other-deployment").await?;
+        let web = s.submit(Kind::Deployment, deployment("web", Some(&queue), 2, "200m"), &aggregated()).await?;
+        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
+        let scale = |replicas: u32| json!({"spec": {"replicas": replicas}});
+        s.patch(Kind::Deployment, "web", &scale(5)).await?;
+        s.until_podgroup(&web, "waits for the rest", |group| {
+            let conditions = group["status"]["conditions"].to_string();
+            conditions.contains("ScaledBeyondAdmission") && conditions.contains("waits: ")
+        })
+        .await?;
+        let binding = s.get(Kind::Binding, "web-deployment").await?.context("no binding")?;
+        let placed = |binding: &Value| -> i64 {
+            let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
+            clusters.filter_map(|cluster| cluster["replicas"].as_i64()).sum()
+        };
+        ensure!(placed(&binding) == 2, "{}", binding["spec"]["clusters"]);
+        s.patch(Kind::Deployment, "other", &scale(0)).await?;
+        s.until(Kind::Binding, "web-deployment", "has all", |binding| placed(binding) == 5).await?;
+        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 5).await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "1").await?;
+        s.patch(Kind::Deployment, "web", &scale(1)).await?;
+        s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "200m").await?;
         Ok(())
     });
 }

@@ -1,0 +1,267 @@
+//! How the record of a binding that holds quota follows what its workload wants: down at once, up through the line.
+//!
+//! Rule: what is placed never exceeds the record (the scheduler sees to that), so a workload that was scaled up runs as
+//! before until the difference was admitted like any other demand: against every queue above it, in order, and with
+//! room for it in the clusters. What it cannot do without comes with the job's priority; what it would only like, the
+//! elastic pods of a gang that runs, after everybody else in its queue. A record that is larger than what is wanted is cut:
+//! the charge is what is placed, if that is more, until the pods are gone.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    admission::Admission,
+    gang::{Gang, Task, TaskName},
+    queue::{Ask, FitClass, TaskAsk},
+};
+
+/// What should become of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Regrant {
+    /// It grants more than is wanted: this is enough.
+    Less(Admission),
+    /// It grants less than is wanted: ask for the difference.
+    More(More),
+}
+
+/// The difference between what is wanted and what was granted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct More {
+    /// Of what.
+    pub what: What,
+    /// The difference alone, of no class yet. Of copies: so many more of all that one copy was granted.
+    pub ask: Ask,
+}
+
+/// What there should be more of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Pods that it cannot do without: it is a gang whose minimum grew, or all of its replicas count.
+    Needed,
+    /// Pods beyond what a gang that runs needs.
+    Surplus,
+    /// Clusters that run all of it.
+    Copies,
+}
+
+/// What a workload wants, beside its gang.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The gang.
+    pub gang: &'a Gang,
+    /// It may run with fewer pods than it wants.
+    pub elastic: bool,
+    /// Pods of each task within the minimum, in the gang's order.
+    pub minimum: &'a [u32],
+    /// Clusters that each run all of it.
+    pub copies: u32,
+}
+
+/// See the module. `None` where the record is as it should be.
+#[must_use]
+pub fn regrant(wanted: Wanted<'_>, record: &Admission) -> Option<Regrant> {
+    let less = || less(wanted.gang, record).map(Regrant::Less);
+    less().or_else(|| more(wanted, record).map(Regrant::More))
+}
+
+/// The record with what was granted on top.
+#[must_use]
+pub fn with(record: &Admission, what: What, granted: &Admission) -> Admission {
+    let mut sum = record.clone();
+    sum.charged.add(&granted.charged);
+    match what {
+        What::Copies => sum.copies = sum.copies.saturating_add(granted.copies),
+        What::Needed | What::Surplus => {
+            // A workload without tasks may be recorded under any name.
+            let old = match (record.tasks.len(), granted.tasks.len(), record.tasks.first_key_value()) {
+                (1, 1, Some((_, pods))) => granted.tasks.keys().map(|name| (name.clone(), *pods)).collect(),
+                _ => record.tasks.clone(),
+            };
+            sum.tasks = old;
+            for (task, pods) in &granted.tasks {
+                let pods_of = sum.tasks.entry(task.clone()).or_insert(0);
+                *pods_of = pods_of.saturating_add(*pods);
+            }
+        }
+    }
+    sum
+}
+
+/// Pods of a task in each copy that were granted.
+fn granted(record: &Admission, gang: &Gang, task: &TaskName) -> u32 {
+    match record.tasks.get(task) {
+        Some(pods) => *pods,
+        None if gang.tasks.len() == 1 && record.tasks.len() == 1 => record.tasks.values().copied().sum(),
+        None => 0,
+    }
+}
+
+fn less(gang: &Gang, record: &Admission) -> Option<Admission> {
+    let mut cut = Admission { tasks: BTreeMap::new(), ..record.clone() };
+    let mut dropped = false;
+    for task in &gang.tasks {
+        let had = granted(record, gang, &task.name);
+        let over = had.saturating_sub(task.replicas);
+        let freed = task.request.times(u64::from(over).saturating_mul(u64::from(record.copies)));
+        cut.charged.saturating_sub(&freed);
+        cut.tasks.insert(task.name.clone(), had - over);
+        dropped |= over > 0;
+    }
+    dropped.then_some(cut)
+}
+
+fn more(wanted: Wanted<'_>, record: &Admission) -> Option<More> {
+    let Wanted { gang, elastic, minimum, copies } = wanted;
+    let lacking = |task: &Task| task.replicas.saturating_sub(granted(record, gang, &task.name));
+    let short = |task: &Task, min: u32| match elastic {
+        true => whole_partitions(task, min).min(task.replicas).saturating_sub(granted(record, gang, &task.name)),
+        false => lacking(task),
+    };
+    let mut min: Vec<u32> = gang.tasks.iter().zip(minimum).map(|(task, min)| short(task, *min)).collect();
+    let mut what = What::Needed;
+    if !(needs_more(gang, elastic, record) && min.iter().any(|pods| *pods > 0)) {
+        if gang.tasks.iter().all(|task| lacking(task) == 0) {
+            return more_copies(wanted, record, copies);
+        }
+        what = What::Surplus;
+        // As little as can start: members take the rest as it comes.
+        let first = gang.tasks.iter().position(|task| lacking(task) > 0)?;
+        min = vec![0; gang.tasks.len()];
+        min[first] = whole_partitions(&gang.tasks[first], 1).min(lacking(&gang.tasks[first]));
+    }
+    let tasks = gang.tasks.iter().zip(min).map(|(task, min)| TaskAsk {
+        name: task.name.clone(),
+        request: task.request.clone(),
+        min,
+        most: lacking(task),
+    });
+    let tasks = tasks.filter(|task| task.most > 0).collect();
+    let ask = Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None };
+    Some(More { what, ask })
+}
+
+fn more_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<More> {
+    let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
+    let tasks = wanted.gang.tasks.iter().map(|task| {
+        let pods = granted(record, wanted.gang, &task.name);
+        TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods }
+    });
+    let ask = Ask { tasks: tasks.collect(), copies: more, fit: FitClass::default(), run_for: None };
+    Some(More { what: What::Copies, ask })
+}
+
+fn whole_partitions(task: &Task, pods: u32) -> u32 {
+    pods.next_multiple_of(task.partition.map_or(1, |partition| partition.size.max(1)))
+}
+
+/// True if a task, or the whole gang, needs more pods than were admitted. Of an elastic gang each task's own minimum
+/// counts only where Volcano counts it.
+#[must_use]
+pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
+    let of = |task: &Task| granted(record, gang, &task.name);
+    let binds = gang.task_minimums_bind();
+    let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(task).min(task.replicas)));
+    let short = |task: &Task| match (elastic, binds) {
+        (false, _) => of(task) < task.replicas,
+        (true, true) => of(task) < task.min_available,
+        (true, false) => false,
+    };
+    gang.tasks.iter().any(short) || (elastic && all < gang.min_available)
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::{
+        gang::{NodeClaim, Partition},
+        quantity::Quantity,
+        resources::Resources,
+    };
+
+    use super::*;
+
+    fn cpu(units: i64) -> Resources {
+        [("cpu", Quantity::from_units(units))].into_iter().collect()
+    }
+
+    fn gang(min_available: u32, tasks: &[(&str, u32, u32)]) -> Gang {
+        let task = |(name, replicas, min): &(&str, u32, u32)| Task {
+            name: (*name).into(),
+            replicas: *replicas,
+            min_available: *min,
+            request: cpu(2),
+            node: NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        let tasks = tasks.iter().map(task).collect();
+        Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+    }
+
+    fn record(copies: u32, tasks: &[(&str, u32)], charged: i64) -> Admission {
+        let tasks = tasks.iter().map(|(name, pods)| ((*name).into(), *pods)).collect();
+        Admission { queue: "q".into(), priority: 3, copies, tasks, charged: cpu(charged) }
+    }
+
+    fn of(gang: &Gang, elastic: bool, copies: u32, record: &Admission) -> Option<Regrant> {
+        let minimum: Vec<u32> = gang.tasks.iter().map(|task| task.min_available).collect();
+        regrant(Wanted { gang, elastic, minimum: &minimum, copies }, record)
+    }
+
+    fn pods(more: &More) -> Vec<(&str, u32, u32)> {
+        more.ask.tasks.iter().map(|task| (task.name.as_str(), task.min, task.most)).collect()
+    }
+
+    #[test]
+    fn a_record_that_grants_what_is_wanted_stays() {
+        assert_eq!(of(&gang(2, &[("w", 4, 2)]), true, 1, &record(1, &[("w", 4)], 8)), None);
+        assert_eq!(of(&gang(2, &[("pod", 4, 4)]), false, 1, &record(1, &[("any", 4)], 8)), None);
+    }
+
+    #[test]
+    fn who_wants_less_is_granted_less_in_every_copy() {
+        let cut = of(&gang(1, &[("a", 1, 1), ("w", 3, 1)]), true, 2, &record(2, &[("a", 1), ("w", 8)], 36));
+        assert_eq!(cut, Some(Regrant::Less(record(2, &[("a", 1), ("w", 3)], 16))));
+    }
+
+    #[test]
+    fn replicas_that_all_count_are_asked_for_together() {
+        let Some(Regrant::More(more)) = of(&gang(1, &[("pod", 10, 1)]), false, 1, &record(1, &[("any", 4)], 8)) else {
+            panic!("nothing is asked for");
+        };
+        assert_eq!((more.what, pods(&more)), (What::Needed, vec![("pod", 6, 6)]));
+        assert_eq!(more.ask.minimum(), cpu(12));
+        let grown = with(&record(1, &[("any", 4)], 8), more.what, &record(1, &[("pod", 6)], 12));
+        assert_eq!(grown, record(1, &[("pod", 10)], 20));
+    }
+
+    #[test]
+    fn a_gang_whose_minimum_grew_needs_the_difference() {
+        let Some(Regrant::More(more)) = of(&gang(6, &[("w", 8, 6)]), true, 1, &record(1, &[("w", 4)], 8)) else {
+            panic!("nothing is asked for");
+        };
+        assert_eq!((more.what, pods(&more)), (What::Needed, vec![("w", 2, 4)]));
+    }
+
+    #[test]
+    fn a_gang_that_runs_would_like_the_rest_pod_by_pod_and_partition_by_partition() {
+        let mut gang = gang(2, &[("a", 2, 1), ("w", 8, 1)]);
+        let record = record(1, &[("a", 2), ("w", 4)], 12);
+        let Some(Regrant::More(more)) = of(&gang, true, 1, &record) else { panic!("nothing is asked for") };
+        assert_eq!((more.what, pods(&more)), (What::Surplus, vec![("w", 1, 4)]));
+        gang.tasks[1].partition = Some(Partition { total: 4, size: 2, min: 1 });
+        let Some(Regrant::More(more)) = of(&gang, true, 1, &record) else { panic!("nothing is asked for") };
+        assert_eq!(pods(&more), vec![("w", 2, 4)]);
+    }
+
+    #[test]
+    fn a_cluster_more_for_a_duplicated_job_is_asked_for_as_a_copy() {
+        let gang = gang(3, &[("w", 3, 3)]);
+        let Some(Regrant::More(more)) = of(&gang, true, 3, &record(1, &[("w", 3)], 6)) else {
+            panic!("nothing is asked for");
+        };
+        assert_eq!((more.what, more.ask.copies, pods(&more)), (What::Copies, 2, vec![("w", 3, 3)]));
+        let grown = with(&record(1, &[("w", 3)], 6), more.what, &record(2, &[("w", 3)], 12));
+        assert_eq!(grown, record(3, &[("w", 3)], 18));
+        // A cluster that is away for a while takes nothing away.
+        assert_eq!(of(&gang, true, 1, &record(3, &[("w", 3)], 18)), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! Records that follow what their workloads want.
+
+use serde_json::{Value, json};
+
+use super::world::{World, job};
+
+fn deployment(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "ns", "annotations": {"scheduling.volcano.sh/queue-name": "q"}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+        }},
+    })
+}
+
+/// Runs with three replicas of one cpu.
+fn web(world: &mut World) {
+    let web = world.put(deployment(3));
+    world.bind(&web, 3, true);
+    assert_eq!(world.settle(), ["web-deployment"]);
+    world.place("web-deployment", 3);
+    world.settle();
+}
+
+/// Its user, and Karmada's detector after them, want so many.
+fn scale(world: &mut World, replicas: u32) {
+    world.patch("Deployment", "web", &json!({"spec": {"replicas": replicas}}));
+    world.patch("ResourceBinding", "web-deployment", &json!({"spec": {"replicas": replicas}}));
+}
+
+fn record(world: &World, binding: &str) -> Value {
+    let record = &world.get("ResourceBinding", binding)["metadata"]["annotations"]["caldera.dev/admission"];
+    let record: Value = serde_json::from_str(record.as_str().unwrap()).unwrap();
+    json!([record["tasks"], record["charged"]["cpu"]])
+}
+
+#[test]
+fn who_is_scaled_up_waits_for_the_difference_and_runs_on() {
+    let mut world = World::new(8);
+    web(&mut world);
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.place("a-job", 4);
+    scale(&mut world, 6);
+    world.pass(3);
+    let (reason, message) = world.says("web");
+    assert_eq!(reason, "ScaledBeyondAdmission");
+    assert!(message.contains("asks for cpu: 6") || message.contains("cpu 6"), "{message}");
+    assert!(message.contains("waits: "), "{message}");
+    assert_eq!(record(&world, "web-deployment")[1], "3");
+    // Its place in line outlives the controller.
+    world.restart();
+    world.job("b", "q", 1);
+    world.pass(2);
+    world.phase("a", "Completed");
+    world.pass(2);
+    assert_eq!(record(&world, "web-deployment")[1], "6");
+    assert_eq!(world.used("q"), "7");
+    world.place("web-deployment", 6);
+    world.pass(5);
+    assert_eq!(world.says("web").0, "Placed");
+    assert_eq!(world.get("ResourceBinding", "web-deployment")["spec"]["suspension"]["scheduling"], false);
+}
+
+#[test]
+fn where_there_is_quota_nothing_waits_and_nothing_is_told() {
+    let mut world = World::new(8);
+    web(&mut world);
+    world.pass(5);
+    let told = world.writes.len();
+    scale(&mut world, 5);
+    world.settle();
+    assert_eq!(record(&world, "web-deployment")[1], "5");
+    assert_eq!(world.writes.len(), told + 1);
+}
+
+#[test]
+fn who_is_scaled_down_gives_back_once_its_pods_are_going() {
+    let mut world = World::new(4);
+    web(&mut world);
+    world.job("a", "q", 3);
+    world.settle();
+    scale(&mut world, 1);
+    world.settle();
+    assert_eq!(record(&world, "web-deployment")[1], "1");
+    // Three are still placed.
+    assert_eq!(world.used("q"), "3");
+    world.place("web-deployment", 1);
+    assert_eq!(world.settle(), ["a-job"]);
+    assert_eq!(world.used("q"), "4");
+}
+
+#[test]
+fn scaled_up_and_down_again_nobody_is_left_in_line() {
+    let mut world = World::new(3);
+    web(&mut world);
+    scale(&mut world, 6);
+    world.pass(2);
+    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 1);
+    scale(&mut world, 3);
+    world.pass(5);
+    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 0);
+    assert_eq!(world.says("web").0, "Placed");
+    scale(&mut world, 6);
+    world.delete("ResourceBinding", "web-deployment");
+    world.pass(2);
+    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 0);
+}
+
+fn elastic(name: &str, min: u32, pods: u32) -> Value {
+    let mut job = job(name, "q", pods);
+    job["spec"]["minAvailable"] = min.into();
+    job
+}
+
+fn plan(pods: u32) -> Value {
+    let share = json!({"tasks": {"worker": {"replicas": pods, "minAvailable": 2}}, "minAvailable": 2});
+    json!({
+        "metadata": {"annotations": {"caldera.dev/plan": json!({"clusters": {"m1": share}}).to_string()}},
+        "spec": {"clusters": [{"name": "m1", "replicas": pods}]},
+    })
+}
+
+#[test]
+fn a_gang_that_was_granted_less_grows_after_everybody_in_its_line() {
+    let mut world = World::new(8);
+    world.job("a", "q", 5);
+    world.settle();
+    world.place("a-job", 5);
+    let e = world.put(elastic("e", 2, 8));
+    world.bind(&e, 8, true);
+    assert_eq!(world.settle(), ["e-job"]);
+    assert_eq!(record(&world, "e-job")[1], "3");
+    world.patch("ResourceBinding", "e-job", &plan(3));
+    world.job("b", "q", 3);
+    world.pass(2);
+    world.phase("a", "Completed");
+    assert_eq!(world.pass(1), ["b-job"]);
+    assert_eq!(record(&world, "e-job"), json!([{"worker": 5}, "5"]));
+    assert_eq!(world.used("q"), "8");
+    // No more before what it has is placed.
+    world.phase("b", "Completed");
+    world.pass(2);
+    world.patch("ResourceBinding", "e-job", &plan(5));
+    world.pass(2);
+    assert_eq!(record(&world, "e-job"), json!([{"worker": 8}, "8"]));
+}
+
+#[test]
+fn a_larger_record_without_an_answer_is_sent_again_and_one_that_is_refused_lets_others_pass() {
+    use caldera_runtime::write::Failure;
+    let mut world = World::new(6);
+    web(&mut world);
+    world.fail = vec![("resourcebindings", Failure::Transient("lost".into()))];
+    scale(&mut world, 5);
+    world.settle();
+    assert_eq!(record(&world, "web-deployment")[1], "3");
+    world.job("b", "q", 2);
+    assert!(world.settle().is_empty());
+    world.pass(1);
+    assert_eq!(record(&world, "web-deployment")[1], "5");
+    let refused = Failure::Refused { code: 403, reason: "Forbidden".into(), message: "no".into() };
+    world.fail = vec![("resourcebindings", refused)];
+    world.phase("b", "Pending");
+    scale(&mut world, 6);
+    world.settle();
+    assert_eq!(record(&world, "web-deployment")[1], "5");
+    world.job("c", "q", 1);
+    assert_eq!(world.settle(), ["c-job"]);
+}
