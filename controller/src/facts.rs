@@ -110,6 +110,8 @@ pub struct Binding {
     pub placement: Option<Arc<place::Binding>>,
     /// What one replica asks for, as Karmada's interpreter told.
     pub replica_request: Arc<Resources>,
+    /// Clusters where a Volcano Job is past Pending.
+    pub begun: Vec<ClusterName>,
     /// Being deleted.
     pub deleting: bool,
     /// Why the scheduler did not place it.
@@ -168,10 +170,20 @@ impl Binding {
                 .as_ref()
                 .map(|requirements| Arc::new(placement::resources(&requirements.resource_request)))
                 .unwrap_or_default(),
+            begun: begun(object),
             deleting: metadata.deletion_timestamp.is_some(),
             refused,
         }
     }
+}
+
+fn begun(object: &ResourceBinding) -> Vec<ClusterName> {
+    let items = object.status.iter().flat_map(|status| &status.aggregated_status);
+    let phase = |status: &Value| status["state"]["phase"].as_str().unwrap_or("").to_owned();
+    items
+        .filter(|item| item.status.as_ref().is_some_and(|status| !matches!(phase(status).as_str(), "" | "Pending")))
+        .map(|item| item.cluster_name.as_str().into())
+        .collect()
 }
 
 /// A workload of a kind in scope.

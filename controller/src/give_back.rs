@@ -291,6 +291,7 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
             claimant: head.id.to_string(),
             reason: victim.why.token().to_owned(),
             message: victim.why.to_string(),
+            avoid: Vec::new(),
         };
         let Some(effect) = effect(&entry.binding, index, &victim, &eviction) else { continue };
         let said = match victim.taken {

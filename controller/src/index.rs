@@ -39,6 +39,7 @@ use crate::{
     queue_note::Notes,
     room::Room,
     unplaced::Unplaced,
+    unstarted::Unstarted,
 };
 
 /// A binding and what we do about it.
@@ -140,6 +141,7 @@ pub struct Index {
     requests: Shared<Resources>,
     namespaces: Shared<str>,
     pub(crate) unplaced: Unplaced,
+    pub(crate) unstarted: Unstarted,
     /// Smaller records to be written.
     pub(crate) cuts: BTreeMap<Key, Admission>,
     /// PodGroups whose writes were not answered yet.
@@ -307,6 +309,7 @@ impl Index {
         self.engine.forget(id);
         self.room.withdraw(id);
         self.unplaced.observe(key, None, self.now);
+        self.unstarted.forget(key);
         self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);

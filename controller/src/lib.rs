@@ -27,5 +27,6 @@ pub mod standing;
 #[cfg(test)]
 mod tests;
 mod unplaced;
+mod unstarted;
 
 pub use run::{Config, Error, run};

@@ -25,7 +25,7 @@ use crate::{
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
     lifecycle, podgroup, queue_note, queue_numbers,
     regrant::What,
-    release, unplaced,
+    release, unplaced, unstarted,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -89,6 +89,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     }
     sweep(index, now, &mut plan);
     unplaced::turn(index, now, &mut plan);
+    unstarted::turn(index, now, &mut plan);
     lifecycle::turn(index, now, &mut plan);
     queue_note::turn(index, now, &mut plan);
     // An answer comes for each that is being written.
@@ -100,7 +101,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
-        let unplaced = index.unplaced.due();
+        let unplaced = index.unplaced.due().into_iter().chain(index.unstarted.due()).min();
         let all = [index.refresh_due, index.sweep_due, index.numbers_due, index.claims.due, timer, fence, unplaced];
         all.into_iter().chain(queues).flatten().min()
     };

@@ -257,6 +257,12 @@ impl Room {
         place(question, self.fleet.clusters().map(capacity).collect()).is_ok()
     }
 
+    /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
+    #[must_use]
+    pub fn reached(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+        self.fleet.reached(cluster, workload)
+    }
+
     /// True if pods of a workload are seen in some member.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {

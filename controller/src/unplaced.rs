@@ -19,6 +19,7 @@ use crate::{
     facts::{Binding, Key},
     index::{Index, State, Tag},
     plan::Plan,
+    unstarted::NOT_STARTED,
 };
 
 /// What such a record gives as its reason.
@@ -68,41 +69,47 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
             *until = now.saturating_add(PATIENCE).unwrap_or(now);
         }
         let Some(entry) = index.entries.get(&key).filter(|entry| entry.assumed.is_none()) else { continue };
-        let binding = &entry.binding;
-        let effect = Effect::Evict {
-            key: key.clone(),
-            id: binding.id.clone(),
-            resource_version: binding.resource_version.to_string(),
-            suspension: binding.suspension,
-            planned: binding.plan.is_some(),
-            eviction: Box::new(record(binding, now.as_second())),
-        };
+        let why = entry.binding.refused.as_deref().unwrap_or("the scheduler said nothing").to_owned();
+        let effect = put_back(&entry.binding, NOT_PLACED, why, Vec::new(), now.as_second());
         plan.effects.push((Tag::Evict(key), effect));
     }
 }
 
-fn record(binding: &Binding, now: i64) -> Eviction {
-    let before = binding.eviction.as_ref().filter(|before| before.reason == NOT_PLACED);
+/// The patch by which a binding gives its quota and its clusters back and waits, twice as long each time.
+pub(crate) fn put_back(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, now: i64) -> Effect {
+    Effect::Evict {
+        key: binding.key.clone(),
+        id: binding.id.clone(),
+        resource_version: binding.resource_version.to_string(),
+        suspension: binding.suspension,
+        planned: binding.plan.is_some(),
+        eviction: Box::new(record(binding, reason, message, avoid, now)),
+    }
+}
+
+fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, now: i64) -> Eviction {
+    let before = binding.eviction.as_ref().filter(|before| is_ours(before));
     let count = before.map_or(0, |before| before.count).saturating_add(1);
     let wait = WAIT.saturating_mul(1 << count.min(10)).min(LONGEST_WAIT);
-    let why = binding.refused.as_deref().unwrap_or("the scheduler said nothing");
     Eviction {
         count,
         at: now,
         until: now.saturating_add(wait),
         claimant: String::new(),
-        reason: NOT_PLACED.to_owned(),
-        message: why.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        avoid,
     }
 }
 
 /// Why a binding that was not placed in time is not in line yet.
 pub(crate) fn sits_out(binding: &Binding, now: i64) -> Option<Reason> {
     let record = binding.eviction.as_ref().filter(|record| is_ours(record) && record.until > now)?;
-    Some(Reason::PutBack { times: record.count, detail: record.message.clone() })
+    let placed = record.reason == NOT_STARTED;
+    Some(Reason::PutBack { times: record.count, placed, detail: record.message.clone() })
 }
 
-/// Whether a record is of a job that found no place, and not of one that gave way for another.
+/// Whether a record is of a job that found no place, or did not start there, and not of one that gave way for another.
 pub(crate) fn is_ours(record: &Eviction) -> bool {
-    record.reason == NOT_PLACED
+    record.reason == NOT_PLACED || record.reason == NOT_STARTED
 }

@@ -156,11 +156,13 @@ pub enum Reason {
         /// By which right.
         detail: String,
     },
-    /// It was admitted, found no place in time, and gave its quota back.
+    /// It was admitted, found no place in time or did not start there, and gave its quota back.
     PutBack {
         /// Times that it went so.
         times: u32,
-        /// What the scheduler said last.
+        /// It was placed and did not start.
+        placed: bool,
+        /// What the scheduler said last, or what was missing.
         detail: String,
     },
     /// No cluster is ready, so there is nothing to fit in.
@@ -374,11 +376,12 @@ impl fmt::Display for Reason {
                 "gave way: {detail}; waits in queue {queue} with its age, in line again once that room is used and its own \
                  pods are gone"
             ),
-            Self::PutBack { times, detail } => {
+            Self::PutBack { times, placed, detail } => {
+                let missed = if *placed { "did not start" } else { "not placed" };
                 let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
                 write!(
                     f,
-                    "was admitted {times} and not placed in time ({detail}); its quota is free for others, it keeps \
+                    "was admitted {times} and {missed} in time ({detail}); its quota is free for others, it keeps \
                      its age and is in line again after a while"
                 )
             }
@@ -409,7 +412,10 @@ impl fmt::Display for Reason {
                 write!(f, "holds {held} but was admitted for {admitted}; queue {queue} is charged what it holds")
             }
             Self::ScaledUp { asked, admitted } => {
-                write!(f, "asks for {asked} now and was admitted for {admitted}: runs as before until the rest is admitted")
+                write!(
+                    f,
+                    "asks for {asked} now and was admitted for {admitted}: runs as before until the rest is admitted"
+                )
             }
             Self::Foreign { clusters, queue, charged } => {
                 write!(f, "placed on {clusters} without an admission; queue {queue} is charged {charged}")

@@ -16,6 +16,7 @@ use caldera_core::{
     gang::{Gang, WorkloadRef},
     place::{self, Target},
     plan::Plan,
+    queue::give_back::Eviction,
 };
 use caldera_crds::{
     karmada::{
@@ -23,7 +24,7 @@ use caldera_crds::{
         work::{ResourceBindingSpec, ResourceBindingStatus},
     },
     names::{
-        caldera::{ADMISSION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
+        caldera::{ADMISSION, EVICTION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
         karmada::APPLIED_PLACEMENT,
     },
     placement, workload,
@@ -71,6 +72,8 @@ pub struct Binding {
     pub priority: i32,
     /// What the controller granted.
     pub admission: Option<Admission>,
+    /// Clusters where it was placed before and did not start.
+    pub avoid: Vec<String>,
     /// The template.
     pub workload: WorkloadRef,
     /// As written, for events about the template.
@@ -143,6 +146,9 @@ impl Binding {
             held: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
+            avoid: annotation(EVICTION)
+                .and_then(|text| Eviction::parse(text).ok())
+                .map_or_else(Vec::new, |eviction| eviction.avoid),
             workload,
             api_version: resource.api_version.clone(),
             placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),

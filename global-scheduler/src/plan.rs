@@ -105,7 +105,7 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdic
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang: &gang, whole, previous: previous.as_ref(), clusters };
-    match place::place(&request) {
+    match elsewhere(&request, &binding.avoid).map_or_else(|| place::place(&request), Ok) {
         Ok(decision) => placed(binding, &gang, keep_copies(binding, admission, decision)),
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
@@ -121,6 +121,15 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdic
         },
         Err(NotPlaced::Unsupported(message)) => Verdict::refuse(SCHEDULER_ERROR, message),
     }
+}
+
+/// A place without the clusters where it did not start before, if there is one. What is placed stays where it is.
+fn elsewhere(request: &Request<'_>, avoid: &[String]) -> Option<Decision> {
+    if avoid.is_empty() || !request.binding.previous.is_empty() {
+        return None;
+    }
+    let others = request.clusters.iter().filter(|(cluster, _)| !avoid.contains(&cluster.name));
+    place::place(&Request { clusters: others.copied().collect(), ..request.clone() }).ok()
 }
 
 /// The gang cut down to what was granted.

@@ -130,6 +130,17 @@ fn a_released_gang_is_placed_whole() {
 }
 
 #[test]
+fn where_it_did_not_start_before_it_goes_only_if_it_must() {
+    let mut object = binding(2);
+    let record = json!({"count": 1, "at": 1, "until": 2, "claimant": "", "reason": "NotStarted", "message": "", "avoid": ["m0"]});
+    object["metadata"]["annotations"]["caldera.dev/eviction"] = record.to_string().into();
+    let mut world = index(&[4, 4], &[job(2, 2), object.clone()]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 2)]);
+    let mut world = index(&[4, 1], &[job(2, 2), object]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2)]);
+}
+
+#[test]
 fn what_is_not_released_is_left_alone() {
     let change = |pointer: &str, value: Value| {
         let mut object = binding(2);

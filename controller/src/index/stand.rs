@@ -127,6 +127,7 @@ impl Index {
         self.freed |= held.is_some_and(|held| !held.fits_in(&now_held));
         self.recount(key);
         self.unplaced.observe(key, self.entries.get(key).map(|entry| &entry.state), self.now);
+        self.observe_start(key);
         self.keep_place(key, holds);
     }
 

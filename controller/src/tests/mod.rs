@@ -6,6 +6,7 @@ mod lifecycle;
 mod queue_note;
 mod regrant;
 mod snapshot;
+mod unstarted;
 mod world;
 
 use std::collections::BTreeMap;

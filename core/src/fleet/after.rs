@@ -78,6 +78,18 @@ impl Fleet {
         capacity
     }
 
+    /// Pods of a workload that reached nodes in a cluster, those that ended included; `None` where its pods can not be
+    /// seen.
+    #[must_use]
+    pub fn reached(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+        let member = self.members.get(cluster)?;
+        if member.down.is_some() || !member.inventory.is_complete() {
+            return None;
+        }
+        let pods = member.inventory.seen(workload).into_values().map(|seen| seen.bound.saturating_add(seen.finished));
+        Some(pods.fold(0, u32::saturating_add))
+    }
+
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {

@@ -133,14 +133,15 @@ impl Invariants {
                 self.jobs.remove(name);
             }
             ("ResourceBinding", Some(binding)) => {
-                if let Some(old) = self.bindings.insert(name.clone(), binding.clone()) {
-                    self.no_foreign_suspension_is_lifted(commit, &old, binding);
-                    never_placed_twice(name, &old, binding);
-                    let placed = targets(&old).is_empty() && !targets(binding).is_empty();
-                    assert!(!placed || !is_suspended(&old), "{name} was placed while it was held: {binding}");
+                let old = self.bindings.insert(name.clone(), binding.clone());
+                if let Some(old) = &old {
+                    self.no_foreign_suspension_is_lifted(commit, old, binding);
+                    never_placed_twice(name, old, binding);
+                    let placed = targets(old).is_empty() && !targets(binding).is_empty();
+                    assert!(!placed || !is_suspended(old), "{name} was placed while it was held: {binding}");
                     if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
                     {
-                        let (old, new) = (not_ours(&old), not_ours(binding));
+                        let (old, new) = (not_ours(old), not_ours(binding));
                         assert_eq!(old, new, "{name}: something that is not ours was changed");
                     }
                 }
@@ -148,7 +149,7 @@ impl Invariants {
                     self.shares.entry((name.clone(), cluster.clone())).or_default().push(share.clone());
                 }
                 self.stage(name);
-                self.gang_is_whole(name, binding);
+                self.gang_is_whole(name, old.as_ref(), binding);
             }
             ("ResourceBinding", None) => {
                 let job = name.trim_end_matches("-job");
@@ -188,7 +189,7 @@ impl Invariants {
         }
     }
 
-    fn gang_is_whole(&self, name: &str, binding: &Value) {
+    fn gang_is_whole(&self, name: &str, old: Option<&Value>, binding: &Value) {
         let targets = targets(binding);
         if targets.is_empty() {
             return;
@@ -210,7 +211,13 @@ impl Invariants {
             let sum = |field: &str| shares.values().map(|share| number(&share["tasks"][task_name][field])).sum::<u64>();
             let (replicas, minimum) = (sum("replicas"), sum("minAvailable"));
             assert!(replicas >= number(&task["minAvailable"]), "{name}: task {task_name} is below its minimum: {plan}");
-            assert!(replicas <= number(&record["tasks"][task_name]), "{name} is over its record: {plan}, {record}");
+            // A record that was cut is there before the scheduler cuts what is placed.
+            let before = old.and_then(self::plan).map_or(0, |plan| {
+                let shares = plan["clusters"].as_object().unwrap().values();
+                shares.map(|share| number(&share["tasks"][task_name]["replicas"])).sum()
+            });
+            let most = number(&record["tasks"][task_name]).max(before);
+            assert!(replicas <= most, "{name} is over its record: {plan}, {record}");
             assert_eq!(minimum, number(&task["minAvailable"]), "{name}: minimum of task {task_name}: {plan}");
             all += replicas;
         }
@@ -307,12 +314,18 @@ impl Invariants {
     }
 }
 
-/// No member is left here, so that what was placed only ever grows.
+/// No member is left here, so that what was placed only ever grows, unless all of it is taken away for somebody else.
 fn never_placed_twice(name: &str, old: &Value, new: &Value) {
     if old["metadata"]["uid"] != new["metadata"]["uid"] {
         return;
     }
     let (before, after) = (targets(old), targets(new));
+    let eviction = |binding: &Value| binding["metadata"]["annotations"]["caldera.dev/eviction"].clone();
+    if !eviction(new).is_null() && eviction(old) != eviction(new) && after.is_empty() {
+        let kept = (record(new), plan(new), is_suspended(new), gate(new));
+        assert_eq!(kept, (None, None, true, "closed"), "{name} gave way and keeps something: {new}");
+        return;
+    }
     for (cluster, replicas) in &before {
         let now = after.get(cluster).copied().unwrap_or(0);
         assert!(now >= *replicas, "{name} was placed on {before:?} and is placed anew on {after:?}");

@@ -23,6 +23,9 @@ pub struct Eviction {
     pub reason: String,
     /// The same in a sentence.
     pub message: String,
+    /// Clusters where it did not start: others come first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<String>,
 }
 
 impl Eviction {
