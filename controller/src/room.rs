@@ -14,7 +14,7 @@ use caldera_core::{
     gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
-    plan::Plan,
+    plan::{Domain, Plan},
     queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
     resources::Resources,
 };
@@ -98,12 +98,24 @@ impl Room {
             };
             (cluster.to_string(), pods)
         };
-        self.promise(binding, gang, binding.clusters.iter().map(pods).collect());
+        let domains = binding.plan.as_ref().map(|plan| plan.domains()).unwrap_or_default();
+        self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), domains);
     }
 
     /// A place is kept for a released binding.
     pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, pods: BTreeMap<String, Vec<u32>>) {
-        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods };
+        // In which domain the scheduler will put it is known with its plan.
+        self.hold(binding, gang, pods, BTreeMap::new());
+    }
+
+    fn hold(
+        &mut self,
+        binding: &Binding,
+        gang: &Arc<Gang>,
+        pods: BTreeMap<String, Vec<u32>>,
+        domains: BTreeMap<String, Domain>,
+    ) {
+        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, domains };
         self.fleet.promise(binding.id.as_str(), promise);
         self.free = None;
         self.promised.insert(binding.id.clone());

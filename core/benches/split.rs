@@ -114,14 +114,13 @@ fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
             .into();
         Shape {
             labels: Some(Arc::default()),
-            taints: Arc::from([]),
             allocatable: Arc::new(free.clone()),
             free,
             nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
+            ..Shape::default()
         }
     };
-    let capacity =
-        |cluster| Capacity { shapes: (0..shapes).map(|i| shape(cluster, i)).collect(), source: Source::Nodes };
+    let capacity = |cluster| Capacity::new((0..shapes).map(|i| shape(cluster, i)).collect(), Source::Nodes);
     ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
 }
 
@@ -129,10 +128,13 @@ fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), str
     let candidates = rooms.0.iter().zip(&rooms.1);
     Problem {
         gang,
-        candidates: candidates.map(|(name, capacity)| split::Candidate { name, weight: 1, capacity }).collect(),
+        candidates: candidates
+            .map(|(name, capacity)| split::Candidate { name, weight: 1, cost: 0, capacity })
+            .collect(),
         strategy,
         previous: None,
         most_clusters: None,
+        levels: &[],
         tie: Tie::Ascending,
     }
 }

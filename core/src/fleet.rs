@@ -20,7 +20,8 @@ use crate::{
     gang::{Gang, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Shape, Source},
     place::Cluster,
-    split::without,
+    plan::Domain,
+    split::without_in,
 };
 
 /// What a member's watcher tells.
@@ -43,6 +44,15 @@ pub struct Promise {
     pub gang: Arc<Gang>,
     /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
     pub pods: BTreeMap<String, Vec<u32>>,
+    /// The domains that they are kept in, for clusters where it is smaller than the cluster.
+    pub domains: BTreeMap<String, Domain>,
+}
+
+impl Promise {
+    /// A capacity without so many pods of each task, which this promise has in the cluster.
+    fn hold(&self, capacity: &Capacity, cluster: &str, pods: &[u32]) -> Capacity {
+        without_in(capacity, &self.gang, pods, self.domains.get(cluster))
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -103,7 +113,12 @@ impl Fleet {
                         Some([now, member.inventory.workload_of(&pod.namespace, &pod.name)])
                     }
                     Change::PodGone(namespace, name) => Some([None, member.inventory.workload_of(namespace, name)]),
-                    Change::Node(_) | Change::NodeGone(_) | Change::Nodes(_) => Some([None, None]),
+                    Change::Node(_)
+                    | Change::NodeGone(_)
+                    | Change::Nodes(_)
+                    | Change::HyperNodes(_)
+                    | Change::HyperNode(_)
+                    | Change::HyperNodeGone(_) => Some([None, None]),
                     Change::Pods(_) => None,
                 };
                 let changed = member.inventory.apply(change);
@@ -187,20 +202,20 @@ impl Fleet {
         let given_back = |name: &String| {
             let member = self.members.get(name)?;
             let others = member.promised.iter().filter(|other| *other != key);
-            let mut capacity = free(member, name, others.filter_map(|key| self.promises.get(key)));
+            let capacity = free(member, name, others.filter_map(|key| self.promises.get(key)));
+            let mut shapes = capacity.shapes.clone();
             for (task, seen) in own.gang.tasks.iter().zip(seen(member, own)) {
                 if seen > 0 && capacity.source == Source::Nodes {
                     let request = task.request.iter().map(|(name, amount)| (name.clone(), amount)).collect();
-                    capacity.shapes.push(Shape {
-                        labels: None,
-                        taints: Arc::from([]),
+                    shapes.push(Shape {
                         allocatable: Arc::new(BTreeMap::clone(&request)),
                         free: request,
                         nodes: vec![Arc::from(""); seen as usize],
+                        ..Shape::default()
                     });
                 }
             }
-            Some((name.clone(), capacity))
+            Some((name.clone(), capacity.with(shapes)))
         };
         own.pods.keys().filter_map(given_back).collect()
     }
@@ -246,7 +261,7 @@ fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Prom
         let seen = seen(member, promise);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = without(&capacity, &promise.gang, &unseen);
+            capacity = promise.hold(&capacity, name, &unseen);
         }
     }
     capacity
@@ -302,6 +317,7 @@ mod tests {
             },
             gang: gang(),
             pods: [("m1".to_owned(), vec![pods])].into(),
+            domains: BTreeMap::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::gang::{ClusterName, TaskName};
+use crate::gang::{ClusterName, Requirement, TaskName};
 
 /// A gang's shares by cluster. A cluster that gets nothing is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,23 @@ pub struct Share {
     /// The job's `minSuccess` in this cluster, where the job has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_success: Option<u32>,
+    /// The network domain that its pods are kept in, where it is smaller than the cluster. Chosen once: a member's Volcano lets
+    /// nobody change the template of a job that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Domain>,
+}
+
+/// A network domain within a cluster (Volcano's HyperNode).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Domain {
+    /// The HyperNode.
+    pub name: String,
+    /// Its tier; lower is closer.
+    pub tier: u32,
+    /// What selects its nodes by label, as alternatives; pods must be on one of them. None where the domain is only preferred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Vec<Requirement>>,
 }
 
 /// One task's part in one cluster.
@@ -55,8 +72,38 @@ impl Plan {
         self.clusters.values().fold(0, |sum, share| sum.saturating_add(share.replicas()))
     }
 
+    /// The domains that pods are kept in, for clusters where it is smaller than the cluster.
+    #[must_use]
+    pub fn domains(&self) -> BTreeMap<String, Domain> {
+        let domain = |(name, share): (&ClusterName, &Share)| Some((name.to_string(), share.domain.clone()?));
+        self.clusters.iter().filter_map(domain).collect()
+    }
+
     /// Pods by cluster, as `spec.clusters` of a ResourceBinding lists them.
     pub fn by_cluster(&self) -> impl Iterator<Item = (&ClusterName, u32)> {
         self.clusters.iter().map(|(cluster, share)| (cluster, share.replicas()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gang::Operator;
+
+    #[test]
+    fn a_plan_from_before_domains_is_read_and_one_without_is_written_as_before() {
+        let text = r#"{"clusters":{"m1":{"tasks":{"w":{"replicas":2,"minAvailable":1}},"minAvailable":1}}}"#;
+        let plan: Plan = serde_json::from_str(text).unwrap();
+        assert_eq!(plan.clusters["m1"].domain, None);
+        assert_eq!(serde_json::to_string(&plan).unwrap(), text);
+    }
+
+    #[test]
+    fn a_domain_is_written_as_kubernetes_writes_node_selector_terms() {
+        let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
+        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![label]] };
+        let text = r#"{"name":"rack-1","tier":1,"nodes":[[{"key":"rack","operator":"In","values":["r1"]}]]}"#;
+        assert_eq!(serde_json::to_string(&domain).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Domain>(text).unwrap(), domain);
     }
 }

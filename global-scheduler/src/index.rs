@@ -425,6 +425,7 @@ fn promise(
         workload: binding.workload.clone(),
         gang: Arc::clone(gang),
         pods: alive.map(|target| (target.cluster.clone(), share(target))).collect(),
+        domains: plan.map(Plan::domains).unwrap_or_default(),
     }
 }
 

@@ -6,7 +6,6 @@ use super::{Fleet, Member, Promise, seen};
 use crate::{
     gang::WorkloadRef,
     inventory::{Capacity, Gone},
-    split::without,
 };
 
 /// Pods of a binding that are thought away.
@@ -73,7 +72,7 @@ impl Fleet {
         let down = member.down.is_some();
         let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
         for (promise, pods) in unseen {
-            capacity = without(&capacity, &promise.gang, &pods);
+            capacity = promise.hold(&capacity, name, &pods);
         }
         capacity
     }

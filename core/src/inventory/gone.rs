@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Held, Inventory};
-use crate::{
-    gang::{TaskName, WorkloadRef},
-    resources::Resources,
-};
+use super::{Demand, Held, Inventory};
+use crate::gang::{TaskName, WorkloadRef};
 
 /// Pods to be thought away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +16,12 @@ pub enum Gone {
 
 impl Inventory {
     /// What nodes get back.
-    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, Gone>) -> BTreeMap<&'a str, Resources> {
-        let mut given_back: BTreeMap<&str, Resources> = BTreeMap::new();
+    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, Gone>) -> BTreeMap<&'a str, Demand> {
+        let mut given_back: BTreeMap<&str, Demand> = BTreeMap::new();
         for (workload, gone) in gone {
             for held in self.going(workload, gone) {
                 let Some(request) = &held.request else { continue };
-                given_back.entry(&held.node).or_default().add(request);
+                given_back.entry(&held.node).or_default().add(request, 1);
             }
         }
         given_back

@@ -5,6 +5,8 @@
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
 //! taints, and a gang is placed whole or not at all.
 
+use std::collections::BTreeMap;
+
 use super::{
     Affinity, Binding, Cluster, Division, SpreadBy, Target,
     divide::{self, DivideError, static_weights},
@@ -15,7 +17,7 @@ use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
     plan::Plan,
-    split::{self, Problem, Refusal, Strategy},
+    split::{self, Level, Problem, Refusal, Strategy},
     webster::Tie,
 };
 
@@ -108,7 +110,7 @@ struct Fitting<'a> {
 }
 
 fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
-    static NOTHING: Capacity = Capacity { shapes: Vec::new(), source: crate::inventory::Source::Unknown };
+    let nothing = Capacity::default();
     let mut fitting = Vec::new();
     let mut reasons = Vec::new();
     for (cluster, capacity) in &request.clusters {
@@ -120,7 +122,7 @@ fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlac
         } else if !cluster.ready && !binding.targets(&cluster.name) {
             reasons.push("cluster(s) is not ready".to_owned());
         } else {
-            let capacity = if cluster.ready { *capacity } else { &NOTHING };
+            let capacity = if cluster.ready { *capacity } else { &nothing };
             fitting.push(Fitting { cluster, capacity, tier: filter::tier(binding, cluster).unwrap_or(0) });
         }
     }
@@ -177,14 +179,17 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         let candidate = |index: usize| split::Candidate {
             name: &names[index],
             weight: weights[index],
+            cost: 0,
             capacity: chosen[index].capacity,
         };
+        let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
         split::solve(&Problem {
             gang: request.gang,
-            candidates: (0..chosen.len()).filter(usable).map(candidate).collect(),
+            candidates: sites.iter().copied().map(candidate).collect(),
             strategy,
             previous,
             most_clusters,
+            levels: &levels(sites.iter().map(|site| chosen[*site].cluster)),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -200,6 +205,24 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         replicas: i64::from(replicas),
     };
     Ok(Decision { targets: plan.by_cluster().map(target).collect(), plan: Some(plan), affinity: None })
+}
+
+/// Clusters of one region are close, those of one provider less so.
+fn levels<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<Level> {
+    let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
+    for (place, cluster) in (0..).zip(clusters) {
+        for (groups, name) in by.iter_mut().zip([&cluster.region, &cluster.provider]) {
+            if !name.is_empty() {
+                groups.entry(name).or_default().push(place);
+            }
+        }
+    }
+    let level = |(name, groups): (&str, BTreeMap<&str, Vec<u32>>)| Level {
+        name: name.to_owned(),
+        tier: None,
+        groups: groups.into_values().collect(),
+    };
+    ["region", "provider"].into_iter().zip(by).map(level).collect()
 }
 
 /// The clusters that a gang may use under its spread constraints, and how many of them together. Which ones is left to

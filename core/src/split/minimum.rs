@@ -29,6 +29,7 @@ pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], tie: 
         tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
         min_available: jobs[site],
         min_success: successes.as_ref().map(|successes| successes[site]),
+        domain: None,
     };
     Plan { clusters: names.iter().enumerate().map(|(site, name)| ((*name).clone(), share(site))).collect() }
 }

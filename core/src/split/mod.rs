@@ -1,25 +1,46 @@
-//! Where a gang's pods go: which clusters, how many of each task in each, and the minimum each must hold.
+//! Where a gang's pods go: which clusters, how many of each task in each, in which domain, and the minimum each must hold.
 //!
 //! All or nothing: less than the gang's minimum is never placed. Every new pod fits its cluster node by node (`pack`).
 //! The sums over clusters are the gang's: replicas (fewer, but never below the minimum, where the full size does not
 //! fit), and every minimum (`minimum`). What is placed stays where it is. Whole gang first, then its minimum and as many
 //! more as fit, then a refusal with numbers (`refusal`).
+//!
+//! Of all that is possible the least [`Key`] is taken (`objective`): among a few clusters by trying every set of them (`few`),
+//! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
+//! (`weighted`). How close pods must be, and which domains that leaves, is in `reach`.
 
+mod bound;
+mod exact;
+mod few;
+mod level;
+mod many;
 mod minimum;
+mod objective;
+mod one;
 mod pack;
+mod reach;
 mod refusal;
-mod spread;
+mod weighted;
 
-use std::cmp::Reverse;
+use std::{
+    cell::{Cell, OnceCell},
+    cmp::Reverse,
+};
 
-use pack::{Kit, ORDERS, Room};
-use spread::{Pods, Search, add, total};
+use bound::Bounds;
+use objective::Choice;
+use pack::{Kit, ORDERS, Room, Where};
+use reach::Reach;
 
-pub use self::refusal::{Lack, Refusal, Shortage};
+pub use self::{
+    level::{FederationTopology, Level, Link, LinkTier},
+    objective::{Distance, Key},
+    refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
+};
 use crate::{
     gang::{ClusterName, Gang},
-    inventory::Capacity,
-    plan::{Plan, Share},
+    inventory::{Capacity, DomainId},
+    plan::{Domain, Plan, Share},
     webster::{Tie, divide},
 };
 
@@ -44,6 +65,8 @@ pub struct Candidate<'a> {
     pub name: &'a ClusterName,
     /// For [`Strategy::StaticWeight`]; zero keeps the cluster out of it.
     pub weight: u64,
+    /// What using the cluster costs: its declared cost, and what it takes to bring the data there. Less is better.
+    pub cost: i64,
     /// What is free there for this gang: without what others were promised, and without what the gang itself holds
     /// there already ([`Problem::previous`]).
     pub capacity: &'a Capacity,
@@ -62,6 +85,8 @@ pub struct Problem<'a> {
     pub previous: Option<&'a Plan>,
     /// At most so many clusters, where the policy says so.
     pub most_clusters: Option<u32>,
+    /// How close the candidates are to each other, from near to far.
+    pub levels: &'a [Level],
     /// Which of two equal clusters wins.
     pub tie: Tie,
 }
@@ -76,35 +101,35 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
     }
-    let search = search(problem);
-    if search.names.is_empty() {
+    let search = Search::new(problem);
+    if search.sites.is_empty() {
         return Err(Refusal::NoCandidates);
     }
     if problem.strategy == Strategy::Duplicated {
-        return duplicated(&search);
+        return duplicated(problem, &search);
     }
     let want = missing(&whole, &search.kept);
-    let mut rooms = search.rooms.clone();
-    let pods = match search.all(&want, &mut rooms) {
-        Some(pods) => pods,
-        None => elastic(&search, &want).ok_or_else(|| refusal::refuse(&search, &want))?,
-    };
-    let mut placed = search.kept.clone();
-    add(&mut placed, &pods);
-    Ok(minimum::plan(gang, &search.names, &placed, search.tie))
+    let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
+    Ok(search.plan(choice))
 }
 
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
 #[must_use]
 pub fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
-    pack::without(capacity, gang, pods)
+    pack::without(capacity, gang, pods, None)
+}
+
+/// [`without`], the pods being kept in a domain, or preferably there.
+#[must_use]
+pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
+    pack::without(capacity, gang, pods, domain)
 }
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else.
 #[must_use]
 pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
     let kit = Kit::new(gang);
-    let mut room = kit.room(capacity);
+    let mut room = kit.room(capacity, Where::Cluster);
     if kit.tasks() == 1 {
         return room.most(&kit, 0);
     }
@@ -134,48 +159,170 @@ fn missing(wanted: &[u32], have: &Pods) -> Vec<u32> {
     wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(held(task))).collect()
 }
 
-/// The problem with its clusters by name, so that their order can not matter.
-fn search<'a>(problem: &Problem<'a>) -> Search<'a> {
-    let gang = problem.gang;
-    let kit = Kit::new(gang);
-    let mut candidates: Vec<&Candidate<'a>> = problem.candidates.iter().collect();
-    candidates.sort_by(|a, b| a.name.cmp(b.name));
-    candidates.dedup_by(|a, b| a.name == b.name);
-    let rooms: Vec<Room> = candidates.iter().map(|candidate| kit.room(candidate.capacity)).collect();
-    let held = |candidate: &&Candidate<'_>| {
-        let share = problem.previous.and_then(|plan| plan.clusters.get(candidate.name));
-        share_pods(gang, share)
-    };
-    let mut kept: Pods = candidates.iter().map(held).collect();
-    let together = gang.one_cluster.is_some() || gang.topology.as_ref().is_some_and(|topology| topology.hard);
-    let limit = if together { Some(1) } else { problem.most_clusters };
-    let mut search = Search {
-        kit,
-        names: candidates.iter().map(|candidate| candidate.name).collect(),
-        weights: candidates.iter().map(|candidate| candidate.weight).collect(),
-        rooms,
-        kept: Vec::new(),
-        strategy: problem.strategy,
-        limit: limit.map_or(usize::MAX, |limit| limit as usize),
-        tie: problem.tie,
-    };
-    if problem.strategy != Strategy::Duplicated {
-        shrink(&search, &mut kept);
+/// Pods by site, then task.
+type Pods = Vec<Vec<u32>>;
+
+fn total(pods: &[u32]) -> u64 {
+    pods.iter().copied().map(u64::from).sum()
+}
+
+fn add(to: &mut Pods, more: &Pods) {
+    for (to, more) in to.iter_mut().zip(more) {
+        for (to, more) in to.iter_mut().zip(more) {
+            *to += more;
+        }
     }
-    search.kept = kept;
-    search
+}
+
+/// A candidate while it is looked at.
+struct Site<'a> {
+    name: &'a ClusterName,
+    weight: u64,
+    cost: i64,
+    capacity: &'a Capacity,
+    /// The domain of the pods that it holds.
+    domain: Option<&'a Domain>,
+    reach: Reach,
+    room: OnceCell<Room>,
+}
+
+/// Nodes of one cluster among which pods may be put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spot {
+    site: usize,
+    /// `None` for all that the cluster offers this gang.
+    domain: Option<DomainId>,
+}
+
+/// The problem with its clusters by name, so that their order can not matter.
+struct Search<'a> {
+    kit: Kit<'a>,
+    sites: Vec<Site<'a>>,
+    /// Pods that stay.
+    kept: Pods,
+    strategy: Strategy,
+    /// Clusters that may be used in all.
+    limit: usize,
+    /// Groups of sites that are close, by level, as far as the gang may be spread; then whether it may be spread farther.
+    levels: Vec<Vec<Vec<usize>>>,
+    far: bool,
+    tie: Tie,
+    bounds: Bounds<'a>,
+    /// Steps of exact packing that are left.
+    steps: Cell<u32>,
+}
+
+/// Steps of exact packing in one decision.
+const STEPS: u32 = 50_000;
+
+impl<'a> Search<'a> {
+    fn new(problem: &Problem<'a>) -> Self {
+        let gang = problem.gang;
+        let kit = Kit::new(gang);
+        let mut order: Vec<usize> = (0..problem.candidates.len()).collect();
+        order.sort_by_key(|index| problem.candidates[*index].name);
+        order.dedup_by_key(|index| problem.candidates[*index].name);
+        let share = |name: &ClusterName| problem.previous.and_then(|plan| plan.clusters.get(name));
+        let site = |index: &usize| {
+            let candidate = &problem.candidates[*index];
+            Site {
+                name: candidate.name,
+                weight: candidate.weight,
+                cost: candidate.cost,
+                capacity: candidate.capacity,
+                domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
+                reach: Reach::of(gang.topology.as_ref(), &candidate.capacity.domains, problem.levels),
+                room: OnceCell::new(),
+            }
+        };
+        let sites: Vec<Site<'a>> = order.iter().map(site).collect();
+        let mut kept: Pods = sites.iter().map(|site| share_pods(gang, share(site.name))).collect();
+        if problem.strategy != Strategy::Duplicated {
+            let wanted: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+            let names: Vec<&ClusterName> = sites.iter().map(|site| site.name).collect();
+            cut(problem.strategy, problem.tie, &names, &wanted, &mut kept);
+        }
+        let bounds = Bounds::new(&kit, sites.iter().map(|site| site.capacity));
+        let (levels, far) = reach::levels(gang.topology.as_ref(), problem.levels, &order);
+        let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
+        let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
+        let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
+        Self { kit, sites, kept, strategy, limit, levels, far, tie, bounds, steps }
+    }
+
+    fn holds(&self, site: usize) -> bool {
+        total(&self.kept[site]) > 0
+    }
+
+    /// Sites that hold pods already.
+    fn held(&self) -> Vec<usize> {
+        (0..self.sites.len()).filter(|site| self.holds(*site)).collect()
+    }
+
+    /// What a site offers the gang: where its pods are kept in a domain, that domain.
+    fn room(&self, site: usize) -> &Room {
+        let site = &self.sites[site];
+        let place = match site.domain {
+            Some(domain) if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
+            _ => Where::Cluster,
+        };
+        site.room.get_or_init(|| self.kit.room(site.capacity, place))
+    }
+
+    /// The best of what is possible: the whole gang, else its minimum and as much more as fits.
+    fn choose(&self, want: &[u32]) -> Option<Choice> {
+        if total(want) == 0 {
+            return Some(Choice::nothing(self));
+        }
+        let need = missing(&needs(self.kit.gang), &self.kept);
+        // A gang that has what it needs stays as it is where nothing more fits.
+        let stay = || (self.at_least() == 0 && total(&need) == 0).then(|| Choice::nothing(self));
+        if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
+            return self.by_weight(want, &need).or_else(stay);
+        }
+        self.one(want).or_else(|| self.several(want)).or_else(|| self.elastic(want, &need)).or_else(stay)
+    }
+
+    /// Pods that must be added in all.
+    fn at_least(&self) -> u64 {
+        let held: u64 = self.kept.iter().map(|pods| total(pods)).sum();
+        minimum_pods(self.kit.gang).saturating_sub(held)
+    }
+
+    /// Names of two sites in the order in which they win.
+    fn rank(&self, a: usize, b: usize) -> std::cmp::Ordering {
+        self.tie.order(&a, &b)
+    }
+
+    /// The plan that a choice makes, with what stays.
+    fn plan(&self, choice: Choice) -> Plan {
+        let mut placed = self.kept.clone();
+        add(&mut placed, &choice.pods);
+        let names: Vec<&ClusterName> = self.sites.iter().map(|site| site.name).collect();
+        let mut plan = minimum::plan(self.kit.gang, &names, &placed, self.tie);
+        for (site, known) in self.sites.iter().enumerate() {
+            let chosen = choice.spots.iter().find(|spot| spot.site == site).and_then(|spot| self.domain(*spot));
+            if let Some(share) = plan.clusters.get_mut(known.name) {
+                share.domain = known.domain.cloned().or(chosen);
+            }
+        }
+        plan
+    }
+
+    /// A spot's domain as the plan says it: pods that must be there are pinned.
+    fn domain(&self, spot: Spot) -> Option<Domain> {
+        let capacity = self.sites[spot.site].capacity;
+        let domain = capacity.domains.get(spot.domain?)?;
+        let hard = self.kit.gang.topology.as_ref().is_some_and(|topology| topology.hard);
+        let nodes = if hard { capacity.pin(spot.domain?) } else { Vec::new() };
+        Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes })
+    }
 }
 
 fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
     let replicas =
         |task: &crate::gang::Task| share.and_then(|share| share.tasks.get(&task.name)).map_or(0, |t| t.replicas);
     gang.tasks.iter().map(replicas).collect()
-}
-
-/// Takes away pods that the gang does not want any more.
-fn shrink(search: &Search<'_>, kept: &mut Pods) {
-    let wanted: Vec<u32> = search.kit.gang.tasks.iter().map(|task| task.replicas).collect();
-    cut(search.strategy, search.tie, &search.names, &wanted, kept);
 }
 
 /// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
@@ -206,84 +353,22 @@ pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32],
     }
 }
 
-/// The whole gang does not fit: its minimum, and then as many more as do.
-fn elastic(search: &Search<'_>, want: &[u32]) -> Option<Pods> {
-    let gang = search.kit.gang;
-    let need = missing(&needs(gang), &search.kept);
-    // All of it was tried; in one cluster it is tried differently below.
-    if search.limit > 1 && need == want {
-        return None;
-    }
-    let held: u64 = search.kept.iter().map(|pods| total(pods)).sum();
-    let enough = |pods: &Pods| held + pods.iter().map(|pods| total(pods)).sum::<u64>() >= minimum_pods(gang);
-    if search.limit == 1 {
-        return one_part(search, want, &need).filter(enough);
-    }
-    for order in ORDERS {
-        let mut rooms = search.rooms.clone();
-        let mut pods = search.all(&need, &mut rooms)?;
-        search.grow(&missing(want, &pods), &mut pods, &mut rooms, order);
-        if enough(&pods) {
-            return Some(pods);
-        }
-    }
-    None
-}
-
-/// The one cluster that takes most beyond the minimum; the tightest of those.
-fn one_part(search: &Search<'_>, want: &[u32], need: &[u32]) -> Option<Pods> {
-    let mut best: Option<(u64, usize, Vec<u32>)> = None;
-    for site in search.usable() {
-        for order in ORDERS {
-            let order = search.kit.order(&search.rooms[site..=site], order);
-            let mut room = search.rooms[site].clone();
-            let mut pods = room.fill(&search.kit, need, &order);
-            if pods != need {
-                continue;
-            }
-            let rest: Vec<u32> = want.iter().zip(&pods).map(|(want, pods)| want.saturating_sub(*pods)).collect();
-            for (pods, more) in pods.iter_mut().zip(room.fill(&search.kit, &rest, &order)) {
-                *pods += more;
-            }
-            let better = best
-                .as_ref()
-                .is_none_or(|(most, best, _)| (total(&pods), search.holds(site)) > (*most, search.holds(*best)));
-            if better {
-                best = Some((total(&pods), site, pods));
-            }
-        }
-    }
-    let (_, site, pods) = best?;
-    let mut placed = vec![vec![0; want.len()]; search.names.len()];
-    placed[site] = pods;
-    Some(placed)
-}
-
-/// The whole gang in every cluster (what it already holds somewhere stays), each as [`elastic`] as it must be.
-fn duplicated(search: &Search<'_>) -> Result<Plan, Refusal> {
-    let gang = search.kit.gang;
+/// The whole gang in every cluster (what it already holds somewhere stays), each as if it were the only one.
+fn duplicated(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
-    for site in 0..search.names.len() {
-        let kept: Vec<u32> =
-            search.kept[site].iter().zip(&gang.tasks).map(|(kept, task)| (*kept).min(task.replicas)).collect();
-        let here = Search {
-            kit: Kit::new(gang),
-            names: vec![search.names[site]],
-            weights: vec![1],
-            rooms: vec![search.rooms[site].clone()],
-            kept: vec![kept],
+    for site in &search.sites {
+        let candidates = problem.candidates.iter().find(|candidate| candidate.name == site.name).cloned();
+        let previous = problem.previous.and_then(|plan| plan.clusters.get_key_value(site.name));
+        let own = previous.map(|(name, share)| Plan { clusters: [(name.clone(), share.clone())].into() });
+        let here = Problem {
+            candidates: candidates.into_iter().collect(),
             strategy: Strategy::Aggregated,
-            limit: 1,
-            tie: search.tie,
+            previous: own.as_ref(),
+            most_clusters: Some(1),
+            levels: &[],
+            ..problem.clone()
         };
-        let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-        let want = missing(&whole, &here.kept);
-        let mut placed = match here.all(&want, &mut here.rooms.clone()) {
-            Some(pods) => pods,
-            None => elastic(&here, &want).ok_or_else(|| refusal::refuse(&here, &want).everywhere())?,
-        };
-        add(&mut placed, &here.kept);
-        plan.clusters.extend(minimum::plan(gang, &here.names, &placed, here.tie).clusters);
+        plan.clusters.extend(solve(&here).map_err(Refusal::everywhere)?.clusters);
     }
     Ok(plan)
 }

@@ -5,12 +5,26 @@
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
 //! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried).
 
+use std::borrow::Cow;
+
 use crate::{
-    gang::{ClusterName, Gang},
-    inventory::{Capacity, Shape},
+    gang::{ClusterName, Gang, Requirement},
+    inventory::{Capacity, DomainId, Shape, ceil, floor, scale},
+    plan::Domain,
     resources::ResourceName,
     select::HOSTNAME,
 };
+
+/// Which of a cluster's nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Where<'a> {
+    /// All.
+    Cluster,
+    /// Those of a domain and of the domains within it.
+    Domain(DomainId),
+    /// Those that satisfy one of these alternatives.
+    Pinned(&'a [Vec<Requirement>]),
+}
 
 /// A gang's requests as numbers: one column for each resource that any task asks for.
 #[derive(Debug)]
@@ -19,12 +33,14 @@ pub(crate) struct Kit<'a> {
     resources: Vec<ResourceName>,
     /// Row-major: task, resource.
     requests: Vec<i64>,
+    /// What all pods that are wanted ask for, by resource.
+    demand: Vec<i64>,
     /// Some task tells nodes apart by name.
     by_name: bool,
 }
 
 /// Free capacity of one cluster while it is being filled.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Room {
     groups: Vec<Group>,
     /// Row-major: group, resource.
@@ -37,6 +53,8 @@ pub(crate) struct Room {
 struct Group {
     nodes: u32,
     class: u32,
+    /// Place of the cluster among those that were joined.
+    site: u32,
 }
 
 /// Which tasks first.
@@ -60,69 +78,91 @@ impl<'a> Kit<'a> {
             .collect();
         resources.sort();
         resources.dedup();
-        let requests = gang
+        let requests: Vec<i64> = gang
             .tasks
             .iter()
             .flat_map(|task| resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)))
             .collect();
         let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
-        Self { gang, resources, requests, by_name }
+        let mut kit = Self { gang, resources, requests, demand: Vec::new(), by_name };
+        kit.demand = kit.demand(&gang.tasks.iter().map(|task| task.replicas).collect::<Vec<_>>());
+        kit
     }
 
     pub(crate) fn tasks(&self) -> usize {
         self.gang.tasks.len()
     }
 
-    fn request(&self, task: usize) -> &[i64] {
+    pub(super) fn request(&self, task: usize) -> &[i64] {
         let width = self.resources.len();
         &self.requests[task * width..(task + 1) * width]
     }
 
-    /// The cluster's free capacity as seen by this gang.
-    pub(crate) fn room(&self, capacity: &Capacity) -> Room {
-        let rows =
-            if self.by_name { capacity.shapes.iter().map(|s| s.nodes.len()).sum() } else { capacity.shapes.len() };
-        let mut room = (Vec::with_capacity(rows), Vec::with_capacity(rows * self.resources.len()));
-        let mut admits = Vec::with_capacity(rows * self.tasks());
-        for shape in &capacity.shapes {
-            if self.by_name {
-                for name in &shape.nodes {
-                    self.group(shape, name, 1, &mut room, &mut admits);
-                }
-            } else {
-                let nodes = u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX);
-                self.group(shape, shape.nodes.first().map_or("", |name| name), nodes, &mut room, &mut admits);
-            }
-        }
-        Room { groups: room.0, free: room.1, admits: admits.into() }
+    /// What so many pods of each task ask for, by resource.
+    pub(crate) fn demand(&self, pods: &[u32]) -> Vec<i64> {
+        let of = |column: usize| {
+            let each =
+                pods.iter().enumerate().map(|(task, pods)| self.request(task)[column].saturating_mul(i64::from(*pods)));
+            each.fold(0, i64::saturating_add)
+        };
+        (0..self.resources.len()).map(of).collect()
     }
 
-    fn group(
-        &self,
-        shape: &Shape,
-        name: &str,
-        nodes: u32,
-        (groups, free): &mut (Vec<Group>, Vec<i64>),
-        admits: &mut Vec<bool>,
-    ) {
-        let class = u32::try_from(groups.len()).unwrap_or(u32::MAX);
-        groups.push(Group { nodes, class });
+    pub(crate) fn resources(&self) -> &[ResourceName] {
+        &self.resources
+    }
+
+    /// A cluster's free capacity as seen by this gang.
+    pub(crate) fn room(&self, capacity: &Capacity, place: Where<'_>) -> Room {
+        let mut room = Room::default();
+        let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
+        let mut add = |shape: &Shape, name: &str, nodes: usize| {
+            let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+            if nodes > 0 {
+                let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
+                room.groups.push(Group { nodes, class, site: 0 });
+                self.group(capacity, shape, name, &mut room.free, &mut admits);
+            }
+        };
+        for shape in &capacity.shapes {
+            let first = shape.nodes.first().map_or("", |name| name);
+            let by_name = self.by_name || matches!(place, Where::Pinned(_)) && place.names_nodes();
+            match place {
+                _ if by_name => {
+                    for (id, name) in shape.with_domains() {
+                        if place.holds(capacity, shape, id, name) {
+                            add(shape, name, 1);
+                        }
+                    }
+                }
+                Where::Cluster => add(shape, first, shape.nodes.len()),
+                Where::Domain(domain) => {
+                    let within = shape.domains.iter().filter(|(id, _)| capacity.domains.within(*id, domain));
+                    add(shape, first, within.map(|(_, nodes)| *nodes as usize).sum());
+                }
+                Where::Pinned(_) if place.holds(capacity, shape, None, first) => add(shape, first, shape.nodes.len()),
+                Where::Pinned(_) => {}
+            }
+        }
+        room.admits = admits.into();
+        room
+    }
+
+    fn group(&self, capacity: &Capacity, shape: &Shape, name: &str, free: &mut Vec<i64>, admits: &mut Vec<bool>) {
         free.extend(
             self.resources
                 .iter()
                 .map(|resource| shape.free.get(resource.as_str()).map_or(0, |amount| floor(resource, *amount)).max(0)),
         );
-        let named;
-        let labels = match &shape.labels {
-            Some(labels) if self.by_name => {
+        let labels = shape.labels.as_ref().map(|labels| match self.by_name {
+            true => {
                 let mut labels = (**labels).clone();
-                labels.insert(HOSTNAME.to_owned(), name.to_owned());
-                named = labels;
-                Some(&named)
+                labels.insert(HOSTNAME.to_owned(), capacity.host(name).to_owned());
+                Cow::Owned(labels)
             }
-            labels => labels.as_deref(),
-        };
-        admits.extend(self.gang.tasks.iter().map(|task| match labels {
+            false => Cow::Borrowed(&**labels),
+        });
+        admits.extend(self.gang.tasks.iter().map(|task| match &labels {
             Some(labels) => task.node.admits(name, labels, &shape.taints),
             None => true,
         }));
@@ -182,7 +222,21 @@ impl Room {
 
     /// Places up to `pods` of the task in steps of `unit`, on the tightest nodes first; how many fitted.
     pub(crate) fn put(&mut self, kit: &Kit<'_>, task: usize, pods: u32, unit: u32) -> u32 {
+        self.put_at(kit, task, pods, unit, None, &mut |_, _| {})
+    }
+
+    /// [`Self::put`], in one of the clusters that were joined or in all, telling how many pods each takes.
+    fn put_at(
+        &mut self,
+        kit: &Kit<'_>,
+        task: usize,
+        pods: u32,
+        unit: u32,
+        only: Option<u32>,
+        took: &mut dyn FnMut(u32, u32),
+    ) -> u32 {
         let mut nodes: Vec<(usize, u64, usize)> = (0..self.groups.len())
+            .filter(|group| only.is_none_or(|site| self.groups[*group].site == site))
             .filter_map(|group| match self.per_node(kit, group, task) {
                 0 => None,
                 fits => Some((self.useful_to_others(kit, group, task), fits, group)),
@@ -199,6 +253,7 @@ impl Room {
             if left == 0 {
                 break;
             }
+            let before = left;
             let full = (left / fits).min(u64::from(self.groups[group].nodes));
             self.take(kit, group, task, u32::try_from(full).unwrap_or(u32::MAX), fits);
             left -= full * fits;
@@ -207,8 +262,94 @@ impl Room {
                 self.take(kit, group, task, 1, left);
                 left = 0;
             }
+            took(self.groups[group].site, u32::try_from(before - left).unwrap_or(u32::MAX));
         }
         pods
+    }
+
+    /// The rooms of several clusters as one, which remembers whose each node is.
+    pub(crate) fn joined<'r>(rooms: impl Iterator<Item = &'r Self>) -> Self {
+        let (mut all, mut admits) = (Self::default(), Vec::new());
+        let mut classes = 0;
+        for (site, room) in (0..).zip(rooms) {
+            let group = |group: &Group| Group { class: group.class + classes, site, ..*group };
+            all.groups.extend(room.groups.iter().map(group));
+            all.free.extend_from_slice(&room.free);
+            admits.extend_from_slice(&room.admits);
+            classes += room.groups.iter().map(|group| group.class + 1).max().unwrap_or(0);
+        }
+        all.admits = admits.into();
+        all
+    }
+
+    /// Places all of `pods` over joined clusters, task by task in this order; by cluster, then task. `None` if some task
+    /// does not fit.
+    pub(crate) fn fill_joined(
+        &mut self,
+        kit: &Kit<'_>,
+        pods: &[u32],
+        order: &[usize],
+        sites: usize,
+    ) -> Option<Vec<Vec<u32>>> {
+        let mut placed = vec![vec![0; pods.len()]; sites];
+        for task in order {
+            let unit = kit.unit(*task);
+            let mut left = pods[*task];
+            let mut took = |site: u32, pods: u32| placed[site as usize][*task] += pods;
+            if unit == 1 {
+                left -= self.put_at(kit, *task, left, 1, None, &mut took);
+            } else {
+                for site in (0..).take(sites) {
+                    left -= self.put_at(kit, *task, left, unit, Some(site), &mut took);
+                }
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+        Some(placed)
+    }
+
+    /// Places as much more of `pods` as fits over joined clusters, task by task in this order, and counts it in `placed`.
+    pub(crate) fn fill_more(&mut self, kit: &Kit<'_>, pods: &[u32], order: &[usize], placed: &mut [Vec<u32>]) {
+        for task in order {
+            let mut left = pods[*task];
+            for site in (0..).take(placed.len()) {
+                left -= self.put_at(kit, *task, left, kit.unit(*task), Some(site), &mut |site, pods| {
+                    placed[site as usize][*task] += pods;
+                });
+            }
+        }
+    }
+
+    /// The most pods of this task alone that fit in each of the clusters that were joined.
+    pub(crate) fn most_by_site(&self, kit: &Kit<'_>, task: usize, sites: usize) -> Vec<u64> {
+        let mut most = vec![0_u64; sites];
+        for (index, group) in self.groups.iter().enumerate() {
+            let here = self.per_node(kit, index, task).saturating_mul(u64::from(group.nodes));
+            let sum = &mut most[group.site as usize];
+            *sum = sum.saturating_add(here);
+        }
+        most
+    }
+
+    /// Each node by itself: its cluster, its class, and what it has free. `None` if there are more than `most`.
+    pub(super) fn single_nodes(&self, kit: &Kit<'_>, most: usize) -> Option<Vec<(u32, u32, Vec<i64>)>> {
+        let width = kit.resources.len();
+        let mut nodes = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            if nodes.len() + group.nodes as usize > most {
+                return None;
+            }
+            let one = (group.site, group.class, self.free(index, width).to_vec());
+            nodes.extend(std::iter::repeat_n(one, group.nodes as usize));
+        }
+        Some(nodes)
+    }
+
+    /// Whether nodes of a class may run the task's pods.
+    pub(super) fn class_admits(&self, kit: &Kit<'_>, class: u32, task: usize) -> bool {
+        self.admits[class as usize * kit.tasks() + task]
     }
 
     /// Other tasks of the gang that could use the node: those nodes are left for later.
@@ -224,8 +365,8 @@ impl Room {
         let width = kit.resources.len();
         let each = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
-        let class = self.groups[group].class;
-        self.groups.push(Group { nodes, class });
+        let Group { class, site, .. } = self.groups[group];
+        self.groups.push(Group { nodes, class, site });
         for column in 0..width {
             let left = self.free[group * width + column] - kit.request(task)[column].saturating_mul(each);
             self.free.push(left);
@@ -285,84 +426,128 @@ impl Kit<'_> {
     }
 }
 
-fn scale(name: &ResourceName) -> i128 {
-    if name.as_str() == ResourceName::CPU { 1_000_000 } else { 1_000_000_000 }
-}
-
 fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
     crate::quantity::Quantity::from_nano(amount.saturating_mul(scale(name)))
 }
 
-fn ceil(name: &ResourceName, amount: crate::quantity::Quantity) -> i64 {
-    i64::try_from(-(-amount.as_nano()).div_euclid(scale(name))).unwrap_or(i64::MAX)
-}
-
-fn floor(name: &ResourceName, amount: crate::quantity::Quantity) -> i64 {
-    i64::try_from(amount.as_nano().div_euclid(scale(name))).unwrap_or(i64::MAX)
-}
-
 /// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
-/// inventory has changed since).
-pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
+/// inventory has changed since): only into the domain that they are kept in, or there first where it is only preferred.
+pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
     let kit = Kit::new(gang);
-    let mut left = capacity.clone();
+    let Some(domain) = domain else {
+        return capacity.with(filled(&kit, capacity, capacity.shapes.clone(), pods).0);
+    };
+    let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
+    let place = match preferred {
+        _ if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
+        Some(id) => Where::Domain(id),
+        None => Where::Cluster,
+    };
+    let (inside, outside) = place.parted(capacity);
+    let (mut shapes, left) = filled(&kit, capacity, inside, pods);
+    let outside = if domain.nodes.is_empty() { filled(&kit, capacity, outside, &left).0 } else { outside };
+    shapes.extend(outside);
+    capacity.with(shapes)
+}
+
+/// These nodes with the pods on them, and the pods that did not fit.
+fn filled(kit: &Kit<'_>, capacity: &Capacity, mut shapes: Vec<Shape>, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
     if kit.by_name {
-        left.shapes = capacity.shapes.iter().flat_map(single_nodes).collect();
+        shapes = shapes.iter().flat_map(single_nodes).collect();
     }
-    let original = kit.room(&left);
+    let shapes = capacity.with(shapes);
+    let original = kit.room(&shapes, Where::Cluster);
     let before = original.groups.len();
-    let room = packed(&kit, &original, pods);
+    let (room, left) = packed(kit, &original, pods);
     let width = kit.resources.len();
-    let mut shapes = Vec::with_capacity(room.groups.len());
-    let mut names: Vec<std::slice::Iter<'_, std::sync::Arc<str>>> =
-        left.shapes.iter().map(|s| s.nodes.iter()).collect();
+    let mut names: Vec<_> = shapes.shapes.iter().map(Shape::with_domains).collect();
+    let mut parts = Vec::with_capacity(room.groups.len());
     for (index, group) in room.groups.iter().enumerate() {
         let class = group.class as usize;
-        let nodes: Vec<_> = names[class].by_ref().take(group.nodes as usize).cloned().collect();
-        if nodes.is_empty() {
+        let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(group.nodes as usize));
+        if part.nodes.is_empty() {
             continue;
         }
-        let shape = &left.shapes[class];
-        let mut free = shape.free.clone();
         if index >= before {
             for (column, resource) in kit.resources.iter().enumerate() {
                 let used = original.free(class, width)[column] - room.free(index, width)[column];
-                if let Some(amount) = free.get_mut(resource) {
+                if let Some(amount) = part.free.get_mut(resource) {
                     *amount = amount.saturating_sub(units(resource, i128::from(used)));
                 }
             }
         }
-        shapes.push(Shape { free, nodes, ..shape.clone() });
+        parts.push(part);
     }
-    left.shapes = shapes;
-    left
+    (parts, left)
 }
 
-/// The room with these pods in it, as the split found them a place: all by one order, or the gang's minimum first and
-/// then the rest. Where nothing packs them all, what packs most.
-fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Room {
+/// The room with these pods in it, as the split found them a place (all by one order, or the gang's minimum first and
+/// then the rest), and the pods that found none. Where nothing packs them all, what packs most.
+fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> (Room, Vec<u32>) {
     let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
-    let all: u64 = wanted.iter().map(|pods| u64::from(*pods)).sum();
     let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
-    let mut best: Option<(u64, Room)> = None;
+    let mut best: Option<(u64, Room, Vec<u32>)> = None;
     for first in [vec![0; kit.tasks()], needed] {
         let rest: Vec<u32> = wanted.iter().zip(&first).map(|(wanted, first)| wanted - first).collect();
         for order in ORDERS {
             let order = kit.order(std::slice::from_ref(room), order);
             let mut trial = room.clone();
-            let steps = [&first, &rest].into_iter().flat_map(|step| order.iter().map(move |task| (*task, step[*task])));
-            let put = steps.map(|(task, pods)| u64::from(trial.put(kit, task, pods, 1))).sum();
-            if put == all {
-                return trial;
+            let mut left = wanted.clone();
+            for step in [&first, &rest] {
+                for task in &order {
+                    left[*task] -= trial.put(kit, *task, step[*task], 1);
+                }
             }
-            if best.as_ref().is_none_or(|(most, _)| put > *most) {
-                best = Some((put, trial));
+            let missing = left.iter().map(|pods| u64::from(*pods)).sum();
+            if missing == 0 {
+                return (trial, left);
+            }
+            if best.as_ref().is_none_or(|(least, ..)| missing < *least) {
+                best = Some((missing, trial, left));
             }
         }
     }
-    best.map_or_else(|| room.clone(), |(_, room)| room)
+    best.map_or_else(|| (room.clone(), wanted), |(_, room, left)| (room, left))
 }
 
 fn single_nodes(shape: &Shape) -> Vec<Shape> {
-    shape.nodes.iter().map(|node| Shape { nodes: vec![node.clone()], ..shape.clone() }).collect()
+    shape.with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
+}
+
+impl Where<'_> {
+    /// Whether the alternatives tell nodes apart by name.
+    fn names_nodes(self) -> bool {
+        let Self::Pinned(terms) = self else { return false };
+        terms.iter().flatten().any(|one| one.key == HOSTNAME)
+    }
+
+    /// Whether a node is one of these. Of nodes whose labels are unknown all are.
+    fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, name: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
+            Self::Pinned(terms) => {
+                let Some(labels) = &shape.labels else { return true };
+                let label = |key: &str| {
+                    if key == HOSTNAME { Some(capacity.host(name)) } else { labels.get(key).map(String::as_str) }
+                };
+                terms.iter().any(|term| term.iter().all(|one| one.matches(label(&one.key))))
+            }
+        }
+    }
+
+    /// A cluster's nodes that are of these, and the others.
+    fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
+        let (mut inside, mut outside) = (Vec::new(), Vec::new());
+        for shape in &capacity.shapes {
+            let is_in = |(id, name): &(Option<DomainId>, &std::sync::Arc<str>)| self.holds(capacity, shape, *id, name);
+            inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
+            outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
+        }
+        let some = |mut shapes: Vec<Shape>| {
+            shapes.retain(|shape| !shape.nodes.is_empty());
+            shapes
+        };
+        (some(inside), some(outside))
+    }
 }

@@ -1,14 +1,14 @@
 //! Why a gang can not be placed now, in a sentence with numbers.
 //!
-//! Names what is needed and what fits, the cluster that could take most, each task that falls short of its minimum, and
-//! the resource (or the lack of any matching node) that stops it.
+//! Names what is needed and what fits, the nearest miss (the cluster, and within it the domain, that could take most), each task
+//! that falls short of its minimum, and the resource (or the lack of any matching node) that stops it there.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    minimum_pods, missing, needs,
-    pack::ORDERS,
-    spread::{Search, total},
+    Search, Spot, minimum_pods, missing, needs,
+    pack::{ORDERS, Room, Where},
+    total,
 };
 use crate::{
     gang::{ClusterName, TaskName},
@@ -47,8 +47,21 @@ pub struct Shortage {
     pub everywhere: bool,
     /// The cluster that could take most, and how many pods.
     pub best: Option<(ClusterName, u64)>,
+    /// What was looked for, where all pods must be in one domain.
+    pub domain: Option<DomainMiss>,
     /// What stops each task that could not be placed as far as needed.
     pub tasks: BTreeMap<TaskName, TaskShortage>,
+}
+
+/// No domain takes the gang.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainMiss {
+    /// `tier 1 or lower`, `tier rack or lower`.
+    pub wanted: String,
+    /// Domains and clusters that are close enough.
+    pub candidates: usize,
+    /// The one that takes most, where it is smaller than the cluster that [`Shortage::best`] names.
+    pub best: Option<String>,
 }
 
 /// What is missing for one task.
@@ -90,51 +103,93 @@ impl Refusal {
     }
 }
 
+/// Spots that are looked at closely for the nearest miss.
+const LOOKS: usize = 32;
+
 /// The numbers of a search that found nothing.
 pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
     let gang = search.kit.gang;
     let held: u64 = search.kept.iter().map(|pods| total(pods)).sum();
-    let sites = search.usable();
-    let takes = |site: usize| {
-        ORDERS
-            .iter()
-            .map(|order| {
-                let order = search.kit.order(&search.rooms[site..=site], *order);
-                total(&search.rooms[site].clone().fill(&search.kit, want, &order))
-            })
-            .max()
-            .unwrap_or(0)
+    let hard = gang.topology.as_ref().filter(|topology| topology.hard);
+    let spots = search.spots();
+    let best = nearest(search, want, &spots);
+    let in_one = best.map_or(0, |(pods, _)| pods);
+    let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
+    let together = if bound_to_one { in_one } else { search.most_together(want).max(in_one) };
+    // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
+    let rooms: Vec<(&ClusterName, Room)> = match best {
+        Some((_, spot)) if hard.is_some() && bound_to_one => vec![(search.sites[spot.site].name, room(search, spot))],
+        _ => search.usable().into_iter().map(|site| (search.sites[site].name, search.room(site).clone())).collect(),
     };
-    let mut by_site: Vec<(u64, usize)> = sites.iter().map(|site| (takes(*site), *site)).collect();
-    by_site.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| search.tie.order(search.names[a.1], search.names[b.1])));
-    let mut placed = vec![vec![0; want.len()]; search.names.len()];
-    search.grow(want, &mut placed, &mut search.rooms.clone(), ORDERS[0]);
-    let best = by_site.first().map(|(pods, site)| (search.names[*site].clone(), *pods));
-    let in_one = best.as_ref().map_or(0, |(_, pods)| *pods);
-    let together =
-        if search.limit == 1 { in_one } else { placed.iter().map(|pods| total(pods)).sum::<u64>().max(in_one) };
+    let miss = hard.map(|topology| DomainMiss {
+        wanted: match (topology.highest_tier, &topology.highest_tier_name) {
+            (Some(tier), _) => format!("tier {tier} or lower"),
+            (None, name) => format!("tier {} or lower", name.as_deref().unwrap_or("?")),
+        },
+        candidates: spots.len(),
+        best: best.and_then(|(_, spot)| search.domain(spot)).map(|domain| domain.name),
+    });
+    Refusal::Short(Box::new(Shortage {
+        needed: minimum_pods(gang),
+        placeable: held + together,
+        clusters: search.sites.len(),
+        most_clusters: (search.limit < search.sites.len()).then_some(search.limit),
+        one_cluster: gang.one_cluster.clone(),
+        everywhere: false,
+        best: best.filter(|(pods, _)| *pods > 0).map(|(pods, spot)| (search.sites[spot.site].name.clone(), pods)),
+        domain: miss,
+        tasks: shortages(search, want, &rooms),
+    }))
+}
+
+fn shortages(search: &Search<'_>, want: &[u32], rooms: &[(&ClusterName, Room)]) -> BTreeMap<TaskName, TaskShortage> {
+    let gang = search.kit.gang;
     let need = missing(&needs(gang), &search.kept);
-    let rooms: Vec<_> = sites.iter().map(|site| (search.names[*site], search.rooms[*site].clone())).collect();
     let mut tasks = BTreeMap::new();
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
         let each = rooms.iter().map(|(_, room)| room.most(&search.kit, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
-            let lack = search.kit.lack(index, &rooms);
+            let lack = search.kit.lack(index, rooms);
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
         }
     }
-    Refusal::Short(Box::new(Shortage {
-        needed: minimum_pods(gang),
-        placeable: held + together,
-        clusters: search.names.len(),
-        most_clusters: (search.limit < search.names.len()).then_some(search.limit),
-        one_cluster: gang.one_cluster.clone(),
-        everywhere: false,
-        best: best.filter(|(_, pods)| *pods > 0),
-        tasks,
-    }))
+    tasks
+}
+
+fn room(search: &Search<'_>, spot: Spot) -> Room {
+    match spot.domain {
+        Some(domain) => search.kit.room(search.sites[spot.site].capacity, Where::Domain(domain)),
+        None => search.room(spot.site).clone(),
+    }
+}
+
+/// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
+fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+    let takes = |spot: Spot| {
+        let room = room(search, spot);
+        let by = |order: &super::pack::Order| {
+            let order = search.kit.order(std::slice::from_ref(&room), *order);
+            total(&room.clone().fill(&search.kit, want, &order))
+        };
+        ORDERS.iter().map(by).max().unwrap_or(0)
+    };
+    let mut bounded: Vec<(u64, Spot)> =
+        spots.iter().map(|spot| (search.bounds.most(&search.kit, *spot, want), *spot)).collect();
+    let in_order = |a: Spot, b: Spot| search.rank(a.site, b.site).then(a.domain.cmp(&b.domain));
+    bounded.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| in_order(a.1, b.1)));
+    let mut best: Option<(u64, Spot)> = None;
+    for (most, spot) in bounded.into_iter().take(LOOKS) {
+        if best.is_some_and(|(pods, _)| pods >= most) {
+            break;
+        }
+        let pods = takes(spot);
+        if best.is_none_or(|(known, _)| pods > known) {
+            best = Some((pods, spot));
+        }
+    }
+    best
 }
 
 impl fmt::Display for Shortage {
@@ -150,8 +205,13 @@ impl fmt::Display for Shortage {
             (Some(most), None) => write!(f, " (at most {most} together)")?,
             _ => {}
         }
-        if let Some((cluster, pods)) = &self.best {
-            write!(f, "; best cluster {cluster} takes {pods}")?;
+        if let Some(domain) = &self.domain {
+            write!(f, "; of {} domains of {} none holds it", domain.candidates, domain.wanted)?;
+        }
+        match (&self.best, self.domain.as_ref().and_then(|domain| domain.best.as_ref())) {
+            (Some((cluster, pods)), Some(domain)) => write!(f, "; best domain {domain} of {cluster} takes {pods}")?,
+            (Some((cluster, pods)), None) => write!(f, "; best cluster {cluster} takes {pods}")?,
+            (None, _) => {}
         }
         for (task, short) in &self.tasks {
             write!(f, "; task {task}: {} of {} fit", short.fits, short.needed)?;

@@ -45,14 +45,14 @@ fn capacity(cluster: usize, nodes: &[(i64, i64)]) -> Capacity {
             Some(shape) => shape.nodes.push(name),
             None => shapes.push(Shape {
                 labels: Some(Arc::default()),
-                taints: Arc::from([]),
                 allocatable: Arc::new(free.clone()),
                 free,
                 nodes: vec![name],
+                ..Shape::default()
             }),
         }
     }
-    Capacity { shapes, source: Source::Nodes }
+    Capacity::new(shapes, Source::Nodes)
 }
 
 struct World {
@@ -71,10 +71,11 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
     let candidates = world.names.iter().zip(&world.capacities);
     Problem {
         gang,
-        candidates: candidates.map(|(name, capacity)| Candidate { name, weight: 1, capacity }).collect(),
+        candidates: candidates.map(|(name, capacity)| Candidate { name, weight: 1, cost: 0, capacity }).collect(),
         strategy,
         previous: None,
         most_clusters: None,
+        levels: &[],
         tie: Tie::Ascending,
     }
 }
@@ -103,7 +104,7 @@ fn one_cluster_is_used_where_one_is_enough_and_the_tightest_wins() {
 #[test]
 fn aggregated_uses_the_fewest_clusters_and_the_tightest_for_the_rest() {
     let gang = gang(vec![task("w", 10, 10, 1, 0)], 10);
-    let plan = split(&gang, &[vec![(3, 0)], vec![(8, 0)], vec![(7, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
+    let plan = split(&gang, &[vec![(3, 0)], vec![(8, 0)], vec![(9, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
     assert_eq!(shown(&plan), ["m1: w 8/8 (min 8)", "m3: w 2/2 (min 2)"]);
 }
 

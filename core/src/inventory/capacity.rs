@@ -1,0 +1,188 @@
+//! Free capacity by node shape: what a decision about one cluster is made from.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use super::{DomainId, Domains, Profile};
+use crate::{
+    gang::{Operator, Requirement, Taint},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+    select::HOSTNAME,
+};
+
+/// Where a capacity's numbers come from; shown to users, because the sources are not equally true.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The member's own nodes and pods.
+    Nodes,
+    /// Karmada's `status.resourceSummary`: one sum for the whole cluster, blind to fragments and labels.
+    Summary,
+    /// Nothing is known: the cluster offers nothing.
+    #[default]
+    Unknown,
+}
+
+/// Free capacity by node shape.
+#[derive(Debug, Clone, Default)]
+pub struct Capacity {
+    /// In a fixed order, each with at least one node.
+    pub shapes: Vec<Shape>,
+    /// Where the numbers come from.
+    pub source: Source,
+    /// The network domains that the shapes' nodes are in.
+    pub domains: Arc<Domains>,
+    /// Nodes of domains that offer nothing now, but may again.
+    pub idle: Arc<[(DomainId, Arc<str>)]>,
+    /// Label `kubernetes.io/hostname` of the nodes where it is not their name.
+    pub hosts: Arc<BTreeMap<Arc<str>, Arc<str>>>,
+    profile: OnceLock<Arc<Profile>>,
+}
+
+/// The profile follows from the rest.
+impl PartialEq for Capacity {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+            && self.shapes == other.shapes
+            && self.domains == other.domains
+            && self.idle == other.idle
+            && self.hosts == other.hosts
+    }
+}
+impl Eq for Capacity {}
+
+/// Nodes that are alike in everything but their name and their domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Labels without the node's name; `None` where they are unknown (then every selector is taken to match).
+    pub labels: Option<Arc<BTreeMap<String, String>>>,
+    /// Taints.
+    pub taints: Arc<[Taint]>,
+    /// What each node could offer if it were empty.
+    pub allocatable: Arc<Amounts>,
+    /// What each node offers now.
+    pub free: Amounts,
+    /// Their names, by domain, then in order; never empty.
+    pub nodes: Vec<Arc<str>>,
+    /// The first nodes are in these domains, so many in each; the others are in none.
+    pub domains: Vec<(DomainId, u32)>,
+}
+
+/// Amounts with an order, so that shapes can be sorted and grouped.
+pub type Amounts = BTreeMap<ResourceName, Quantity>;
+
+impl Capacity {
+    /// Nodes without domains.
+    #[must_use]
+    pub fn new(shapes: Vec<Shape>, source: Source) -> Self {
+        Self { shapes, source, ..Self::default() }
+    }
+
+    /// What Karmada's resource summary says is free: one node as large as the whole cluster, of unknown labels.
+    #[must_use]
+    pub fn from_summary(allocatable: &Resources, allocated: &Resources, allocating: &Resources) -> Self {
+        let allocatable: Amounts = allocatable.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+        let mut used = allocated.clone();
+        used.add(allocating);
+        let left =
+            |(name, amount): (&ResourceName, &Quantity)| (name.clone(), amount.saturating_sub(used.get(name.as_str())));
+        let free = allocatable.iter().map(left).collect();
+        let (nodes, allocatable) = (vec![Arc::from("")], Arc::new(allocatable));
+        Self::new(vec![Shape { allocatable, free, nodes, ..Shape::default() }], Source::Summary)
+    }
+
+    /// The same cluster with other nodes.
+    #[must_use]
+    pub fn with(&self, shapes: Vec<Shape>) -> Self {
+        let (domains, idle, hosts) = (Arc::clone(&self.domains), Arc::clone(&self.idle), Arc::clone(&self.hosts));
+        Self { shapes, source: self.source, domains, idle, hosts, profile: OnceLock::new() }
+    }
+
+    /// The same nodes with nothing on them: what the cluster could ever give.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        let empty = |shape: &Shape| Shape { free: (*shape.allocatable).clone(), ..shape.clone() };
+        self.with(self.shapes.iter().map(empty).collect())
+    }
+
+    /// All that is free, over all nodes (for showing; never for deciding what fits).
+    #[must_use]
+    pub fn free(&self) -> Resources {
+        self.sum(|shape| &shape.free)
+    }
+
+    /// All that there is, over all usable nodes.
+    #[must_use]
+    pub fn allocatable(&self) -> Resources {
+        self.sum(|shape| &shape.allocatable)
+    }
+
+    fn sum(&self, amounts: impl Fn(&Shape) -> &Amounts) -> Resources {
+        let mut sum = Resources::new();
+        for shape in &self.shapes {
+            let one: Resources = amounts(shape).iter().map(|(name, amount)| (name.clone(), *amount)).collect();
+            sum.add(&one.times(shape.nodes.len() as u64));
+        }
+        sum
+    }
+
+    /// Sums and bounds, worked out at the first call.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        self.profile.get_or_init(|| Arc::new(Profile::of(self)))
+    }
+
+    /// Label `kubernetes.io/hostname` of a node.
+    #[must_use]
+    pub fn host<'a>(&'a self, node: &'a str) -> &'a str {
+        self.hosts.get(node).map_or(node, |host| host)
+    }
+
+    /// What selects exactly the nodes of a domain, as alternatives: its HyperNodes' label selectors where all of it is
+    /// selected so (then also nodes that join it later), else the list of its nodes by label `kubernetes.io/hostname`
+    /// (Kubernetes takes only one value for a node's name as a field).
+    #[must_use]
+    pub fn pin(&self, domain: DomainId) -> Vec<Vec<Requirement>> {
+        if let Some(labels) = self.domains.get(domain).and_then(|domain| domain.labels.clone()) {
+            return labels;
+        }
+        let is_in = |id: DomainId| self.domains.within(id, domain);
+        let offering =
+            self.shapes.iter().flat_map(|shape| shape.with_domains()).filter(|(id, _)| id.is_some_and(is_in));
+        let idle = self.idle.iter().filter(|(id, _)| is_in(*id)).map(|(_, name)| name);
+        let mut hosts: Vec<String> =
+            offering.map(|(_, name)| name).chain(idle).map(|name| self.host(name).to_owned()).collect();
+        hosts.sort_unstable();
+        vec![vec![Requirement { key: HOSTNAME.to_owned(), operator: Operator::In, values: hosts }]]
+    }
+}
+
+impl Shape {
+    /// Each node's domain and name.
+    pub fn with_domains(&self) -> impl Iterator<Item = (Option<DomainId>, &Arc<str>)> {
+        let domains = self.domains.iter().flat_map(|(id, nodes)| std::iter::repeat_n(Some(*id), *nodes as usize));
+        domains.chain(std::iter::repeat(None)).zip(&self.nodes)
+    }
+
+    /// The same shape with these of its nodes only, which are in the order that it has them in.
+    #[must_use]
+    pub fn of_nodes<'a>(&self, nodes: impl Iterator<Item = (Option<DomainId>, &'a Arc<str>)>) -> Self {
+        let mut part = Self { nodes: Vec::new(), domains: Vec::new(), ..self.clone() };
+        for (domain, name) in nodes {
+            part.push(domain, Arc::clone(name));
+        }
+        part
+    }
+
+    /// Adds a node that comes after those that are there.
+    pub(super) fn push(&mut self, domain: Option<DomainId>, name: Arc<str>) {
+        match (domain, self.domains.last_mut()) {
+            (Some(domain), Some((last, nodes))) if *last == domain => *nodes += 1,
+            (Some(domain), _) => self.domains.push((domain, 1)),
+            (None, _) => {}
+        }
+        self.nodes.push(name);
+    }
+}

@@ -1,0 +1,219 @@
+//! The network domains of a member: Volcano's HyperNodes, as a tree over its nodes.
+//!
+//! Rule: Volcano's `HyperNodesInfo` (`pkg/scheduler/api/hyper_node_info.go`): a HyperNode holds the nodes that its members
+//! select by name, by pattern or by label, and the HyperNodes that it names; a HyperNode has one parent. Above them all is a
+//! root with every node, one tier higher than the highest ([`Domains::cluster_tier`]).
+//!
+//! Here a node is in one domain only, the lowest that selects it (by tier, then name), and in that one's ancestors: where
+//! HyperNodes of one tier overlap, a node counts for the first, so that a domain may look smaller than it is but never larger.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use regex::Regex;
+
+use crate::{
+    gang::{Operator, Requirement},
+    select::HOSTNAME,
+};
+
+/// A member's HyperNode as the inventory needs it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HyperNode {
+    /// Name.
+    pub name: String,
+    /// Lower is closer.
+    pub tier: u32,
+    /// What the tier is called; may be empty.
+    pub tier_name: String,
+    /// What is in it.
+    pub members: Vec<Member>,
+}
+
+/// Members of a HyperNode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Member {
+    /// The node of this name.
+    Node(String),
+    /// Nodes in whose name the pattern is found. One that can not be read finds none.
+    Pattern(String),
+    /// Nodes with these labels. No requirement selects none.
+    Labels(Vec<Requirement>),
+    /// The HyperNode of this name.
+    HyperNode(String),
+}
+
+/// A domain's place in [`Domains`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DomainId(u32);
+
+impl DomainId {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A network domain below the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// Name of the HyperNode.
+    pub name: Arc<str>,
+    /// Lower is closer.
+    pub tier: u32,
+    /// What the tier is called; may be empty.
+    pub tier_name: Arc<str>,
+    /// The domain around it; `None` for the cluster.
+    pub parent: Option<DomainId>,
+    /// Alternatives that select exactly its nodes by label; `None` where names select some.
+    pub labels: Option<Vec<Vec<Requirement>>>,
+}
+
+/// Domains by tier, then name: each comes before its parent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Domains {
+    all: Vec<Domain>,
+}
+
+impl Domains {
+    /// All, with their places.
+    pub fn iter(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
+        (0..).map(DomainId).zip(&self.all)
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// True for a member without HyperNodes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The domain at a place.
+    #[must_use]
+    pub fn get(&self, id: DomainId) -> Option<&Domain> {
+        self.all.get(id.index())
+    }
+
+    /// The tier of the whole cluster: one above the highest HyperNode, as Volcano's virtual root has it.
+    #[must_use]
+    pub fn cluster_tier(&self) -> u32 {
+        self.all.last().map_or(1, |highest| highest.tier.saturating_add(1))
+    }
+
+    /// A domain and those around it, up to the cluster.
+    pub fn upwards(&self, from: DomainId) -> impl Iterator<Item = DomainId> {
+        std::iter::successors(Some(from), |id| self.get(*id)?.parent)
+    }
+
+    /// Whether a domain is `outer` or within it.
+    #[must_use]
+    pub fn within(&self, inner: DomainId, outer: DomainId) -> bool {
+        inner <= outer && self.upwards(inner).any(|id| id == outer)
+    }
+}
+
+/// Which domain each node is in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Matcher {
+    names: BTreeMap<String, DomainId>,
+    patterns: Vec<(Regex, DomainId)>,
+    /// By one label that must have this value; what else is asked for is in the list.
+    labels: BTreeMap<String, BTreeMap<String, Vec<Labelled>>>,
+    others: Vec<Labelled>,
+}
+
+type Labelled = (Vec<Requirement>, DomainId);
+
+impl Matcher {
+    /// The lowest domain that selects a node; `labels` are without the hostname.
+    pub(super) fn domain_of(&self, name: &str, host: &str, labels: &BTreeMap<String, String>) -> Option<DomainId> {
+        let label = |key: &str| if key == HOSTNAME { Some(host) } else { labels.get(key).map(String::as_str) };
+        let fits = |(wanted, id): &Labelled| wanted.iter().all(|one| one.matches(label(&one.key))).then_some(*id);
+        let by_label =
+            self.labels.iter().filter_map(|(key, values)| values.get(label(key)?)).flatten().filter_map(fits);
+        let by_pattern = self.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)).map(|(_, id)| *id);
+        let found = by_label.chain(self.others.iter().filter_map(fits)).chain(by_pattern);
+        found.chain(self.names.get(name).copied()).min()
+    }
+
+    fn add(&mut self, member: &Member, id: DomainId) {
+        match member {
+            Member::Node(name) => {
+                let known = self.names.entry(name.clone()).or_insert(id);
+                *known = id.min(*known);
+            }
+            Member::Pattern(pattern) => self.patterns.extend(Regex::new(pattern).ok().map(|regex| (regex, id))),
+            Member::Labels(wanted) if wanted.is_empty() => {}
+            Member::Labels(wanted) => {
+                let Some(first) = wanted.iter().find(|one| one.operator == Operator::In) else {
+                    self.others.push((wanted.clone(), id));
+                    return;
+                };
+                let values = self.labels.entry(first.key.clone()).or_default();
+                for value in &first.values {
+                    values.entry(value.clone()).or_default().push((wanted.clone(), id));
+                }
+            }
+            Member::HyperNode(_) => {}
+        }
+    }
+}
+
+/// The tree that these HyperNodes make, and how nodes find their place in it. A member that is not there, is not lower
+/// than the HyperNode that names it, or was named by another one before, is not taken.
+pub(super) fn tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, Matcher) {
+    let mut nodes: Vec<&HyperNode> = nodes.collect();
+    nodes.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
+    let ids: BTreeMap<&str, DomainId> = nodes.iter().map(|node| node.name.as_str()).zip((0..).map(DomainId)).collect();
+    let mut all: Vec<Domain> = Vec::with_capacity(nodes.len());
+    let mut matcher = Matcher::default();
+    for (id, node) in (0..).map(DomainId).zip(&nodes) {
+        let mut labels = Some(Vec::new());
+        for member in &node.members {
+            matcher.add(member, id);
+            match member {
+                Member::Labels(wanted) if wanted.is_empty() => {}
+                Member::Labels(wanted) => either(&mut labels, Some(std::slice::from_ref(wanted))),
+                Member::HyperNode(name) => {
+                    let child = ids.get(name.as_str()).and_then(|child| all.get_mut(child.index()));
+                    if let Some(child) = child.filter(|child| child.parent.is_none() && child.tier < node.tier) {
+                        child.parent = Some(id);
+                        either(&mut labels, child.labels.as_deref());
+                    }
+                }
+                Member::Node(_) | Member::Pattern(_) => labels = None,
+            }
+        }
+        let (name, tier_name) = (Arc::from(node.name.as_str()), Arc::from(node.tier_name.as_str()));
+        all.push(Domain { name, tier: node.tier, tier_name, parent: None, labels });
+    }
+    (Domains { all }, matcher)
+}
+
+/// Adds alternatives; two that ask one label for different values become one that takes either.
+fn either(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
+    let (Some(known), Some(more)) = (labels.as_mut(), more) else {
+        *labels = None;
+        return;
+    };
+    for wanted in more {
+        let key = |wanted: &[Requirement]| match wanted {
+            [one] if one.operator == Operator::In => Some(one.key.clone()),
+            _ => None,
+        };
+        match (key(wanted), known.iter_mut().find(|other| key(other).is_some() && key(other) == key(wanted))) {
+            (Some(_), Some(other)) => {
+                let values = &mut other[0].values;
+                values.extend(wanted[0].values.iter().cloned());
+                values.sort();
+                values.dedup();
+            }
+            _ => known.push(wanted.clone()),
+        }
+    }
+}

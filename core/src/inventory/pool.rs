@@ -1,0 +1,37 @@
+//! Equal values kept once: a fleet's nodes and pods differ in few things.
+
+use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
+
+/// Values that are in use, each once.
+#[derive(Debug, Clone)]
+pub(super) struct Pool<T: Ord> {
+    values: BTreeSet<Arc<T>>,
+    /// Look for values that nobody uses any more when there are so many.
+    sweep_at: usize,
+}
+
+/// Fewer values than this are not swept.
+const FEW: usize = 64;
+
+impl<T: Ord> Default for Pool<T> {
+    fn default() -> Self {
+        Self { values: BTreeSet::new(), sweep_at: FEW }
+    }
+}
+
+impl<T: Ord> Pool<T> {
+    /// The one that equals `value`.
+    pub(super) fn keep(&mut self, value: T) -> Arc<T> {
+        let known: Option<&Arc<T>> = self.values.get::<T>(value.borrow());
+        if let Some(known) = known {
+            return Arc::clone(known);
+        }
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = FEW.max(self.values.len() * 2);
+        }
+        let value = Arc::new(value);
+        self.values.insert(Arc::clone(&value));
+        value
+    }
+}

@@ -1,0 +1,118 @@
+//! A capacity in a few numbers, so that a decision about many clusters looks closely at few of them.
+//!
+//! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as pods are
+//! packed by: milli cores, and units of all else, rounded down for each node.
+
+use super::Capacity;
+use crate::{quantity::Quantity, resources::ResourceName};
+
+/// Sums and bounds of a capacity.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// The columns.
+    resources: Vec<ResourceName>,
+    /// What is free in all: a row for the cluster, then one for each domain with all that is within it.
+    free: Vec<i64>,
+    /// The most that one node has free; rows as in `free`.
+    largest: Vec<i64>,
+    /// Nodes that offer something; rows as in `free`.
+    nodes: Vec<u32>,
+}
+
+/// The cluster's row.
+pub const WHOLE: usize = 0;
+
+impl Profile {
+    pub(super) fn of(capacity: &Capacity) -> Self {
+        let mut resources: Vec<ResourceName> = Vec::new();
+        for name in capacity.shapes.iter().flat_map(|shape| shape.free.keys()) {
+            if let Err(at) = resources.binary_search(name) {
+                resources.insert(at, name.clone());
+            }
+        }
+        let (width, rows) = (resources.len(), capacity.domains.len() + 1);
+        let mut profile =
+            Self { free: vec![0; rows * width], largest: vec![0; rows * width], nodes: vec![0; rows], resources };
+        let mut each = vec![0; width];
+        for shape in &capacity.shapes {
+            for (column, name) in profile.resources.iter().enumerate() {
+                each[column] = shape.free.get(name).map_or(0, |amount| floor(name, *amount).max(0));
+            }
+            profile.add(WHOLE, &each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
+            for (domain, nodes) in &shape.domains {
+                profile.add(domain.index() + 1, &each, *nodes);
+            }
+        }
+        // Children come before their parents.
+        for (id, domain) in capacity.domains.iter() {
+            if let Some(parent) = domain.parent {
+                profile.add_row(id.index() + 1, parent.index() + 1);
+            }
+        }
+        profile
+    }
+
+    fn add(&mut self, row: usize, each: &[i64], nodes: u32) {
+        let width = self.resources.len();
+        self.nodes[row] = self.nodes[row].saturating_add(nodes);
+        for (column, each) in each.iter().enumerate() {
+            let at = row * width + column;
+            self.free[at] = self.free[at].saturating_add(each.saturating_mul(i64::from(nodes)));
+            self.largest[at] = self.largest[at].max(*each);
+        }
+    }
+
+    fn add_row(&mut self, from: usize, to: usize) {
+        let width = self.resources.len();
+        self.nodes[to] = self.nodes[to].saturating_add(self.nodes[from]);
+        for column in 0..width {
+            let (from, to) = (from * width + column, to * width + column);
+            self.free[to] = self.free[to].saturating_add(self.free[from]);
+            self.largest[to] = self.largest[to].max(self.largest[from]);
+        }
+    }
+
+    /// Where a resource's numbers are.
+    #[must_use]
+    pub fn column(&self, name: &ResourceName) -> Option<usize> {
+        self.resources.iter().position(|known| known == name)
+    }
+
+    /// What is free in all, by column: in the cluster ([`WHOLE`]), or in a domain (its index and one).
+    #[must_use]
+    pub fn free(&self, row: usize) -> &[i64] {
+        let width = self.resources.len();
+        &self.free[row * width..(row + 1) * width]
+    }
+
+    /// The most that one node has free, by column; rows as in [`Self::free`].
+    #[must_use]
+    pub fn largest(&self, row: usize) -> &[i64] {
+        let width = self.resources.len();
+        &self.largest[row * width..(row + 1) * width]
+    }
+
+    /// Nodes; rows as in [`Self::free`].
+    #[must_use]
+    pub fn nodes(&self, row: usize) -> u32 {
+        self.nodes[row]
+    }
+}
+
+/// Nano units in one of the units that a resource is packed by.
+#[must_use]
+pub fn scale(name: &ResourceName) -> i128 {
+    if name.as_str() == ResourceName::CPU { 1_000_000 } else { 1_000_000_000 }
+}
+
+/// An amount in those units, rounded down.
+#[must_use]
+pub fn floor(name: &ResourceName, amount: Quantity) -> i64 {
+    i64::try_from(amount.as_nano().div_euclid(scale(name))).unwrap_or(i64::MAX)
+}
+
+/// An amount in those units, rounded up.
+#[must_use]
+pub fn ceil(name: &ResourceName, amount: Quantity) -> i64 {
+    i64::try_from(-(-amount.as_nano()).div_euclid(scale(name))).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,274 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::gang::{Operator, Requirement};
+
+fn amounts(cpu: i64, pods: i64) -> Resources {
+    [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(pods))].into_iter().collect()
+}
+
+fn node(name: &str, cpu: i64) -> Node {
+    Node { name: name.into(), allocatable: amounts(cpu, 10), ready: true, ..Node::default() }
+}
+
+fn pod(name: &str, node: Option<&str>, cpu: i64) -> Pod {
+    Pod {
+        namespace: "ns".into(),
+        name: name.into(),
+        node: node.map(Into::into),
+        request: amounts(cpu, 1),
+        ..Pod::default()
+    }
+}
+
+fn listed(nodes: Vec<Node>, pods: Vec<Pod>) -> Inventory {
+    let mut inventory = Inventory::new();
+    inventory.apply(Change::Nodes(nodes));
+    inventory.apply(Change::Pods(pods));
+    inventory
+}
+
+fn cpu(inventory: &Inventory) -> Quantity {
+    inventory.capacity().free().get("cpu")
+}
+
+#[test]
+fn equal_nodes_are_one_shape_and_a_used_one_is_another() {
+    let inventory = listed(vec![node("a", 8), node("b", 8), node("c", 8)], vec![pod("p", Some("b"), 3)]);
+    let counts: Vec<usize> = inventory.capacity().shapes.iter().map(|shape| shape.nodes.len()).collect();
+    assert_eq!(counts, [1, 2]);
+    assert_eq!(cpu(&inventory), Quantity::from_units(21));
+}
+
+#[test]
+fn the_hostname_label_does_not_tell_shapes_apart() {
+    let mut nodes = vec![node("a", 8), node("b", 8)];
+    for node in &mut nodes {
+        node.labels.insert(HOSTNAME.into(), node.name.clone());
+    }
+    assert_eq!(listed(nodes, vec![]).capacity().shapes.len(), 1);
+}
+
+#[test]
+fn cordoned_and_not_ready_nodes_offer_nothing() {
+    let mut nodes = vec![node("a", 8), node("b", 8), node("c", 8)];
+    nodes[0].unschedulable = true;
+    nodes[1].ready = false;
+    assert_eq!(cpu(&listed(nodes, vec![])), Quantity::from_units(8));
+}
+
+#[test]
+fn nothing_is_offered_before_both_lists_arrived() {
+    let mut inventory = Inventory::new();
+    inventory.apply(Change::Nodes(vec![node("a", 8)]));
+    assert_eq!(inventory.capacity(), Capacity::default());
+    inventory.apply(Change::Pods(vec![]));
+    assert_eq!(cpu(&inventory), Quantity::from_units(8));
+}
+
+#[test]
+fn a_finished_pod_gives_back_and_an_unbound_one_holds_nothing() {
+    let mut inventory = listed(vec![node("a", 8)], vec![pod("p", Some("a"), 3), pod("q", None, 5)]);
+    assert_eq!(cpu(&inventory), Quantity::from_units(5));
+    assert!(inventory.apply(Change::Pod(Pod { finished: true, ..pod("p", Some("a"), 3) })));
+    assert_eq!(cpu(&inventory), Quantity::from_units(8));
+    assert!(!inventory.apply(Change::PodGone("ns".into(), "p".into())));
+}
+
+#[test]
+fn a_pod_may_arrive_before_its_node_and_outlive_it() {
+    let mut inventory = listed(vec![], vec![pod("p", Some("a"), 3)]);
+    inventory.apply(Change::Node(node("a", 8)));
+    assert_eq!(cpu(&inventory), Quantity::from_units(5));
+    inventory.apply(Change::NodeGone("a".into()));
+    inventory.apply(Change::Node(node("a", 8)));
+    assert_eq!(cpu(&inventory), Quantity::from_units(5));
+    inventory.apply(Change::PodGone("ns".into(), "p".into()));
+    assert_eq!(cpu(&inventory), Quantity::from_units(8));
+}
+
+#[test]
+fn pods_on_nodes_are_counted_by_workload_and_task() {
+    let owned = |name: &str, task: &str| Pod {
+        owner: Some(Owner { group: "g".into(), kind: "Job".into(), name: "j".into(), task: Some(task.into()) }),
+        ..pod(name, Some("a"), 1)
+    };
+    let mut inventory = listed(vec![node("a", 8)], vec![owned("p", "t"), owned("q", "t"), owned("r", "u")]);
+    let seen = |bound, finished| Seen { bound, finished };
+    let job = |namespace: &str, name: &str| WorkloadRef {
+        group: "g".into(),
+        kind: "Job".into(),
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
+    assert_eq!(inventory.seen(&job("ns", "j")), want);
+    inventory.apply(Change::PodGone("ns".into(), "r".into()));
+    inventory.apply(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
+    let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
+    assert_eq!(inventory.seen(&job("ns", "j")), want);
+    assert_eq!(cpu(&inventory), Quantity::from_units(7));
+    assert!(inventory.seen(&job("ns", "other")).is_empty());
+    assert!(inventory.seen(&job("other", "j")).is_empty());
+}
+
+fn hyper_node(name: &str, tier: u32, members: Vec<Member>) -> HyperNode {
+    HyperNode { name: name.into(), tier, tier_name: format!("t{tier}"), members }
+}
+
+fn label(key: &str, values: &[&str]) -> Requirement {
+    Requirement {
+        key: key.into(),
+        operator: Operator::In,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    }
+}
+
+fn any_members() -> impl Strategy<Value = Vec<Member>> {
+    let member = prop_oneof![
+        prop::sample::select(vec!["a", "b", "c"]).prop_map(|name| Member::Node(name.into())),
+        Just(Member::Pattern("^[ab]$".into())),
+        prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| Member::HyperNode(name.into())),
+        Just(Member::Labels(vec![label(HOSTNAME, &["c"])])),
+    ];
+    prop::collection::vec(member, 1..3)
+}
+
+/// Names of each domain's nodes.
+fn by_domain(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
+    let capacity = inventory.capacity();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (id, name) in capacity.shapes.iter().flat_map(Shape::with_domains) {
+        for id in id.into_iter().flat_map(|id| capacity.domains.upwards(id)) {
+            found.entry(capacity.domains.get(id).unwrap().name.to_string()).or_default().push(name.to_string());
+        }
+    }
+    found
+}
+
+fn shown(found: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    found.iter().map(|(name, nodes)| format!("{name}: {}", nodes.join(" "))).collect()
+}
+
+#[test]
+fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
+    let mut nodes: Vec<Node> = ["a", "b", "c", "d", "e"].map(|name| node(name, 8)).into();
+    nodes[3].labels.insert("rack".into(), "3".into());
+    let mut inventory = listed(nodes, vec![]);
+    inventory.apply(Change::HyperNodes(vec![
+        hyper_node(
+            "spine",
+            2,
+            vec![Member::HyperNode("r1".into()), Member::HyperNode("r2".into()), Member::Node("b".into())],
+        ),
+        hyper_node("r1", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
+        hyper_node("r2", 1, vec![Member::Pattern("c|[".into()), Member::Pattern("^c".into())]),
+        hyper_node("r3", 1, vec![Member::Labels(vec![label("rack", &["3"])]), Member::Labels(vec![])]),
+    ]));
+    assert_eq!(shown(&by_domain(&inventory)), ["r1: a b", "r2: c", "r3: d", "spine: a b c"]);
+    assert_eq!(inventory.capacity().domains.cluster_tier(), 3);
+    assert!(inventory.apply(Change::HyperNodeGone("spine".into())));
+    assert_eq!(shown(&by_domain(&inventory)), ["r1: a b", "r2: c", "r3: d"]);
+    assert!(!inventory.apply(Change::HyperNodeGone("spine".into())));
+}
+
+/// Volcano refuses a second parent and does not look for circles beyond a chain; a tree must come of whatever is written.
+#[test]
+fn hyper_nodes_in_a_circle_or_with_two_parents_still_make_a_tree() {
+    let mut inventory = listed(vec![node("a", 8)], vec![]);
+    inventory.apply(Change::HyperNodes(vec![
+        hyper_node("x", 1, vec![Member::HyperNode("y".into()), Member::Node("a".into())]),
+        hyper_node("y", 1, vec![Member::HyperNode("x".into()), Member::HyperNode("y".into())]),
+        hyper_node("p", 2, vec![Member::HyperNode("x".into())]),
+        hyper_node("q", 2, vec![Member::HyperNode("x".into()), Member::HyperNode("nobody".into())]),
+    ]));
+    assert_eq!(shown(&by_domain(&inventory)), ["p: a", "x: a"]);
+}
+
+#[test]
+fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_all_its_nodes() {
+    let mut nodes: Vec<Node> = ["a", "b", "c", "d"].map(|name| node(name, 8)).into();
+    for (node, rack) in nodes.iter_mut().zip(["1", "1", "2", "3"]) {
+        node.labels.insert("rack".into(), rack.into());
+    }
+    nodes[0].labels.insert(HOSTNAME.into(), "a.example".into());
+    nodes[1].ready = false;
+    let rack = |name: &str, value: &str| hyper_node(name, 1, vec![Member::Labels(vec![label("rack", &[value])])]);
+    let mut inventory = listed(nodes, vec![]);
+    inventory.apply(Change::HyperNodes(vec![
+        rack("r2", "2"),
+        rack("r3", "3"),
+        hyper_node("spine", 2, vec![Member::HyperNode("r2".into()), Member::HyperNode("r3".into())]),
+        hyper_node("named", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
+    ]));
+    let capacity = inventory.capacity();
+    let pin = |name: &str| {
+        let id = capacity.domains.iter().find(|(_, domain)| *domain.name == *name).unwrap().0;
+        capacity.pin(id)
+    };
+    assert_eq!(pin("r2"), [[label("rack", &["2"])]]);
+    assert_eq!(pin("spine"), [[label("rack", &["2", "3"])]]);
+    // The node that is down belongs to it too.
+    assert_eq!(pin("named"), [[label(HOSTNAME, &["a.example", "b"])]]);
+}
+
+#[test]
+fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
+    let mut inventory = listed(vec![node("a", 8), node("b", 6), node("c", 4)], vec![pod("p", Some("a"), 3)]);
+    inventory.apply(Change::HyperNodes(vec![
+        hyper_node("r1", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
+        hyper_node("s", 2, vec![Member::HyperNode("r1".into())]),
+    ]));
+    let capacity = inventory.capacity();
+    let profile = capacity.profile();
+    let cpu = profile.column(&"cpu".into()).unwrap();
+    let row = |row| (profile.free(row)[cpu], profile.largest(row)[cpu], profile.nodes(row));
+    assert_eq!([row(WHOLE), row(1), row(2)], [(15_000, 6_000, 3), (11_000, 6_000, 2), (11_000, 6_000, 2)]);
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let name = prop::sample::select(vec!["a", "b", "c"]);
+    prop_oneof![
+        (name.clone(), 1..9i64, any::<bool>())
+            .prop_map(|(name, cpu, ready)| { Change::Node(Node { ready, ..node(name, cpu) }) }),
+        name.clone().prop_map(|name| Change::NodeGone(name.into())),
+        ("[p-t]", prop::option::of(name), 1..4i64, any::<bool>())
+            .prop_map(|(pod_name, on, cpu, finished)| { Change::Pod(Pod { finished, ..pod(&pod_name, on, cpu) }) }),
+        "[p-t]".prop_map(|name| Change::PodGone("ns".into(), name)),
+        (prop::sample::select(vec!["r1", "r2", "s"]), 1..3u32, any_members())
+            .prop_map(|(name, tier, members)| Change::HyperNode(hyper_node(name, tier, members))),
+        prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| Change::HyperNodeGone(name.into())),
+    ]
+}
+
+proptest! {
+    /// Events one by one give what a fresh list of the same state gives.
+    #[test]
+    fn events_and_lists_agree(changes in prop::collection::vec(any_change(), 0..40)) {
+        let mut inventory = listed(vec![], vec![]);
+        let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for change in changes {
+            match change.clone() {
+                Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
+                Change::NodeGone(name) => drop(nodes.remove(&name)),
+                Change::Pod(pod) => drop(pods.insert(pod.name.clone(), pod)),
+                Change::PodGone(_, name) => drop(pods.remove(&name)),
+                Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
+                Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
+                Change::Nodes(_) | Change::Pods(_) | Change::HyperNodes(_) => unreachable!(),
+            }
+            let before = inventory.capacity();
+            let changed = inventory.apply(change);
+            prop_assert!(changed || before == inventory.capacity());
+        }
+        let mut fresh = Inventory::new();
+        fresh.apply(Change::HyperNodes(hyper_nodes.into_values().collect()));
+        fresh.apply(Change::Pods(pods.into_values().collect()));
+        fresh.apply(Change::Nodes(nodes.into_values().collect()));
+        fresh.capacity().shapes.iter().try_for_each(|shape| {
+            prop_assert!(shape.domains.iter().map(|(_, nodes)| *nodes as usize).sum::<usize>() <= shape.nodes.len());
+            Ok(())
+        })?;
+        prop_assert_eq!(inventory.capacity(), fresh.capacity());
+    }
+}

@@ -1,0 +1,132 @@
+//! What a cluster or a domain can take at most, from its profile alone: a look at a few numbers tells who need not be looked at.
+
+use super::{Spot, pack::Kit};
+use crate::{
+    inventory::{Capacity, Profile, WHOLE},
+    resources::ResourceName,
+};
+
+/// The gang's columns in every site's profile.
+pub(super) struct Bounds<'a> {
+    profiles: Vec<&'a Profile>,
+    /// Row-major: site, resource of the gang. [`ABSENT`] where the site has none of it.
+    columns: Vec<u16>,
+    width: usize,
+    /// By how much to shift what is free of a resource, so that the gang's demand of each counts about the same; `None` for what
+    /// does not count.
+    shifts: Vec<Option<i32>>,
+}
+
+const ABSENT: u16 = u16::MAX;
+/// The gang's demand of each resource is shifted to about two to this.
+const WEIGHT: i32 = 10;
+
+impl<'a> Bounds<'a> {
+    pub(super) fn new(kit: &Kit<'_>, capacities: impl Iterator<Item = &'a Capacity>) -> Self {
+        let resources = kit.resources();
+        let profiles: Vec<&Profile> = capacities.map(Capacity::profile).collect();
+        let mut columns = Vec::with_capacity(profiles.len() * resources.len());
+        for profile in &profiles {
+            let column = |name| profile.column(name).and_then(|at| u16::try_from(at).ok()).unwrap_or(ABSENT);
+            columns.extend(resources.iter().map(column));
+        }
+        let whole: Vec<u32> = kit.gang.tasks.iter().map(|task| task.replicas).collect();
+        let shifts =
+            resources.iter().zip(kit.demand(&whole)).map(|(name, demand)| shift(name, demand, resources.len()));
+        Self { profiles, columns, width: resources.len(), shifts: shifts.collect() }
+    }
+
+    fn row(spot: Spot) -> usize {
+        spot.domain.map_or(WHOLE, |domain| domain.index() + 1)
+    }
+
+    fn columns(&self, site: usize) -> &[u16] {
+        &self.columns[site * self.width..(site + 1) * self.width]
+    }
+
+    /// False only if what is asked for can not be there: in all, or for the largest pod by each resource.
+    pub(super) fn might_take(&self, spot: Spot, ask: &Ask) -> bool {
+        let (profile, row) = (self.profiles[spot.site], Self::row(spot));
+        let (free, largest) = (profile.free(row), profile.largest(row));
+        self.columns(spot.site).iter().zip(ask.demand.iter().zip(&ask.largest)).all(|(column, (demand, each))| {
+            let at = usize::from(*column);
+            *demand == 0 || (*column != ABSENT && free[at] >= *demand && largest[at] >= *each)
+        })
+    }
+
+    /// Whether so much may be free in these together.
+    pub(super) fn might_take_together(&self, sites: &[usize], ask: &Ask) -> bool {
+        (0..self.width).all(|resource| {
+            let free = |site: &usize| match self.columns(*site)[resource] {
+                ABSENT => 0,
+                column => self.profiles[*site].free(WHOLE)[usize::from(column)],
+            };
+            ask.demand[resource] == 0 || sites.iter().map(free).fold(0, i64::saturating_add) >= ask.demand[resource]
+        })
+    }
+
+    /// The most pods of these that may be put there.
+    pub(super) fn most(&self, kit: &Kit<'_>, spot: Spot, pods: &[u32]) -> u64 {
+        let (profile, row) = (self.profiles[spot.site], Self::row(spot));
+        let (free, largest) = (profile.free(row), profile.largest(row));
+        let columns = self.columns(spot.site);
+        let of = |(task, pods): (usize, &u32)| {
+            let mut most = u64::from(*pods);
+            for (column, asked) in columns.iter().zip(kit.request(task)) {
+                let at = usize::from(*column);
+                if *asked <= 0 || most == 0 {
+                    continue;
+                }
+                if *column == ABSENT || largest[at] < *asked {
+                    return 0;
+                }
+                let all = asked.saturating_mul(i64::try_from(most).unwrap_or(i64::MAX));
+                if free[at] < all {
+                    most = most.min((free[at] / asked).unsigned_abs());
+                }
+            }
+            most
+        };
+        pods.iter().enumerate().map(of).sum()
+    }
+
+    /// What is free there of what the gang asks for, each resource counted about by the gang's demand. What is left after
+    /// the gang is in differs from this by the same number everywhere, so that the least is the best fit.
+    pub(super) fn free(&self, spot: Spot) -> u64 {
+        let free = self.profiles[spot.site].free(Self::row(spot));
+        self.columns(spot.site).iter().zip(&self.shifts).fold(0, |sum: u64, (column, by)| match (*column, by) {
+            (ABSENT, _) | (_, None) => sum,
+            (column, Some(by)) => sum.saturating_add(shifted(free[usize::from(column)].unsigned_abs(), *by)),
+        })
+    }
+}
+
+/// What pods ask for in all, and the largest of them by each resource.
+pub(super) struct Ask {
+    demand: Vec<i64>,
+    largest: Vec<i64>,
+}
+
+impl Ask {
+    pub(super) fn of(kit: &Kit<'_>, pods: &[u32]) -> Self {
+        let wanted = || (0..pods.len()).filter(|task| pods[*task] > 0);
+        let largest = |column| wanted().map(|task| kit.request(task)[column]).max().unwrap_or(0);
+        Self { demand: kit.demand(pods), largest: (0..kit.resources().len()).map(largest).collect() }
+    }
+}
+
+/// Numbers of pods count only for a gang that asks for nothing else.
+fn shift(name: &ResourceName, demand: i64, resources: usize) -> Option<i32> {
+    if demand <= 0 || (resources > 1 && name.as_str() == ResourceName::PODS) {
+        return None;
+    }
+    Some(WEIGHT - i32::try_from(demand.ilog2()).unwrap_or(0))
+}
+
+fn shifted(amount: u64, by: i32) -> u64 {
+    if by <= 0 {
+        amount >> by.unsigned_abs().min(63)
+    } else {
+        amount.saturating_mul(1_u64 << by.unsigned_abs().min(63))
+    }
+}

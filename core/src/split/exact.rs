@@ -1,0 +1,105 @@
+//! Packing a few pods of several tasks for certain: by trying, where no order of the tasks packs them.
+//!
+//! Rule: pods one by one, those of a task onto nodes in their order (equal pods need no other), nodes that are alike tried once;
+//! a partition stays in its cluster. Bounded by the numbers of pods and nodes and by steps, so that it answers soon; beyond them
+//! "no" is only what first fit says.
+
+use std::cell::Cell;
+
+use super::pack::{Kit, Room};
+
+/// Most pods that are tried.
+const PODS: u32 = 24;
+/// Most nodes that are tried.
+const NODES: usize = 48;
+struct Node {
+    site: u32,
+    class: u32,
+    free: Vec<i64>,
+}
+
+struct Trial<'a> {
+    kit: &'a Kit<'a>,
+    room: &'a Room,
+    nodes: Vec<Node>,
+    /// Tasks of the pods, in the order in which they are placed.
+    pods: Vec<usize>,
+    chosen: Vec<usize>,
+    steps: &'a Cell<u32>,
+}
+
+/// All of `pods` over joined clusters: by cluster, then task. `None` if they do not fit, or too many would have to be tried.
+pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps: &Cell<u32>) -> Option<Vec<Vec<u32>>> {
+    if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > PODS {
+        return None;
+    }
+    let nodes = room.single_nodes(kit, NODES)?;
+    let nodes = nodes.into_iter().map(|(site, class, free)| Node { site, class, free }).collect();
+    // The pods that fewest nodes take come first: they fail soonest.
+    let mut tasks: Vec<usize> = (0..kit.tasks()).collect();
+    tasks.sort_by_key(|task| room.most(kit, *task));
+    let pods = tasks.into_iter().flat_map(|task| std::iter::repeat_n(task, pods[task] as usize)).collect();
+    let mut trial = Trial { kit, room, nodes, pods, chosen: Vec::new(), steps };
+    if !trial.place(0) {
+        return None;
+    }
+    let mut placed = vec![vec![0; kit.tasks()]; sites];
+    for (task, node) in trial.pods.iter().zip(&trial.chosen) {
+        placed[trial.nodes[*node].site as usize][*task] += 1;
+    }
+    Some(placed)
+}
+
+impl Trial<'_> {
+    /// Whether the pods from `pod` on find a place.
+    fn place(&mut self, pod: usize) -> bool {
+        let Some(task) = self.pods.get(pod).copied() else { return true };
+        self.steps.set(self.steps.get().saturating_sub(1));
+        let unit = self.kit.unit(task) as usize;
+        let first = self.pods.iter().position(|other| *other == task).unwrap_or(pod);
+        let begins = (pod - first).is_multiple_of(unit);
+        // Equal pods are placed in the order of the nodes; partitions in the order of their first pods.
+        let from = match (begins, unit) {
+            (false, _) => self.chosen[pod - 1],
+            (true, unit) if pod > first => self.chosen[pod - unit],
+            _ => 0,
+        };
+        let site = (!begins).then(|| self.nodes[self.chosen[pod - 1]].site);
+        for node in from..self.nodes.len() {
+            if self.steps.get() == 0 {
+                return false;
+            }
+            if site.is_some_and(|site| self.nodes[node].site != site) || !self.fits(node, task) {
+                continue;
+            }
+            if (from..node).any(|other| self.alike(other, node)) {
+                continue;
+            }
+            self.change(node, task, -1);
+            self.chosen.push(node);
+            if self.place(pod + 1) {
+                return true;
+            }
+            self.chosen.pop();
+            self.change(node, task, 1);
+        }
+        false
+    }
+
+    fn fits(&self, node: usize, task: usize) -> bool {
+        let node = &self.nodes[node];
+        self.room.class_admits(self.kit, node.class, task)
+            && self.kit.request(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
+    }
+
+    fn alike(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.nodes[a], &self.nodes[b]);
+        a.site == b.site && a.class == b.class && a.free == b.free
+    }
+
+    fn change(&mut self, node: usize, task: usize, sign: i64) {
+        for (free, asked) in self.nodes[node].free.iter_mut().zip(self.kit.request(task)) {
+            *free += sign * asked;
+        }
+    }
+}

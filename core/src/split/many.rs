@@ -1,0 +1,250 @@
+//! Many clusters: the roomiest first, until one holds the rest; that one is the tightest of those that do.
+//!
+//! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded number
+//! of clusters is looked at closely at each step; what that costs is measured (`tests/bound.rs`).
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{
+    Choice, Key, ORDERS, Pods, Search, Spot,
+    bound::Ask,
+    pack::{Order, Room},
+    total,
+};
+
+/// Clusters that are looked at closely for the next one, where their number is not bounded.
+const LOOKS: usize = 24;
+
+/// A greedy run: what is still wanted, and what each site was given.
+struct Run<'s, 'a> {
+    search: &'s Search<'a>,
+    order: Vec<usize>,
+    left: Vec<u32>,
+    pods: Pods,
+    used: Vec<usize>,
+    /// Sites that were not used, by an upper bound of what they take; whoever wins among equals first.
+    open: BinaryHeap<(u64, Reverse<i64>, usize)>,
+}
+
+impl<'a> Search<'a> {
+    /// All of `want`, as close as it can be.
+    pub(super) fn many(&self, sites: &[usize], want: &[u32]) -> Option<Choice> {
+        let ask = Ask::of(&self.kit, want);
+        let held = self.held();
+        let greedy = |sites: &[usize]| {
+            if !self.bounds.might_take_together(sites, &ask) {
+                return None;
+            }
+            let all = |order| Some(self.run(sites, want, order)).filter(|run| total(&run.left) == 0).map(Run::choice);
+            let orders = if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS[..] };
+            orders.iter().find_map(|order| all(*order))
+        };
+        for groups in &self.levels {
+            let around = groups.iter().filter(|group| held.iter().all(|site| group.binary_search(site).is_ok()));
+            let within = around.filter_map(|group| {
+                let group: Vec<usize> =
+                    sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
+                let choice = greedy(&group)?;
+                Some((self.key(&choice.spots, 0), choice))
+            });
+            let best = within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first(&a.1).cmp(&self.first(&b.1))));
+            if let Some((_, choice)) = best {
+                return Some(choice);
+            }
+        }
+        if self.far { greedy(sites) } else { None }
+    }
+
+    /// All of `need`, and as much more of `want` as fits.
+    pub(super) fn many_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
+        let least = self.at_least();
+        let held = self.held();
+        let greedy = |sites: &[usize]| {
+            let grown = |order| {
+                let mut run = Some(self.run(sites, need, order)).filter(|run| total(&run.left) == 0)?;
+                run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
+                run.grow();
+                Some(run.choice()).filter(|choice| choice.placed() >= least)
+            };
+            ORDERS.iter().find_map(|order| grown(*order))
+        };
+        let mut best: Option<(Key, Choice)> = None;
+        let mut better = |choice: Choice| {
+            let key = self.key(&choice.spots, total(want) - choice.placed());
+            if best.as_ref().is_none_or(|(known, _)| key < *known) {
+                best = Some((key, choice));
+            }
+        };
+        if self.far {
+            greedy(sites).into_iter().for_each(&mut better);
+        } else {
+            let around = |group: &&Vec<usize>| held.iter().all(|site| group.binary_search(site).is_ok());
+            for group in self.levels.iter().flatten().filter(around) {
+                let group: Vec<usize> =
+                    sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
+                greedy(&group).into_iter().for_each(&mut better);
+            }
+        }
+        best.map(|(_, choice)| choice)
+    }
+
+    /// How many pods of `want` find a place in all clusters together.
+    pub(super) fn most_together(&self, want: &[u32]) -> u64 {
+        let sites: Vec<usize> = self.usable().into_iter().filter(|site| !self.holds(*site)).collect();
+        self.run(&sites, want, ORDERS[0]).pods.iter().map(|pods| total(pods)).sum()
+    }
+
+    /// The site of a choice that wins among equals.
+    fn first(&self, choice: &Choice) -> usize {
+        choice.spots.iter().map(|spot| self.winner(spot.site)).min().unwrap_or(usize::MAX)
+    }
+
+    /// A site's place in the order in which equals win.
+    fn winner(&self, site: usize) -> usize {
+        if self.rank(0, 1).is_lt() { site } else { self.sites.len() - site }
+    }
+
+    fn run<'s>(&'s self, sites: &[usize], want: &[u32], order: Order) -> Run<'s, 'a> {
+        let whole = |site: usize| Spot { site, domain: None };
+        let open = sites.iter().filter(|site| !self.holds(**site)).map(|site| {
+            let most = self.bounds.most(&self.kit, whole(*site), want);
+            (most, Reverse(self.sites[*site].cost), usize::MAX - self.winner(*site))
+        });
+        let (held, open) = (self.held(), open.collect());
+        let mut run = Run {
+            search: self,
+            order: Vec::new(),
+            left: want.to_vec(),
+            pods: vec![vec![0; want.len()]; self.sites.len()],
+            used: held,
+            open,
+        };
+        run.order = run.task_order(order);
+        run.fill();
+        run
+    }
+}
+
+impl Run<'_, '_> {
+    /// The order of tasks by what the roomiest sites have.
+    fn task_order(&self, order: Order) -> Vec<usize> {
+        let few: Vec<Room> = self
+            .used
+            .iter()
+            .copied()
+            .chain(self.open.iter().take(LOOKS).map(|one| self.site(one)))
+            .map(|site| self.search.room(site).clone())
+            .collect();
+        self.search.kit.order(&few, order)
+    }
+
+    fn site(&self, open: &(u64, Reverse<i64>, usize)) -> usize {
+        self.search.winner(usize::MAX - open.2)
+    }
+
+    /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the roomiest.
+    fn fill(&mut self) {
+        for site in self.used.clone() {
+            self.put(site);
+        }
+        while total(&self.left) > 0 && self.used.len() < self.search.limit {
+            let Some(site) = self.holder().or_else(|| self.roomiest()) else { return };
+            self.open_site(site);
+        }
+    }
+
+    /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
+    fn grow(&mut self) {
+        for site in self.used.clone() {
+            let (mut room, before) = (self.search.room(site).clone(), self.pods[site].clone());
+            // What is there already is packed again with the rest.
+            let again = room.fill(&self.search.kit, &before, &self.order);
+            if again == before {
+                self.take(site, room);
+            }
+        }
+        while total(&self.left) > 0 && self.used.len() < self.search.limit {
+            let Some(site) = self.roomiest() else { return };
+            self.open_site(site);
+        }
+    }
+
+    fn open_site(&mut self, site: usize) {
+        self.used.push(site);
+        self.put(site);
+    }
+
+    fn put(&mut self, site: usize) {
+        self.take(site, self.search.room(site).clone());
+    }
+
+    fn take(&mut self, site: usize, mut room: Room) {
+        let got = room.fill(&self.search.kit, &self.left, &self.order);
+        for (task, got) in got.into_iter().enumerate() {
+            self.left[task] -= got;
+            self.pods[site][task] += got;
+        }
+    }
+
+    fn takes(&self, site: usize) -> u64 {
+        total(&self.search.room(site).clone().fill(&self.search.kit, &self.left, &self.order))
+    }
+
+    /// How many sites are looked at closely: all where their number is bounded and one task can be told exactly.
+    fn looks(&self) -> usize {
+        if self.search.limit < usize::MAX && self.search.kit.tasks() == 1 { usize::MAX } else { LOOKS }
+    }
+
+    /// The tightest open site that takes all that is left.
+    fn holder(&mut self) -> Option<usize> {
+        let ask = Ask::of(&self.search.kit, &self.left);
+        let all = total(&self.left);
+        let whole = |site: usize| Spot { site, domain: None };
+        let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site(open));
+        let mut sites: Vec<usize> = sites.filter(|site| self.search.bounds.might_take(whole(*site), &ask)).collect();
+        let key = |site: usize| {
+            let site_cost = self.search.sites[site].cost;
+            (site_cost, self.search.bounds.free(whole(site)), self.search.winner(site))
+        };
+        let looks = self.looks().min(sites.len());
+        if looks < sites.len() {
+            sites.select_nth_unstable_by_key(looks, |site| key(*site));
+            sites.truncate(looks);
+        }
+        sites.sort_unstable_by_key(|site| key(*site));
+        let holder = sites.into_iter().find(|site| self.takes(*site) == all)?;
+        self.open.retain(|open| usize::MAX - open.2 != self.search.winner(holder));
+        Some(holder)
+    }
+
+    /// The open site that takes most of what is left; `None` if none takes anything.
+    fn roomiest(&mut self) -> Option<usize> {
+        let mut best: Option<(u64, Reverse<i64>, usize)> = None;
+        let mut looked = Vec::new();
+        while let Some(next) = self.open.pop() {
+            if best.is_some_and(|best| best.0 >= next.0)
+                || looked.len() >= self.looks() && best.is_some_and(|one| one.0 > 0)
+            {
+                self.open.push(next);
+                break;
+            }
+            // What it takes now bounds what it will take of less.
+            let next = (self.takes(self.site(&next)), next.1, next.2);
+            if next.0 > 0 {
+                best = best.max(Some(next));
+                looked.push(next);
+            }
+        }
+        let best = best?;
+        self.open.extend(looked.into_iter().filter(|one| *one != best));
+        Some(self.site(&best))
+    }
+
+    fn choice(self) -> Choice {
+        let used = |site: &usize| self.search.holds(*site) || total(&self.pods[*site]) > 0;
+        let mut sites: Vec<usize> = self.used.iter().copied().filter(used).collect();
+        sites.sort_unstable();
+        let spots = sites.into_iter().map(|site| Spot { site, domain: None }).collect();
+        Choice { spots, pods: self.pods }
+    }
+}

@@ -1,0 +1,172 @@
+//! One cluster, or one domain of one: every candidate is looked at, best key first, and the first that holds the gang is it.
+
+use std::cmp::Ordering;
+
+use super::{
+    Choice, Key, ORDERS, Pods, Search, Spot,
+    bound::Ask,
+    exact,
+    pack::{Kit, Room, Where},
+    total,
+};
+
+/// Keys that are picked one by one before the rest is sorted.
+const PICKS: usize = 4;
+/// Combinations of sizes that are tried for the largest that fits.
+const SIZES: u64 = 512;
+
+impl Search<'_> {
+    /// Every place where the gang may be as a whole: domains and whole clusters that are close enough.
+    pub(super) fn spots(&self) -> Vec<Spot> {
+        let held = self.held();
+        let sites: Vec<usize> = match held.as_slice() {
+            [] => (0..self.sites.len()).collect(),
+            [one] => vec![*one],
+            _ => return Vec::new(),
+        };
+        let mut spots = Vec::with_capacity(sites.len());
+        for site in sites {
+            let (known, fixed) = (&self.sites[site], self.holds(site));
+            if let (Some(highest), false) = (known.reach.tier, fixed) {
+                let close = known.capacity.domains.iter().filter(|(_, domain)| domain.tier <= highest);
+                spots.extend(close.map(|(id, _)| Spot { site, domain: Some(id) }));
+            }
+            // Pods that are there already are where they are.
+            if known.reach.cluster || fixed {
+                spots.push(Spot { site, domain: None });
+            }
+        }
+        spots
+    }
+
+    /// All of `want` in one spot.
+    pub(super) fn one(&self, want: &[u32]) -> Option<Choice> {
+        let ask = Ask::of(&self.kit, want);
+        let promising = self.spots().into_iter().filter(|spot| self.bounds.might_take(*spot, &ask));
+        let mut keyed: Vec<(Key, Spot)> = promising.map(|spot| (self.key(&[spot], 0), spot)).collect();
+        for picked in 0..keyed.len() {
+            let rest = &mut keyed[picked..];
+            if picked < PICKS {
+                let best = (0..rest.len()).min_by(|a, b| self.compare(&rest[*a], &rest[*b])).unwrap_or(0);
+                rest.swap(0, best);
+            } else if picked == PICKS {
+                rest.sort_unstable_by(|a, b| self.compare(a, b));
+            }
+            let spot = keyed[picked].1;
+            if let Some(pods) = self.pack_into(&[spot], want) {
+                return Some(Choice::at(self, vec![spot], pods));
+            }
+        }
+        None
+    }
+
+    fn compare(&self, a: &(Key, Spot), b: &(Key, Spot)) -> Ordering {
+        a.0.cmp(&b.0).then_with(|| self.rank(a.1.site, b.1.site)).then_with(|| a.1.domain.cmp(&b.1.domain))
+    }
+
+    /// The most that one spot takes of `want`, with all of `need`; the best of those that take as many.
+    pub(super) fn one_elastic(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
+        let least = self.at_least().max(1);
+        let all = total(want);
+        let bounded = self.spots().into_iter().map(|spot| (self.bounds.most(&self.kit, spot, want), spot));
+        let mut bounded: Vec<(u64, Spot)> = bounded.filter(|(most, _)| *most >= least).collect();
+        bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
+        let mut best: Option<((Key, Spot), Pods)> = None;
+        for (most, spot) in bounded {
+            if best.as_ref().is_some_and(|((key, _), _)| most < all - key.missing) {
+                break;
+            }
+            let Some(pods) = self.most_into(&[spot], want, need) else { continue };
+            let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
+            let found = (self.key(&[spot], all - placed), spot);
+            if placed >= least && best.as_ref().is_none_or(|(known, _)| self.compare(&found, known).is_lt()) {
+                best = Some((found, pods));
+            }
+        }
+        best.map(|((_, spot), pods)| Choice::at(self, vec![spot], pods))
+    }
+
+    /// The nodes of these spots together.
+    fn nodes(&self, spots: &[Spot]) -> Room {
+        let own: Vec<Option<Room>> = spots.iter().map(|spot| self.own_room(*spot)).collect();
+        let room = |(spot, own): (&Spot, &Option<Room>)| own.is_none().then(|| self.room(spot.site));
+        match (spots, own.as_slice()) {
+            ([_], [Some(room)]) => room.clone(),
+            ([spot], _) => self.room(spot.site).clone(),
+            _ => Room::joined(spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| room(pair)))),
+        }
+    }
+
+    fn own_room(&self, spot: Spot) -> Option<Room> {
+        Some(self.kit.room(self.sites[spot.site].capacity, Where::Domain(spot.domain?)))
+    }
+
+    /// All of `want` into these spots together: by spot, then task.
+    pub(super) fn pack_into(&self, spots: &[Spot], want: &[u32]) -> Option<Pods> {
+        self.pack_all(&self.nodes(spots), want, spots.len())
+    }
+
+    fn pack_all(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
+        let kit = &self.kit;
+        if (0..kit.tasks()).any(|task| room.most(kit, task) < u64::from(want[task])) {
+            return None;
+        }
+        for order in ORDERS {
+            let order = kit.order(std::slice::from_ref(room), order);
+            let found = room.clone().fill_joined(kit, want, &order, sites);
+            if found.is_some() || kit.tasks() == 1 {
+                return found;
+            }
+        }
+        exact::pack(kit, room, want, sites, &self.steps)
+    }
+
+    /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the most.
+    pub(super) fn most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
+        let (kit, room) = (&self.kit, self.nodes(spots));
+        if kit.tasks() == 1 {
+            let most = room.most_by_site(kit, 0, spots.len()).into_iter().map(|most| most / u64::from(kit.unit(0)));
+            let pods = most.sum::<u64>().saturating_mul(u64::from(kit.unit(0))).min(u64::from(want[0]));
+            let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+            return if pods < need[0] { None } else { self.pack_all(&room, &[pods], spots.len()) };
+        }
+        if let Some(sizes) = sizes(kit, want, need) {
+            return sizes.iter().find_map(|size| self.pack_all(&room, size, spots.len()));
+        }
+        let mut best: Option<(u64, Pods)> = None;
+        for order in ORDERS {
+            let order = kit.order(std::slice::from_ref(&room), order);
+            let mut trial = room.clone();
+            let Some(mut pods) = trial.fill_joined(kit, need, &order, spots.len()) else { continue };
+            let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();
+            trial.fill_more(kit, &rest, &order, &mut pods);
+            let placed = pods.iter().map(|pods| total(pods)).sum();
+            if best.as_ref().is_none_or(|(most, _)| placed > *most) {
+                best = Some((placed, pods));
+            }
+        }
+        let least = || self.pack_all(&room, need, spots.len());
+        best.map(|(_, pods)| pods).or_else(least)
+    }
+}
+
+/// Every number of pods by task between `need` and `want`, the largest first; `None` if there are too many.
+fn sizes(kit: &Kit<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
+    let steps = |task: usize| u64::from((want[task] - need[task]) / kit.unit(task)) + 1;
+    let count = (0..want.len()).map(steps).try_fold(1_u64, |all, one| all.checked_mul(one))?;
+    if count > SIZES {
+        return None;
+    }
+    let mut all = vec![Vec::new()];
+    for (task, most) in want.iter().enumerate() {
+        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * kit.unit(task));
+        let options: Vec<u32> = options.collect();
+        let longer = |size: &Vec<u32>| {
+            let size = size.clone();
+            options.iter().map(move |pods| [size.as_slice(), &[*pods]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all.sort_by_key(|size| std::cmp::Reverse(total(size)));
+    Some(all)
+}
