@@ -1,10 +1,10 @@
-//! From a member's nodes and pods to the values that its inventory is made of (`caldera_core::inventory`).
+//! From a member's nodes, pods and HyperNodes to the values that its inventory is made of (`caldera_core::inventory`).
 //!
 //! Nothing here fails: a quantity that is none counts as nothing, a pod without a readable request as one pod.
 
 use caldera_core::{
-    gang::Taint,
-    inventory::{Node, Owner, Pod},
+    gang::{Operator, Requirement, Taint},
+    inventory::{HyperNode, Member, Node, Owner, Pod},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -50,6 +50,53 @@ pub fn pod(object: &Value) -> Option<Pod> {
         finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
         owner: owner(object),
     })
+}
+
+/// A HyperNode; `None` without a name. Members that Volcano does not understand select nothing.
+#[must_use]
+pub fn hyper_node(object: &Value) -> Option<HyperNode> {
+    let members = object.pointer("/spec/members").and_then(Value::as_array);
+    Some(HyperNode {
+        name: name(object)?,
+        tier: object.pointer("/spec/tier").and_then(Value::as_u64).and_then(|tier| u32::try_from(tier).ok())?,
+        tier_name: object.pointer("/spec/tierName").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        members: members.into_iter().flatten().flat_map(hyper_node_members).collect(),
+    })
+}
+
+/// What one entry of `spec.members` selects. Volcano takes HyperNodes by exact name only.
+fn hyper_node_members(member: &Value) -> Vec<Member> {
+    let text = |pointer: &str| member.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let named = text("/selector/exactMatch/name").map(ToOwned::to_owned);
+    if member["type"] == "HyperNode" {
+        return named.map(Member::HyperNode).into_iter().collect();
+    }
+    let pattern = text("/selector/regexMatch/pattern").map(|pattern| Member::Pattern(pattern.to_owned()));
+    let labels = member.pointer("/selector/labelMatch").and_then(label_selector).map(Member::Labels);
+    named.map(Member::Node).into_iter().chain(pattern).chain(labels).collect()
+}
+
+/// A label selector; `None` where Kubernetes would not take it.
+fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
+    let equal = |(key, value): (&String, &Value)| {
+        let values = vec![value.as_str()?.to_owned()];
+        Some(Requirement { key: key.clone(), operator: Operator::In, values })
+    };
+    let expression = |one: &Value| {
+        let values = one["values"].as_array().into_iter().flatten().map(|value| Some(value.as_str()?.to_owned()));
+        let values: Vec<String> = values.collect::<Option<_>>()?;
+        let operator = match one["operator"].as_str()? {
+            "In" if !values.is_empty() => Operator::In,
+            "NotIn" if !values.is_empty() => Operator::NotIn,
+            "Exists" if values.is_empty() => Operator::Exists,
+            "DoesNotExist" if values.is_empty() => Operator::DoesNotExist,
+            _ => return None,
+        };
+        Some(Requirement { key: one["key"].as_str()?.to_owned(), operator, values })
+    };
+    let labels = selector["matchLabels"].as_object().into_iter().flatten().map(equal);
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(expression);
+    labels.chain(expressions).collect()
 }
 
 /// A namespaced object's name, `None` where there is none.
@@ -117,6 +164,36 @@ mod tests {
         assert_eq!(node.allocatable.to_string(), "cpu 1500m, memory 1Gi, pods 110");
         assert_eq!(node.taints[0].key, "gpu");
         assert_eq!(super::node(&json!({})), None);
+    }
+
+    #[test]
+    fn a_hyper_node_selects_by_name_pattern_and_label_and_nothing_by_what_is_malformed() {
+        let object = json!({
+            "metadata": {"name": "s"},
+            "spec": {"tier": 2, "tierName": "spine", "members": [
+                {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}},
+                {"type": "Node", "selector": {"regexMatch": {"pattern": "^n[23]$"}}},
+                {"type": "Node", "selector": {"labelMatch": {
+                    "matchLabels": {"rack": "7"}, "matchExpressions": [{"key": "gpu", "operator": "Exists"}],
+                }}},
+                {"type": "Node", "selector": {"labelMatch": {"matchExpressions": [{"key": "gpu", "operator": "In"}]}}},
+                {"type": "HyperNode", "selector": {"exactMatch": {"name": "r1"}}},
+                {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "r"}}},
+                {"type": "Node"}, 5,
+            ]},
+        });
+        let found = hyper_node(&object).unwrap();
+        let rack = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["7".into()] };
+        let gpu = Requirement { key: "gpu".into(), operator: Operator::Exists, values: vec![] };
+        assert_eq!((found.name.as_str(), found.tier, found.tier_name.as_str()), ("s", 2, "spine"));
+        let want = [
+            Member::Node("n1".into()),
+            Member::Pattern("^n[23]$".into()),
+            Member::Labels(vec![rack, gpu]),
+            Member::HyperNode("r1".into()),
+        ];
+        assert_eq!(found.members, want);
+        assert_eq!(hyper_node(&json!({"metadata": {"name": "s"}, "spec": {"tier": -1}})), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Watching the members: each in a task of its own, so that one that hangs, lies or is gone delays nobody else.
 //!
 //! A member is reached as Karmada reaches it: Push by `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a
-//! Secret on the host), otherwise through Karmada's cluster proxy. Its nodes and pods become
-//! [`caldera_core::inventory::Change`]s on a channel. A probe with a deadline notices a member that stopped answering
+//! Secret on the host), otherwise through Karmada's cluster proxy. Its nodes, pods and HyperNodes become
+//! [`caldera_core::inventory::Change`]s on a channel; HyperNodes are read before the others are followed, so that nobody decides
+//! by nodes whose domains are not known yet. A member without that kind (or where it may not be read) has no domains; it is looked
+//! for again now and then. A probe with a deadline notices a member that stopped answering
 //! (a watch alone may hang for minutes) and says so; credentials are read again whenever it fails, so that a rotated
 //! secret is picked up.
 
@@ -10,14 +12,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use caldera_core::{
     fleet::Update,
-    inventory::{Change, Node, Pod},
+    inventory::{Change, HyperNode, Node, Pod},
 };
 use caldera_crds::{
-    inventory::{name, namespace, node, pod},
+    inventory::{hyper_node, name, namespace, node, pod},
     karmada::cluster::{Cluster, SyncMode},
 };
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, runtime::watcher};
+use kube::{Api, Client, api::ApiResource, runtime::watcher};
 use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +35,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 /// So many unanswered probes in a row, and its inventory is not trusted any more.
 const PROBES_MISSED: u32 = 3;
+/// How often, in probes, a member without HyperNodes is asked for them again.
+const HYPER_NODES_EVERY: u32 = 30;
 /// First wait before another attempt to reach it; doubles up to [`PROBE_EVERY`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
@@ -220,17 +224,42 @@ impl Member {
     async fn watch(&self, client: &Client, credentials: &Credentials, stop: &CancellationToken) {
         let watches = stop.child_token();
         let mut tasks = JoinSet::new();
-        for (kind, plural, convert) in WATCHED {
+        let follow = |tasks: &mut JoinSet<()>, resource: ApiResource, convert: Convert| {
             let cluster = self.name.clone();
             let to_event = move |event: Event<Value>| {
                 let update = Update::Change(convert(event)?);
                 Some(MemberEvent { cluster: cluster.clone(), update })
             };
-            let resource = resource("", "v1", kind, plural);
             let config = watcher::Config::default();
             tasks.spawn(follow_json(client.clone(), resource, config, self.events.clone(), to_event, watches.clone()));
+        };
+        let mut domains = match list_hyper_nodes(client).await {
+            Ok(found) => {
+                let known = found.is_some();
+                let all = found.unwrap_or_default();
+                if !self.tell(Update::Change(Change::HyperNodes(all))).await {
+                    return;
+                }
+                known
+            }
+            Err(error) => {
+                tracing::warn!(cluster = self.name, %error, "can not read the member's HyperNodes; trying again");
+                self.tell(Update::Down(format!("its HyperNodes can not be read: {error}"))).await;
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(PROBE_EVERY) => {}
+                }
+                return;
+            }
+        };
+        if domains {
+            follow(&mut tasks, hyper_nodes_resource(), hyper_nodes);
         }
-        let mut missed = 0;
+        for (kind, plural, convert) in WATCHED {
+            follow(&mut tasks, resource("", "v1", kind, plural), convert);
+        }
+        let (mut missed, mut probes) = (0, 0_u32);
         loop {
             tokio::select! {
                 biased;
@@ -240,7 +269,16 @@ impl Member {
                 () = tokio::time::sleep(PROBE_EVERY) => {}
             }
             match probe(client).await {
-                Ok(()) => missed = 0,
+                Ok(()) => {
+                    missed = 0;
+                    probes = probes.wrapping_add(1);
+                    if !domains && probes.is_multiple_of(HYPER_NODES_EVERY) {
+                        domains = list_hyper_nodes(client).await.is_ok_and(|found| found.is_some());
+                        if domains {
+                            follow(&mut tasks, hyper_nodes_resource(), hyper_nodes);
+                        }
+                    }
+                }
                 Err(error) => {
                     missed += 1;
                     let rotated = self.credentials().await.is_ok_and(|now| now != *credentials);
@@ -313,6 +351,8 @@ pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts:
             Err(error) => return Err(error),
         };
         let mut updates = vec![Update::Up];
+        let found = list_hyper_nodes(&client).await?;
+        updates.push(Update::Change(Change::HyperNodes(found.unwrap_or_default())));
         for (kind, plural, convert) in WATCHED {
             let resource = resource("", "v1", kind, plural);
             let listed = list_json_as(client.clone(), &resource, None, None, Some).await;
@@ -322,6 +362,22 @@ pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts:
         Ok(updates)
     };
     read.await.unwrap_or_else(|error: MemberError| vec![Update::Down(error.to_string())])
+}
+
+/// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
+async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
+    let read = |object: Value| hyper_node(&object);
+    let listed = list_json_as(client.clone(), &hyper_nodes_resource(), None, None, read);
+    match tokio::time::timeout(PROBE_DEADLINE, listed).await {
+        Ok(Ok(all)) => Ok(Some(all)),
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
+        Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
+        Err(_) => Err(MemberError::Deadline),
+    }
+}
+
+fn hyper_nodes_resource() -> ApiResource {
+    resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
 }
 
 /// Asks for what is going to be watched: `/version` would say nothing about the token or its permissions.
@@ -357,6 +413,14 @@ type Convert = fn(Event<Value>) -> Option<Change>;
 
 /// What is read of a member.
 const WATCHED: [(&str, &str, Convert); 2] = [("Node", "nodes", nodes), ("Pod", "pods", pods)];
+
+fn hyper_nodes(event: Event<Value>) -> Option<Change> {
+    Some(match event {
+        Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(hyper_node).collect()),
+        Event::Applied(one) => Change::HyperNode(hyper_node(&one)?),
+        Event::Deleted(one) => Change::HyperNodeGone(name(&one)?),
+    })
+}
 
 fn nodes(event: Event<Value>) -> Option<Change> {
     Some(match event {
