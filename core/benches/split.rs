@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    gang::{ClusterName, Gang, NodeClaim, Task},
-    inventory::{Amounts, Capacity, Shape, Source},
+    gang::{ClusterName, Gang, NodeClaim, Operator, Requirement, Task, Topology},
+    inventory::{Amounts, Capacity, Change, HyperNode, Inventory, Member, Node, Pod, Shape, Source},
     place::{Binding, Cluster, Division, Placement, Request, WeightRule, divide, place, select::Candidate},
     quantity::Quantity,
     resources::Resources,
@@ -124,6 +124,56 @@ fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
     ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
 }
 
+/// Clusters of eight node shapes in each of sixteen racks, with as much in use as differs from rack to rack.
+fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
+    let number = |number: usize| i64::try_from(number).unwrap();
+    let amounts = |cpu: i64, gpu: i64, pods: i64| -> Resources {
+        [("cpu", cpu), ("memory", (cpu * 4) << 30), ("nvidia.com/gpu", gpu), ("pods", pods)]
+            .map(|(name, amount)| (name, Quantity::from_units(amount)))
+            .into_iter()
+            .collect()
+    };
+    let capacity = |cluster: usize| {
+        let mut inventory = Inventory::new();
+        let rack = |r: usize| HyperNode {
+            name: format!("rack-{r:02}"),
+            tier: 1,
+            tier_name: "rack".into(),
+            members: vec![Member::Labels(vec![Requirement {
+                key: "rack".into(),
+                operator: Operator::In,
+                values: vec![r.to_string()],
+            }])],
+        };
+        let spine = |s: usize| HyperNode {
+            name: format!("spine-{s}"),
+            tier: 2,
+            members: (4 * s..4 * s + 4).map(|r| Member::HyperNode(format!("rack-{r:02}"))).collect(),
+            ..HyperNode::default()
+        };
+        inventory.apply(Change::HyperNodes((0..16).map(rack).chain((0..4).map(spine)).collect()));
+        let node = |(r, i): (usize, usize)| Node {
+            name: format!("n-{r}-{i}"),
+            labels: [("rack".to_owned(), r.to_string())].into(),
+            allocatable: amounts(32, if i.is_multiple_of(2) { 8 } else { 0 }, 110),
+            ready: true,
+            ..Node::default()
+        };
+        let all = || (0..16).flat_map(|r| (0..8).map(move |i| (r, i)));
+        inventory.apply(Change::Nodes(all().map(node).collect()));
+        let pod = |(r, i): (usize, usize)| Pod {
+            namespace: "ns".into(),
+            name: format!("p-{r}-{i}"),
+            node: Some(format!("n-{r}-{i}")),
+            request: amounts(4 * number((cluster + i) % 4), number((cluster + r + i) % 3), 1),
+            ..Pod::default()
+        };
+        inventory.apply(Change::Pods(all().map(pod).collect()));
+        inventory.capacity()
+    };
+    ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
+}
+
 fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), strategy: Strategy) -> Problem<'a> {
     let candidates = rooms.0.iter().zip(&rooms.1);
     Problem {
@@ -162,6 +212,43 @@ fn split_gang_that_fits_one_cluster(bencher: Bencher<'_, '_>, count: usize) {
 fn split_gang_by_dynamic_weight(bencher: Bencher<'_, '_>, count: usize) {
     let (gang, rooms) = (training(10), rooms(count, 8));
     let problem = problem(&gang, &rooms, Strategy::DynamicWeight);
+    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+}
+
+/// What a gang of three tasks asks of a fleet with sixteen racks in each cluster.
+#[derive(Debug, Clone, Copy)]
+enum Asks {
+    /// Fits one cluster.
+    Cluster,
+    /// One rack.
+    Rack,
+    /// A rack at best.
+    Soft,
+    /// Several clusters.
+    Clusters,
+    /// As many GPUs in one rack as no rack has.
+    TooMuch,
+}
+
+#[divan::bench(args = [Asks::Cluster, Asks::Rack, Asks::Soft, Asks::Clusters, Asks::TooMuch], consts = [1000])]
+fn split_gang_by_topology<const CLUSTERS: usize>(bencher: Bencher<'_, '_>, asks: Asks) {
+    let scale = match asks {
+        Asks::Clusters => 40,
+        Asks::TooMuch => 2,
+        _ => 1,
+    };
+    let topology = match asks {
+        Asks::Rack | Asks::TooMuch => Some(Topology { hard: true, highest_tier: Some(1), highest_tier_name: None }),
+        Asks::Soft => Some(Topology { hard: false, highest_tier: None, highest_tier_name: None }),
+        Asks::Cluster | Asks::Clusters => None,
+    };
+    let gang = gang(vec![task("ps", 2 * scale, 4, 0), task("worker", 8 * scale, 4, 2), task("eval", scale, 2, 0)]);
+    let (gang, rooms) = (Gang { topology, ..gang }, racks(CLUSTERS));
+    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    println!(
+        "{asks:?}: {:?}",
+        solve(&problem).map(|plan| (plan.clusters.len(), plan.replicas())).map_err(|e| e.to_string())
+    );
     bencher.bench_local(|| solve(black_box(&problem)).is_ok());
 }
 

@@ -367,7 +367,8 @@ pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts:
 /// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
 async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
     let read = |object: Value| hyper_node(&object);
-    let listed = list_json_as(client.clone(), &hyper_nodes_resource(), None, None, read);
+    let resource = hyper_nodes_resource();
+    let listed = list_json_as(client.clone(), &resource, None, None, read);
     match tokio::time::timeout(PROBE_DEADLINE, listed).await {
         Ok(Ok(all)) => Ok(Some(all)),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),

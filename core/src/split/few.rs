@@ -9,11 +9,13 @@ impl Search<'_> {
     /// All of `want` in several clusters.
     pub(super) fn several(&self, want: &[u32]) -> Option<Choice> {
         let sites = self.promising(want)?;
-        if sites.len() > FEW {
-            return self.many(&sites, want);
-        }
+        if sites.len() > FEW { self.many(&sites, want) } else { self.few(&sites, want) }
+    }
+
+    /// The best set of these sites that takes all of `want`.
+    pub(super) fn few(&self, sites: &[usize], want: &[u32]) -> Option<Choice> {
         let ask = Ask::of(&self.kit, want);
-        self.sets(&sites).into_iter().find_map(|(_, spots)| {
+        self.sets(sites).into_iter().find_map(|(_, spots)| {
             let sites: Vec<usize> = spots.iter().map(|spot| spot.site).collect();
             let pods = self.bounds.might_take_together(&sites, &ask).then(|| self.pack_into(&spots, want))??;
             Some(Choice::at(self, spots, pods))
@@ -46,7 +48,8 @@ impl Search<'_> {
         }
     }
 
-    fn few_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
+    /// The best set of these sites of those that take most of `want`, with all of `need`.
+    pub(super) fn few_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
         let least = self.at_least();
         let mut best: Option<(Key, Vec<Spot>, Pods)> = None;
         for (key, spots) in self.sets(sites) {

@@ -1,19 +1,22 @@
 //! Many clusters: the roomiest first, until one holds the rest; that one is the tightest of those that do.
 //!
 //! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded number
-//! of clusters is looked at closely at each step; what that costs is measured (`tests/bound.rs`).
+//! of clusters is looked at closely at each step; what that costs is measured (`tests/objective.rs`).
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
     Choice, Key, ORDERS, Pods, Search, Spot,
     bound::Ask,
+    few::FEW,
     pack::{Order, Room},
     total,
 };
 
 /// Clusters that are looked at closely for the next one, where their number is not bounded.
 const LOOKS: usize = 24;
+/// Clusters of which every set is tried.
+const SHORT: usize = 8;
 
 /// A greedy run: what is still wanted, and what each site was given.
 struct Run<'s, 'a> {
@@ -29,63 +32,91 @@ struct Run<'s, 'a> {
 impl<'a> Search<'a> {
     /// All of `want`, as close as it can be.
     pub(super) fn many(&self, sites: &[usize], want: &[u32]) -> Option<Choice> {
-        let ask = Ask::of(&self.kit, want);
-        let held = self.held();
-        let greedy = |sites: &[usize]| {
-            if !self.bounds.might_take_together(sites, &ask) {
-                return None;
-            }
-            let all = |order| Some(self.run(sites, want, order)).filter(|run| total(&run.left) == 0).map(Run::choice);
-            let orders = if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS[..] };
-            orders.iter().find_map(|order| all(*order))
-        };
         for groups in &self.levels {
-            let around = groups.iter().filter(|group| held.iter().all(|site| group.binary_search(site).is_ok()));
-            let within = around.filter_map(|group| {
-                let group: Vec<usize> =
-                    sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
-                let choice = greedy(&group)?;
-                Some((self.key(&choice.spots, 0), choice))
-            });
+            let within = groups.iter().filter_map(|group| self.in_group(sites, group, want));
             let best = within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first(&a.1).cmp(&self.first(&b.1))));
             if let Some((_, choice)) = best {
                 return Some(choice);
             }
         }
-        if self.far { greedy(sites) } else { None }
+        if self.far { self.anywhere(sites, want).map(|(_, choice)| choice) } else { None }
+    }
+
+    /// All of `want` in one group, which has all that hold pods.
+    fn in_group(&self, sites: &[usize], group: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
+        if self.held().iter().any(|site| group.binary_search(site).is_err()) {
+            return None;
+        }
+        let group: Vec<usize> = sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
+        if group.len() > FEW {
+            return self.anywhere(&group, want);
+        }
+        let choice = self.few(&group, want)?;
+        Some((self.key(&choice.spots, 0), choice))
+    }
+
+    /// All of `want` somewhere in these sites: the better of what greed finds and the best of a short list.
+    fn anywhere(&self, sites: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
+        if !self.bounds.might_take_together(sites, &Ask::of(&self.kit, want)) {
+            return None;
+        }
+        let whole = |order: &Order| {
+            let run = self.run(sites, want, *order);
+            (total(&run.left) == 0).then(|| run.choice())
+        };
+        let greedy = self.orders().iter().find_map(whole);
+        let listed = self.few(&self.short_list(sites, want, greedy.as_ref()), want);
+        let keyed = |choice: Choice| (self.key(&choice.spots, 0), choice);
+        [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
+    }
+
+    fn orders(&self) -> &'static [Order] {
+        if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
+    }
+
+    /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
+    fn short_list(&self, sites: &[usize], want: &[u32], greedy: Option<&Choice>) -> Vec<usize> {
+        let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
+        let mut list = self.held();
+        list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds(*site)).take(SHORT));
+        let most = |site: &usize| self.bounds.most(&self.kit, Spot { site: *site, domain: None }, want);
+        let mut others: Vec<(Reverse<u64>, usize)> = sites
+            .iter()
+            .filter(|site| !list.contains(site))
+            .map(|site| (Reverse(most(site)), self.winner(*site)))
+            .collect();
+        let more = SHORT.saturating_sub(list.len());
+        if more < others.len() {
+            others.select_nth_unstable(more);
+            others.truncate(more);
+        }
+        list.extend(others.into_iter().map(|(_, winner)| self.winner(winner)));
+        list
     }
 
     /// All of `need`, and as much more of `want` as fits.
     pub(super) fn many_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
-        let least = self.at_least();
         let held = self.held();
-        let greedy = |sites: &[usize]| {
-            let grown = |order| {
-                let mut run = Some(self.run(sites, need, order)).filter(|run| total(&run.left) == 0)?;
-                run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
-                run.grow();
-                Some(run.choice()).filter(|choice| choice.placed() >= least)
-            };
-            ORDERS.iter().find_map(|order| grown(*order))
+        let around = |group: &&Vec<usize>| held.iter().all(|site| group.binary_search(site).is_ok());
+        let inside =
+            |group: &Vec<usize>| sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
+        let groups: Vec<Vec<usize>> = match self.far {
+            true => vec![sites.to_vec()],
+            false => self.levels.iter().flatten().filter(around).map(inside).collect(),
         };
-        let mut best: Option<(Key, Choice)> = None;
-        let mut better = |choice: Choice| {
-            let key = self.key(&choice.spots, total(want) - choice.placed());
-            if best.as_ref().is_none_or(|(known, _)| key < *known) {
-                best = Some((key, choice));
-            }
-        };
-        if self.far {
-            greedy(sites).into_iter().for_each(&mut better);
-        } else {
-            let around = |group: &&Vec<usize>| held.iter().all(|site| group.binary_search(site).is_ok());
-            for group in self.levels.iter().flatten().filter(around) {
-                let group: Vec<usize> =
-                    sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
-                greedy(&group).into_iter().for_each(&mut better);
-            }
-        }
-        best.map(|(_, choice)| choice)
+        let found = groups.iter().flat_map(|group| {
+            let listed = self.few_elastic(&self.short_list(group, want, None), want, need);
+            self.orders().iter().filter_map(|order| self.grown(group, want, need, *order)).chain(listed)
+        });
+        let keyed = found.map(|choice| (self.key(&choice.spots, total(want) - choice.placed()), choice));
+        keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
+    }
+
+    fn grown(&self, sites: &[usize], want: &[u32], need: &[u32], order: Order) -> Option<Choice> {
+        let mut run = Some(self.run(sites, need, order)).filter(|run| total(&run.left) == 0)?;
+        run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
+        run.grow();
+        Some(run.choice()).filter(|choice| choice.placed() >= self.at_least())
     }
 
     /// How many pods of `want` find a place in all clusters together.
@@ -99,9 +130,9 @@ impl<'a> Search<'a> {
         choice.spots.iter().map(|spot| self.winner(spot.site)).min().unwrap_or(usize::MAX)
     }
 
-    /// A site's place in the order in which equals win.
+    /// A site's place in the order in which equals win; of that place, the site.
     fn winner(&self, site: usize) -> usize {
-        if self.rank(0, 1).is_lt() { site } else { self.sites.len() - site }
+        if self.rank(0, 1).is_lt() { site } else { self.sites.len() - 1 - site }
     }
 
     fn run<'s>(&'s self, sites: &[usize], want: &[u32], order: Order) -> Run<'s, 'a> {

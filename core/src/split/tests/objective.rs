@@ -1,0 +1,281 @@
+//! The objective against a brute force that shares nothing with the search: every set of clusters and every domain, every number
+//! of pods of each task, packed by trying.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::{prelude::*, strategy::Strategy as Generate, strategy::ValueTree};
+
+use super::{Strategy, properties::packs, *};
+use crate::{
+    gang::{Operator, Requirement},
+    inventory::{Change, HyperNode, Inventory, Member, Node},
+};
+
+/// Nodes of (cpu, gpu, rack).
+type Nodes = Vec<(i64, i64, u8)>;
+
+#[derive(Debug, Clone)]
+struct Case {
+    gang: Gang,
+    clusters: Vec<Nodes>,
+    costs: Vec<i64>,
+    /// Clusters of one region are close.
+    regions: Vec<u8>,
+    limit: Option<u32>,
+}
+
+impl Case {
+    fn capacity(&self, cluster: usize) -> Capacity {
+        let mut inventory = Inventory::new();
+        let rack = |r: u8| {
+            let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec![r.to_string()] };
+            HyperNode {
+                name: format!("r{cluster}-{r}"),
+                tier: 1,
+                tier_name: "rack".into(),
+                members: vec![Member::Labels(vec![label])],
+            }
+        };
+        let racks: BTreeSet<u8> = self.clusters[cluster].iter().map(|node| node.2).filter(|rack| *rack > 0).collect();
+        inventory.apply(Change::HyperNodes(racks.into_iter().map(rack).collect()));
+        let node = |(n, (cpu, gpu, rack)): (usize, &(i64, i64, u8))| Node {
+            name: format!("n{cluster}-{n}"),
+            labels: [("rack".to_owned(), rack.to_string())].into(),
+            allocatable: [("cpu", *cpu), ("gpu", *gpu), ("pods", 10)]
+                .map(|(name, n)| (name, Quantity::from_units(n)))
+                .into_iter()
+                .collect(),
+            ready: true,
+            ..Node::default()
+        };
+        inventory.apply(Change::Nodes(self.clusters[cluster].iter().enumerate().map(node).collect()));
+        inventory.apply(Change::Pods(Vec::new()));
+        inventory.capacity()
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        let mut groups: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+        for (cluster, region) in (0..).zip(&self.regions) {
+            groups.entry(*region).or_default().push(cluster);
+        }
+        vec![Level { name: "region".into(), tier: None, groups: groups.into_values().collect() }]
+    }
+
+    fn solve(&self) -> Result<Plan, Refusal> {
+        let world = World {
+            names: (0..self.clusters.len()).map(|i| ClusterName::from(format!("m{i}"))).collect(),
+            capacities: (0..self.clusters.len()).map(|i| self.capacity(i)).collect(),
+        };
+        let levels = self.levels();
+        let mut problem = problem(&self.gang, &world, Strategy::Aggregated);
+        for (candidate, cost) in problem.candidates.iter_mut().zip(&self.costs) {
+            candidate.cost = *cost;
+        }
+        problem.levels = &levels;
+        problem.most_clusters = self.limit;
+        solve(&problem)
+    }
+
+    /// What is free on nodes of what the gang asks for, weighed as the objective says.
+    fn fragments(&self, nodes: &[(i64, i64, u8)]) -> u64 {
+        let column = |name: &str, free: fn(&(i64, i64, u8)) -> i64, scale: i64| {
+            let asked =
+                |task: &Task| i64::try_from(task.request.get(name).units_ceil()).unwrap() * i64::from(task.replicas);
+            let demand: i64 = self.gang.tasks.iter().map(asked).sum::<i64>() * scale;
+            let free = u64::try_from(nodes.iter().map(free).sum::<i64>() * scale).unwrap();
+            match demand {
+                0 => 0,
+                _ if demand.ilog2() > 10 => free >> (demand.ilog2() - 10),
+                _ => free << (10 - demand.ilog2()),
+            }
+        };
+        column("cpu", |node| node.0, 1000) + column("gpu", |node| node.1, 1)
+    }
+
+    fn key(&self, placed: u64, tier: Option<u32>, used: &[usize], nodes: &[(i64, i64, u8)]) -> Key {
+        let all = u64::from(self.gang.replicas());
+        let distance = match (tier, used) {
+            (Some(tier), _) => Distance::Domain(tier),
+            (None, [_]) => Distance::Cluster,
+            (None, used) if used.iter().all(|one| self.regions[*one] == self.regions[used[0]]) => Distance::Level(0),
+            _ => Distance::Far,
+        };
+        Key {
+            missing: all - placed,
+            distance,
+            clusters: used.len(),
+            cost: used.iter().map(|one| self.costs[*one]).sum(),
+            fragments: self.fragments(nodes),
+            opened: used.len(),
+        }
+    }
+
+    /// The most pods that fit these nodes with every minimum, if they do.
+    fn most(&self, nodes: &[(i64, i64, u8)]) -> Option<u64> {
+        let gang = &self.gang;
+        let binds = gang.task_minimums_bind();
+        let mut sizes: Vec<Vec<u32>> = vec![vec![]];
+        for task in &gang.tasks {
+            let least = if binds { task.min_available } else { 0 };
+            let longer = |size: &Vec<u32>| {
+                (least..=task.replicas).map(|pods| [size.as_slice(), &[pods]].concat()).collect::<Vec<_>>()
+            };
+            sizes = sizes.iter().flat_map(longer).collect();
+        }
+        sizes.sort_by_key(|size| std::cmp::Reverse(total(size)));
+        let minimum = u64::from(gang.min_available).max(1);
+        let fits = |size: &&Vec<u32>| {
+            let mut pods: Vec<(i64, i64)> = Vec::new();
+            for (task, count) in gang.tasks.iter().zip(size.iter()) {
+                let units = |name| i64::try_from(task.request.get(name).units_ceil()).unwrap();
+                pods.extend(vec![(units("cpu"), units("gpu")); *count as usize]);
+            }
+            pods.sort_by_key(|(cpu, gpu)| (-gpu, -cpu));
+            packs(&mut nodes.iter().map(|(cpu, gpu, _)| (*cpu, *gpu, 10)).collect(), &pods)
+        };
+        sizes.iter().filter(|size| total(size) >= minimum).find(fits).map(|size| total(size))
+    }
+
+    /// The least key of all that is possible.
+    fn brute(&self) -> Option<Key> {
+        let topology = self.gang.topology.as_ref();
+        let hard = topology.is_some_and(|topology| topology.hard);
+        let region = topology.is_some_and(|topology| topology.highest_tier_name.as_deref() == Some("region"));
+        let highest = topology.and_then(|topology| topology.highest_tier);
+        let mut keys = Vec::new();
+        for set in 1_u32..1 << self.clusters.len() {
+            let used: Vec<usize> = (0..self.clusters.len()).filter(|one| set >> one & 1 == 1).collect();
+            let one = used.len() == 1;
+            let together =
+                self.gang.one_cluster.is_some() || self.limit.is_some_and(|limit| (limit as usize) < used.len());
+            if !one && together {
+                continue;
+            }
+            let nodes: Nodes = used.iter().flat_map(|one| self.clusters[*one].clone()).collect();
+            let racks: BTreeSet<u8> = nodes.iter().map(|node| node.2).filter(|rack| *rack > 0).collect();
+            if let (true, true) = (one, topology.is_some() && highest.is_none_or(|highest| highest >= 1)) {
+                for rack in &racks {
+                    let inside: Nodes = nodes.iter().copied().filter(|node| node.2 == *rack).collect();
+                    keys.extend(self.most(&inside).map(|placed| self.key(placed, Some(1), &used, &inside)));
+                }
+            }
+            let cluster_tier = if racks.is_empty() { 1 } else { 2 };
+            let close = match highest.filter(|_| hard) {
+                Some(highest) => one && highest >= cluster_tier,
+                None if region => self.key(0, None, &used, &nodes).distance <= Distance::Level(0),
+                None => true,
+            };
+            if close {
+                keys.extend(self.most(&nodes).map(|placed| self.key(placed, None, &used, &nodes)));
+            }
+        }
+        keys.into_iter().min()
+    }
+
+    /// The key of a plan.
+    fn key_of(&self, plan: &Plan) -> Key {
+        let used: Vec<usize> = plan.clusters.keys().map(|name| name.as_str()[1..].parse().unwrap()).collect();
+        let domain = plan.clusters.values().next().and_then(|share| share.domain.as_ref());
+        let rack: Option<u8> = domain.map(|domain| domain.name.split('-').next_back().unwrap().parse().unwrap());
+        let nodes: Nodes = used.iter().flat_map(|one| self.clusters[*one].clone()).collect();
+        let nodes: Nodes = nodes.into_iter().filter(|node| rack.is_none_or(|rack| node.2 == rack)).collect();
+        self.key(u64::from(plan.replicas()), domain.map(|domain| domain.tier), &used, &nodes)
+    }
+}
+
+fn any_topology() -> impl Generate<Value = Option<Topology>> {
+    let hard = |tier| Some(Topology { hard: true, highest_tier: Some(tier), highest_tier_name: None });
+    let region = Some(Topology { hard: true, highest_tier: None, highest_tier_name: Some("region".into()) });
+    let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
+    prop::sample::select(vec![None, None, soft, hard(1), hard(2), region])
+}
+
+fn any_case(clusters: usize, nodes: usize) -> impl Generate<Value = Case> {
+    let task = (1..4u32, 0..4u32, 1..4i64, 0..3i64);
+    let gang = (prop::collection::vec(task, 1..3), 0..7u32, any::<bool>(), any_topology()).prop_map(
+        |(tasks, min, together, topology)| {
+            let tasks: Vec<Task> = tasks
+                .into_iter()
+                .enumerate()
+                .map(|(i, (replicas, min, cpu, gpu))| {
+                    super::task(&format!("t{i}"), replicas, min.min(replicas), cpu, gpu)
+                })
+                .collect();
+            let mut gang = super::gang(tasks, 0);
+            gang.min_available = min.clamp(1, gang.replicas());
+            gang.one_cluster = (together && topology.is_none()).then(|| "ranks".to_owned());
+            Gang { topology, ..gang }
+        },
+    );
+    let node = (0..7i64, 0..4i64, 0..3u8);
+    let world = prop::collection::vec((prop::collection::vec(node, 0..nodes), 0..3i64, 0..2u8), 1..=clusters);
+    (gang, world, prop::option::of(1..4u32)).prop_map(|(gang, world, limit)| Case {
+        gang,
+        costs: world.iter().map(|one| one.1).collect(),
+        regions: world.iter().map(|one| one.2).collect(),
+        clusters: world.into_iter().map(|one| one.0).collect(),
+        limit,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn up_to_six_clusters_the_choice_is_the_best_there_is(case in any_case(6, 3)) {
+        match (case.solve(), case.brute()) {
+            (Ok(plan), Some(best)) => prop_assert_eq!(case.key_of(&plan), best, "{:?}", plan),
+            (Err(_), None) => {}
+            (found, best) => prop_assert!(false, "{:?} {:?}", found, best),
+        }
+    }
+
+    /// More room never turns a gang away, nor leaves more of it out.
+    #[test]
+    fn more_room_never_makes_less_possible(case in any_case(5, 3), where_ in 0..5usize, node in (0..7i64, 0..4i64, 0..3u8)) {
+        let Ok(before) = case.solve() else { return Ok(()) };
+        let mut roomier = case.clone();
+        let count = roomier.clusters.len();
+        let nodes = &mut roomier.clusters[where_ % count];
+        // A first rack makes the cluster a tier of its own: then it is the topology that changed.
+        let racks = nodes.iter().any(|node| node.2 > 0);
+        nodes.push((node.0, node.1, if racks { node.2 } else { 0 }));
+        let after = roomier.solve();
+        prop_assert!(after.is_ok_and(|after| after.replicas() >= before.replicas()));
+    }
+}
+
+/// Beyond six clusters the greedy choice: how often and how far it is from the best. Printed, and bounded.
+#[test]
+fn beyond_six_clusters_the_choice_is_near_the_best() {
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let (mut asked, mut best_found, mut refused, mut fewer_pods, mut more_clusters, mut farther) = (0, 0, 0, 0, 0, 0);
+    while asked < 300 {
+        let mut case = any_case(9, 2).new_tree(&mut runner).unwrap().current();
+        // Each cluster takes something, and no single one is enough.
+        for (at, nodes) in case.clusters.iter_mut().enumerate() {
+            *nodes = vec![(2 + i64::try_from(at * 5 + nodes.len()).unwrap() % 4, i64::try_from(at).unwrap() % 3, 0)];
+        }
+        if case.clusters.len() < 7 || case.gang.one_cluster.is_some() || case.gang.replicas() < 4 {
+            continue;
+        }
+        let Some(best) = case.brute().filter(|best| best.clusters > 1) else { continue };
+        asked += 1;
+        let Ok(plan) = case.solve() else {
+            refused += 1;
+            continue;
+        };
+        let key = case.key_of(&plan);
+        best_found += u32::from(key == best);
+        fewer_pods += u32::from(key.missing > best.missing);
+        farther += u32::from(key.missing == best.missing && key.distance > best.distance);
+        more_clusters +=
+            u32::from((key.missing, key.distance) == (best.missing, best.distance) && key.clusters > best.clusters);
+    }
+    println!(
+        "7 to 9 clusters: {best_found} of {asked} are the best; {refused} refused wrongly, {fewer_pods} with fewer pods, \
+         {farther} farther apart, {more_clusters} in more clusters"
+    );
+    assert!(refused * 100 <= asked && fewer_pods * 50 <= asked && best_found * 100 >= asked * 80);
+}
