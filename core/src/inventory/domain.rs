@@ -47,6 +47,12 @@ pub enum Member {
 pub struct DomainId(u32);
 
 impl DomainId {
+    /// The domain at an index.
+    #[must_use]
+    pub const fn at(index: u32) -> Self {
+        Self(index)
+    }
+
     /// As an index.
     #[must_use]
     pub const fn index(self) -> usize {

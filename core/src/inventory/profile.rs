@@ -17,6 +17,8 @@ pub struct Profile {
     largest: Vec<i64>,
     /// Nodes that offer something; rows as in `free`.
     nodes: Vec<u32>,
+    /// The domains' tiers, which grow with the rows.
+    tiers: Vec<u32>,
 }
 
 /// The cluster's row.
@@ -31,8 +33,9 @@ impl Profile {
             }
         }
         let (width, rows) = (resources.len(), capacity.domains.len() + 1);
-        let mut profile =
-            Self { free: vec![0; rows * width], largest: vec![0; rows * width], nodes: vec![0; rows], resources };
+        let tiers = capacity.domains.iter().map(|(_, domain)| domain.tier).collect();
+        let (free, largest) = (vec![0; rows * width], vec![0; rows * width]);
+        let mut profile = Self { free, largest, nodes: vec![0; rows], tiers, resources };
         let mut each = vec![0; width];
         for shape in &capacity.shapes {
             for (column, name) in profile.resources.iter().enumerate() {
@@ -90,6 +93,12 @@ impl Profile {
     pub fn largest(&self, row: usize) -> &[i64] {
         let width = self.resources.len();
         &self.largest[row * width..(row + 1) * width]
+    }
+
+    /// The domains' tiers, in their order: lower ones first.
+    #[must_use]
+    pub fn tiers(&self) -> &[u32] {
+        &self.tiers
     }
 
     /// Nodes; rows as in [`Self::free`].

@@ -2,7 +2,7 @@
 
 use super::{Spot, pack::Kit};
 use crate::{
-    inventory::{Capacity, Profile, WHOLE},
+    inventory::{Capacity, DomainId, Profile, WHOLE},
     resources::ResourceName,
 };
 
@@ -34,6 +34,16 @@ impl<'a> Bounds<'a> {
         let shifts =
             resources.iter().zip(kit.demand(&whole)).map(|(name, demand)| shift(name, demand, resources.len()));
         Self { profiles, columns, width: resources.len(), shifts: shifts.collect() }
+    }
+
+    /// A site's domains that are not above a tier, lower ones first, with their tiers.
+    pub(super) fn domains(&self, site: usize, highest: u32) -> impl Iterator<Item = (DomainId, u32)> + '_ {
+        let tiers = self.profiles[site].tiers().iter().copied();
+        (0..).map(DomainId::at).zip(tiers).take_while(move |(_, tier)| *tier <= highest)
+    }
+
+    pub(super) fn tier(&self, site: usize, domain: DomainId) -> u32 {
+        self.profiles[site].tiers().get(domain.index()).copied().unwrap_or(u32::MAX)
     }
 
     fn row(spot: Spot) -> usize {

@@ -5,11 +5,18 @@ use super::{Choice, Key, Pods, Search, Spot, bound::Ask, total};
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;
 
+/// A site, and the most pods that it could take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hopeful {
+    pub most: u64,
+    pub site: usize,
+}
+
 impl Search<'_> {
     /// All of `want` in several clusters.
     pub(super) fn several(&self, want: &[u32]) -> Option<Choice> {
         let sites = self.promising(want)?;
-        if sites.len() > FEW { self.many(&sites, want) } else { self.few(&sites, want) }
+        if sites.len() > FEW { self.many(&sites, want) } else { self.few(&places(&sites), want) }
     }
 
     /// The best set of these sites that takes all of `want`.
@@ -18,27 +25,36 @@ impl Search<'_> {
         self.sets(sites).into_iter().find_map(|(_, spots)| {
             let sites: Vec<usize> = spots.iter().map(|spot| spot.site).collect();
             let pods = self.bounds.might_take_together(&sites, &ask).then(|| self.pack_into(&spots, want))??;
-            Some(Choice::at(self, spots, pods))
+            Some(Choice { spots, pods })
         })
     }
 
     /// Sites that could take something, those that hold pods among them; `None` if there may be only one.
-    fn promising(&self, want: &[u32]) -> Option<Vec<usize>> {
-        let held = self.held().len();
+    fn promising(&self, want: &[u32]) -> Option<Vec<Hopeful>> {
+        let held = self.kept.len();
         if self.limit <= 1 && held <= 1 {
             return None;
         }
         let open = held < self.limit;
-        let takes = |site: usize| self.bounds.most(&self.kit, Spot { site, domain: None }, want) > 0;
-        let hopeful = |site: &usize| self.holds(*site) || (open && self.sites[*site].reach.cluster && takes(*site));
-        Some((0..self.sites.len()).filter(hopeful).collect())
+        let hopeful = |site: usize| {
+            if !self.holds(site) && !(open && self.sites[site].reach.cluster) {
+                return None;
+            }
+            let most = self.bounds.most(&self.kit, Spot { site, domain: None }, want);
+            (most > 0 || self.holds(site)).then_some(Hopeful { most, site })
+        };
+        Some((0..self.sites.len()).filter_map(hopeful).collect())
     }
 
     /// The minimum, and as much more of `want` as fits.
     pub(super) fn elastic(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
         let one = self.one_elastic(want, need);
         let several = self.promising(want).and_then(|sites| {
-            if sites.len() > FEW { self.many_elastic(&sites, want, need) } else { self.few_elastic(&sites, want, need) }
+            if sites.len() > FEW {
+                self.many_elastic(&sites, want, need)
+            } else {
+                self.few_elastic(&places(&sites), want, need)
+            }
         });
         match (one, several) {
             // At the same size one cluster is closer than several.
@@ -61,7 +77,7 @@ impl Search<'_> {
                 best = Some((key, spots, pods));
             }
         }
-        best.map(|(_, spots, pods)| Choice::at(self, spots, pods))
+        best.map(|(_, spots, pods)| Choice { spots, pods })
     }
 
     /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best first.
@@ -85,4 +101,8 @@ impl Search<'_> {
         sets.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| self.tie.order(&sites(&a.1), &sites(&b.1))));
         sets
     }
+}
+
+pub(super) fn places(sites: &[Hopeful]) -> Vec<usize> {
+    sites.iter().map(|one| one.site).collect()
 }

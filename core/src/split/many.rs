@@ -3,18 +3,21 @@
 //! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded number
 //! of clusters is looked at closely at each step; what that costs is measured (`tests/objective.rs`).
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use super::{
-    Choice, Key, ORDERS, Pods, Search, Spot,
+    Choice, Key, ORDERS, Search, Spot,
     bound::Ask,
-    few::FEW,
+    few::{FEW, Hopeful, places},
     pack::{Order, Room},
     total,
 };
 
 /// Clusters that are looked at closely for the next one, where their number is not bounded.
-const LOOKS: usize = 24;
+const LOOKS: usize = 8;
 /// Clusters of which every set is tried.
 const SHORT: usize = 8;
 
@@ -23,15 +26,17 @@ struct Run<'s, 'a> {
     search: &'s Search<'a>,
     order: Vec<usize>,
     left: Vec<u32>,
-    pods: Pods,
+    pods: BTreeMap<usize, Vec<u32>>,
     used: Vec<usize>,
-    /// Sites that were not used, by an upper bound of what they take; whoever wins among equals first.
-    open: BinaryHeap<(u64, Reverse<i64>, usize)>,
+    open: Open,
 }
+
+/// Sites that were not used, by an upper bound of what they take, then cost; whoever wins among equals first.
+type Open = BinaryHeap<(u64, Reverse<i64>, usize)>;
 
 impl<'a> Search<'a> {
     /// All of `want`, as close as it can be.
-    pub(super) fn many(&self, sites: &[usize], want: &[u32]) -> Option<Choice> {
+    pub(super) fn many(&self, sites: &[Hopeful], want: &[u32]) -> Option<Choice> {
         for groups in &self.levels {
             let within = groups.iter().filter_map(|group| self.in_group(sites, group, want));
             let best = within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first(&a.1).cmp(&self.first(&b.1))));
@@ -43,29 +48,30 @@ impl<'a> Search<'a> {
     }
 
     /// All of `want` in one group, which has all that hold pods.
-    fn in_group(&self, sites: &[usize], group: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
+    fn in_group(&self, sites: &[Hopeful], group: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
         if self.held().iter().any(|site| group.binary_search(site).is_err()) {
             return None;
         }
-        let group: Vec<usize> = sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
+        let group = inside(sites, group);
         if group.len() > FEW {
             return self.anywhere(&group, want);
         }
-        let choice = self.few(&group, want)?;
+        let choice = self.few(&places(&group), want)?;
         Some((self.key(&choice.spots, 0), choice))
     }
 
     /// All of `want` somewhere in these sites: the better of what greed finds and the best of a short list.
-    fn anywhere(&self, sites: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
-        if !self.bounds.might_take_together(sites, &Ask::of(&self.kit, want)) {
+    fn anywhere(&self, sites: &[Hopeful], want: &[u32]) -> Option<(Key, Choice)> {
+        if !self.bounds.might_take_together(&places(sites), &Ask::of(&self.kit, want)) {
             return None;
         }
+        let open = self.open(sites);
         let whole = |order: &Order| {
-            let run = self.run(sites, want, *order);
+            let run = self.run(&open, want, *order);
             (total(&run.left) == 0).then(|| run.choice())
         };
         let greedy = self.orders().iter().find_map(whole);
-        let listed = self.few(&self.short_list(sites, want, greedy.as_ref()), want);
+        let listed = self.few(&self.short_list(sites, greedy.as_ref()), want);
         let keyed = |choice: Choice| (self.key(&choice.spots, 0), choice);
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
@@ -75,16 +81,13 @@ impl<'a> Search<'a> {
     }
 
     /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
-    fn short_list(&self, sites: &[usize], want: &[u32], greedy: Option<&Choice>) -> Vec<usize> {
+    fn short_list(&self, sites: &[Hopeful], greedy: Option<&Choice>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
         let mut list = self.held();
         list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds(*site)).take(SHORT));
-        let most = |site: &usize| self.bounds.most(&self.kit, Spot { site: *site, domain: None }, want);
-        let mut others: Vec<(Reverse<u64>, usize)> = sites
-            .iter()
-            .filter(|site| !list.contains(site))
-            .map(|site| (Reverse(most(site)), self.winner(*site)))
-            .collect();
+        let others = sites.iter().filter(|one| !list.contains(&one.site));
+        let mut others: Vec<(Reverse<u64>, usize)> =
+            others.map(|one| (Reverse(one.most), self.winner(one.site))).collect();
         let more = SHORT.saturating_sub(list.len());
         if more < others.len() {
             others.select_nth_unstable(more);
@@ -95,25 +98,25 @@ impl<'a> Search<'a> {
     }
 
     /// All of `need`, and as much more of `want` as fits.
-    pub(super) fn many_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
+    pub(super) fn many_elastic(&self, sites: &[Hopeful], want: &[u32], need: &[u32]) -> Option<Choice> {
         let held = self.held();
         let around = |group: &&Vec<usize>| held.iter().all(|site| group.binary_search(site).is_ok());
-        let inside =
-            |group: &Vec<usize>| sites.iter().copied().filter(|site| group.binary_search(site).is_ok()).collect();
-        let groups: Vec<Vec<usize>> = match self.far {
+        let groups: Vec<Vec<Hopeful>> = match self.far {
             true => vec![sites.to_vec()],
-            false => self.levels.iter().flatten().filter(around).map(inside).collect(),
+            false => self.levels.iter().flatten().filter(around).map(|group| inside(sites, group)).collect(),
         };
         let found = groups.iter().flat_map(|group| {
-            let listed = self.few_elastic(&self.short_list(group, want, None), want, need);
-            self.orders().iter().filter_map(|order| self.grown(group, want, need, *order)).chain(listed)
+            let listed = self.few_elastic(&self.short_list(group, None), want, need);
+            let open = self.open(group);
+            let grown = self.orders().iter().filter_map(move |order| self.grown(&open, want, need, *order));
+            grown.chain(listed)
         });
         let keyed = found.map(|choice| (self.key(&choice.spots, total(want) - choice.placed()), choice));
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
-    fn grown(&self, sites: &[usize], want: &[u32], need: &[u32], order: Order) -> Option<Choice> {
-        let mut run = Some(self.run(sites, need, order)).filter(|run| total(&run.left) == 0)?;
+    fn grown(&self, open: &Open, want: &[u32], need: &[u32], order: Order) -> Option<Choice> {
+        let mut run = Some(self.run(open, need, order)).filter(|run| total(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
         run.grow();
         Some(run.choice()).filter(|choice| choice.placed() >= self.at_least())
@@ -121,8 +124,9 @@ impl<'a> Search<'a> {
 
     /// How many pods of `want` find a place in all clusters together.
     pub(super) fn most_together(&self, want: &[u32]) -> u64 {
-        let sites: Vec<usize> = self.usable().into_iter().filter(|site| !self.holds(*site)).collect();
-        self.run(&sites, want, ORDERS[0]).pods.iter().map(|pods| total(pods)).sum()
+        let most = |site: usize| self.bounds.most(&self.kit, Spot { site, domain: None }, want);
+        let sites: Vec<Hopeful> = self.usable().into_iter().map(|site| Hopeful { most: most(site), site }).collect();
+        total(want) - total(&self.run(&self.open(&sites), want, ORDERS[0]).left)
     }
 
     /// The site of a choice that wins among equals.
@@ -135,37 +139,31 @@ impl<'a> Search<'a> {
         if self.rank(0, 1).is_lt() { site } else { self.sites.len() - 1 - site }
     }
 
-    fn run<'s>(&'s self, sites: &[usize], want: &[u32], order: Order) -> Run<'s, 'a> {
-        let whole = |site: usize| Spot { site, domain: None };
-        let open = sites.iter().filter(|site| !self.holds(**site)).map(|site| {
-            let most = self.bounds.most(&self.kit, whole(*site), want);
-            (most, Reverse(self.sites[*site].cost), usize::MAX - self.winner(*site))
-        });
-        let (held, open) = (self.held(), open.collect());
-        let mut run = Run {
-            search: self,
-            order: Vec::new(),
-            left: want.to_vec(),
-            pods: vec![vec![0; want.len()]; self.sites.len()],
-            used: held,
-            open,
-        };
+    fn open(&self, sites: &[Hopeful]) -> Open {
+        let unheld = sites.iter().filter(|one| !self.holds(one.site));
+        let entry = |one: &Hopeful| (one.most, Reverse(self.sites[one.site].cost), usize::MAX - self.winner(one.site));
+        unheld.map(entry).collect()
+    }
+
+    fn run<'s>(&'s self, open: &Open, want: &[u32], order: Order) -> Run<'s, 'a> {
+        let (used, pods, open) = (self.held(), BTreeMap::new(), open.clone());
+        let mut run = Run { search: self, order: Vec::new(), left: want.to_vec(), pods, used, open };
         run.order = run.task_order(order);
         run.fill();
         run
     }
 }
 
+/// Of `sites` those of a group.
+fn inside(sites: &[Hopeful], group: &[usize]) -> Vec<Hopeful> {
+    sites.iter().copied().filter(|one| group.binary_search(&one.site).is_ok()).collect()
+}
+
 impl Run<'_, '_> {
     /// The order of tasks by what the roomiest sites have.
     fn task_order(&self, order: Order) -> Vec<usize> {
-        let few: Vec<Room> = self
-            .used
-            .iter()
-            .copied()
-            .chain(self.open.iter().take(LOOKS).map(|one| self.site(one)))
-            .map(|site| self.search.room(site).clone())
-            .collect();
+        let roomy = self.open.iter().take(LOOKS).map(|one| self.site(one));
+        let few: Vec<&Room> = self.used.iter().copied().chain(roomy).map(|site| self.search.room(site)).collect();
         self.search.kit.order(&few, order)
     }
 
@@ -187,10 +185,10 @@ impl Run<'_, '_> {
     /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
     fn grow(&mut self) {
         for site in self.used.clone() {
-            let (mut room, before) = (self.search.room(site).clone(), self.pods[site].clone());
+            let mut room = self.search.room(site).clone();
             // What is there already is packed again with the rest.
-            let again = room.fill(&self.search.kit, &before, &self.order);
-            if again == before {
+            let before = self.pods.get(&site).cloned().unwrap_or_else(|| vec![0; self.left.len()]);
+            if room.fill(&self.search.kit, &before, &self.order) == before {
                 self.take(site, room);
             }
         }
@@ -211,9 +209,10 @@ impl Run<'_, '_> {
 
     fn take(&mut self, site: usize, mut room: Room) {
         let got = room.fill(&self.search.kit, &self.left, &self.order);
+        let here = self.pods.entry(site).or_insert_with(|| vec![0; got.len()]);
         for (task, got) in got.into_iter().enumerate() {
             self.left[task] -= got;
-            self.pods[site][task] += got;
+            here[task] += got;
         }
     }
 
@@ -272,10 +271,9 @@ impl Run<'_, '_> {
     }
 
     fn choice(self) -> Choice {
-        let used = |site: &usize| self.search.holds(*site) || total(&self.pods[*site]) > 0;
-        let mut sites: Vec<usize> = self.used.iter().copied().filter(used).collect();
-        sites.sort_unstable();
-        let spots = sites.into_iter().map(|site| Spot { site, domain: None }).collect();
-        Choice { spots, pods: self.pods }
+        let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds(*site) || total(pods) > 0;
+        let spot = |(site, pods)| (Spot { site, domain: None }, pods);
+        let (spots, pods) = self.pods.into_iter().filter(used).map(spot).unzip();
+        Choice { spots, pods }
     }
 }

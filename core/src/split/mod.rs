@@ -25,6 +25,7 @@ mod weighted;
 use std::{
     cell::{Cell, OnceCell},
     cmp::Reverse,
+    collections::BTreeMap,
 };
 
 use bound::Bounds;
@@ -108,9 +109,9 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     if problem.strategy == Strategy::Duplicated {
         return duplicated(problem, &search);
     }
-    let want = missing(&whole, &search.kept);
+    let want = search.missing(&whole);
     let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
-    Ok(search.plan(choice))
+    Ok(search.plan(&choice))
 }
 
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
@@ -134,7 +135,7 @@ pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
         return room.most(&kit, 0);
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-    let order = kit.order(std::slice::from_ref(&room), ORDERS[0]);
+    let order = kit.order(&[&room], ORDERS[0]);
     total(&room.fill(&kit, &whole, &order))
 }
 
@@ -154,24 +155,11 @@ fn minimum_pods(gang: &Gang) -> u64 {
     u64::from(gang.min_available.min(gang.replicas())).max(total(&needs(gang))).max(1)
 }
 
-fn missing(wanted: &[u32], have: &Pods) -> Vec<u32> {
-    let held = |task: usize| have.iter().map(|site| site[task]).fold(0, u32::saturating_add);
-    wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(held(task))).collect()
-}
-
-/// Pods by site, then task.
+/// Pods by cluster, then task.
 type Pods = Vec<Vec<u32>>;
 
 fn total(pods: &[u32]) -> u64 {
     pods.iter().copied().map(u64::from).sum()
-}
-
-fn add(to: &mut Pods, more: &Pods) {
-    for (to, more) in to.iter_mut().zip(more) {
-        for (to, more) in to.iter_mut().zip(more) {
-            *to += more;
-        }
-    }
 }
 
 /// A candidate while it is looked at.
@@ -198,8 +186,8 @@ struct Spot {
 struct Search<'a> {
     kit: Kit<'a>,
     sites: Vec<Site<'a>>,
-    /// Pods that stay.
-    kept: Pods,
+    /// Pods that stay, of the sites that hold some.
+    kept: Vec<(usize, Vec<u32>)>,
     strategy: Strategy,
     /// Clusters that may be used in all.
     limit: usize,
@@ -236,12 +224,7 @@ impl<'a> Search<'a> {
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();
-        let mut kept: Pods = sites.iter().map(|site| share_pods(gang, share(site.name))).collect();
-        if problem.strategy != Strategy::Duplicated {
-            let wanted: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-            let names: Vec<&ClusterName> = sites.iter().map(|site| site.name).collect();
-            cut(problem.strategy, problem.tie, &names, &wanted, &mut kept);
-        }
+        let kept = problem.previous.map(|plan| kept(problem, plan, &sites)).unwrap_or_default();
         let bounds = Bounds::new(&kit, sites.iter().map(|site| site.capacity));
         let (levels, far) = reach::levels(gang.topology.as_ref(), problem.levels, &order);
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
@@ -251,12 +234,28 @@ impl<'a> Search<'a> {
     }
 
     fn holds(&self, site: usize) -> bool {
-        total(&self.kept[site]) > 0
+        self.kept.iter().any(|(held, _)| *held == site)
     }
 
     /// Sites that hold pods already.
     fn held(&self) -> Vec<usize> {
-        (0..self.sites.len()).filter(|site| self.holds(*site)).collect()
+        self.kept.iter().map(|(site, _)| *site).collect()
+    }
+
+    /// Pods that a site holds already.
+    fn kept_at(&self, site: usize) -> u64 {
+        self.kept.iter().find(|(held, _)| *held == site).map_or(0, |(_, pods)| total(pods))
+    }
+
+    /// Pods that are held in all.
+    fn kept_pods(&self) -> u64 {
+        self.kept.iter().map(|(_, pods)| total(pods)).sum()
+    }
+
+    /// What is wanted of each task beyond what is held.
+    fn missing(&self, wanted: &[u32]) -> Vec<u32> {
+        let held = |task: usize| self.kept.iter().map(|(_, pods)| pods[task]).fold(0, u32::saturating_add);
+        wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(held(task))).collect()
     }
 
     /// What a site offers the gang: where its pods are kept in a domain, that domain.
@@ -272,11 +271,11 @@ impl<'a> Search<'a> {
     /// The best of what is possible: the whole gang, else its minimum and as much more as fits.
     fn choose(&self, want: &[u32]) -> Option<Choice> {
         if total(want) == 0 {
-            return Some(Choice::nothing(self));
+            return Some(Choice::default());
         }
-        let need = missing(&needs(self.kit.gang), &self.kept);
+        let need = self.missing(&needs(self.kit.gang));
         // A gang that has what it needs stays as it is where nothing more fits.
-        let stay = || (self.at_least() == 0 && total(&need) == 0).then(|| Choice::nothing(self));
+        let stay = || (self.at_least() == 0 && total(&need) == 0).then(Choice::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
             return self.by_weight(want, &need).or_else(stay);
         }
@@ -285,8 +284,7 @@ impl<'a> Search<'a> {
 
     /// Pods that must be added in all.
     fn at_least(&self) -> u64 {
-        let held: u64 = self.kept.iter().map(|pods| total(pods)).sum();
-        minimum_pods(self.kit.gang).saturating_sub(held)
+        minimum_pods(self.kit.gang).saturating_sub(self.kept_pods())
     }
 
     /// Names of two sites in the order in which they win.
@@ -295,13 +293,19 @@ impl<'a> Search<'a> {
     }
 
     /// The plan that a choice makes, with what stays.
-    fn plan(&self, choice: Choice) -> Plan {
-        let mut placed = self.kept.clone();
-        add(&mut placed, &choice.pods);
-        let names: Vec<&ClusterName> = self.sites.iter().map(|site| site.name).collect();
-        let mut plan = minimum::plan(self.kit.gang, &names, &placed, self.tie);
-        for (site, known) in self.sites.iter().enumerate() {
+    fn plan(&self, choice: &Choice) -> Plan {
+        let mut placed: BTreeMap<usize, Vec<u32>> = self.kept.iter().cloned().collect();
+        for (spot, pods) in choice.spots.iter().zip(&choice.pods) {
+            let all = placed.entry(spot.site).or_insert_with(|| vec![0; pods.len()]);
+            all.iter_mut().zip(pods).for_each(|(all, more)| *all += more);
+        }
+        let names: Vec<&ClusterName> = placed.keys().map(|site| self.sites[*site].name).collect();
+        let sites: Vec<usize> = placed.keys().copied().collect();
+        let pods: Pods = placed.into_values().collect();
+        let mut plan = minimum::plan(self.kit.gang, &names, &pods, self.tie);
+        for site in sites {
             let chosen = choice.spots.iter().find(|spot| spot.site == site).and_then(|spot| self.domain(*spot));
+            let known = &self.sites[site];
             if let Some(share) = plan.clusters.get_mut(known.name) {
                 share.domain = known.domain.cloned().or(chosen);
             }
@@ -317,6 +321,19 @@ impl<'a> Search<'a> {
         let nodes = if hard { capacity.pin(spot.domain?) } else { Vec::new() };
         Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes })
     }
+}
+
+/// Pods that stay: what the gang holds, without what it does not want any more.
+fn kept(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
+    let gang = problem.gang;
+    let held = |(at, site): (usize, &Site<'_>)| Some((at, share_pods(gang, Some(previous.clusters.get(site.name)?))));
+    let (held, mut pods): (Vec<usize>, Pods) = sites.iter().enumerate().filter_map(held).unzip();
+    if problem.strategy != Strategy::Duplicated {
+        let wanted: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+        let names: Vec<&ClusterName> = held.iter().map(|site| sites[*site].name).collect();
+        cut(problem.strategy, problem.tie, &names, &wanted, &mut pods);
+    }
+    held.into_iter().zip(pods).filter(|(_, pods)| total(pods) > 0).collect()
 }
 
 fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {

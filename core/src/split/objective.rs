@@ -33,27 +33,14 @@ pub struct Key {
 }
 
 /// Where new pods are put.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Choice {
     pub spots: Vec<Spot>,
+    /// By spot, then task.
     pub pods: Pods,
 }
 
 impl Choice {
-    /// Nothing new.
-    pub(super) fn nothing(search: &Search<'_>) -> Self {
-        Self { spots: Vec::new(), pods: vec![vec![0; search.kit.tasks()]; search.sites.len()] }
-    }
-
-    /// Pods at single spots, all sites having their rows.
-    pub(super) fn at(search: &Search<'_>, spots: Vec<Spot>, pods: Pods) -> Self {
-        let mut choice = Self::nothing(search);
-        for (spot, pods) in spots.iter().zip(pods) {
-            choice.pods[spot.site] = pods;
-        }
-        Self { spots, ..choice }
-    }
-
     pub(super) fn placed(&self) -> u64 {
         self.pods.iter().map(|pods| total(pods)).sum()
     }
@@ -72,14 +59,19 @@ impl Search<'_> {
         }
     }
 
+    /// [`Self::key`] of one spot whose distance is known.
+    pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> Key {
+        let (cost, fragments) = (self.sites[spot.site].cost, self.bounds.free(spot));
+        Key { missing, distance, clusters: 1, cost, fragments, opened: usize::from(!self.holds(spot.site)) }
+    }
+
     pub(super) fn distance(&self, spots: &[Spot]) -> Distance {
         let [spot] = spots else {
             let within = |group: &Vec<usize>| spots.iter().all(|spot| group.binary_search(&spot.site).is_ok());
             let level = self.levels.iter().position(|groups| groups.iter().any(within));
             return level.map_or(Distance::Far, Distance::Level);
         };
-        let site = &self.sites[spot.site];
-        let own = spot.domain.and_then(|domain| site.capacity.domains.get(domain)).map(|domain| domain.tier);
-        own.or(site.domain.map(|domain| domain.tier)).map_or(Distance::Cluster, Distance::Domain)
+        let own = spot.domain.map(|domain| self.bounds.tier(spot.site, domain));
+        own.or(self.sites[spot.site].domain.map(|domain| domain.tier)).map_or(Distance::Cluster, Distance::Domain)
     }
 }

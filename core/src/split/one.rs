@@ -3,61 +3,57 @@
 use std::cmp::Ordering;
 
 use super::{
-    Choice, Key, ORDERS, Pods, Search, Spot,
+    Choice, Distance, Key, ORDERS, Pods, Search, Spot,
     bound::Ask,
     exact,
     pack::{Kit, Room, Where},
     total,
 };
 
-/// Keys that are picked one by one before the rest is sorted.
-const PICKS: usize = 4;
 /// Combinations of sizes that are tried for the largest that fits.
 const SIZES: u64 = 512;
 
 impl Search<'_> {
-    /// Every place where the gang may be as a whole: domains and whole clusters that are close enough.
-    pub(super) fn spots(&self) -> Vec<Spot> {
-        let held = self.held();
-        let sites: Vec<usize> = match held.as_slice() {
-            [] => (0..self.sites.len()).collect(),
-            [one] => vec![*one],
-            _ => return Vec::new(),
+    /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that are close
+    /// enough.
+    pub(super) fn spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
+        let sites = match self.kept.as_slice() {
+            [] => 0..self.sites.len(),
+            [(one, _)] => *one..*one + 1,
+            _ => 0..0,
         };
-        let mut spots = Vec::with_capacity(sites.len());
-        for site in sites {
+        sites.flat_map(move |site| {
             let (known, fixed) = (&self.sites[site], self.holds(site));
-            if let (Some(highest), false) = (known.reach.tier, fixed) {
-                let close = known.capacity.domains.iter().filter(|(_, domain)| domain.tier <= highest);
-                spots.extend(close.map(|(id, _)| Spot { site, domain: Some(id) }));
-            }
+            let highest = known.reach.tier.filter(|_| !fixed);
+            let domains = highest.into_iter().flat_map(move |highest| self.bounds.domains(site, highest));
+            let within = domains.map(move |(id, tier)| (Distance::Domain(tier), Spot { site, domain: Some(id) }));
             // Pods that are there already are where they are.
-            if known.reach.cluster || fixed {
-                spots.push(Spot { site, domain: None });
-            }
-        }
-        spots
+            let whole = Spot { site, domain: None };
+            within.chain((known.reach.cluster || fixed).then(|| (self.distance(&[whole]), whole)))
+        })
     }
 
     /// All of `want` in one spot.
     pub(super) fn one(&self, want: &[u32]) -> Option<Choice> {
         let ask = Ask::of(&self.kit, want);
-        let promising = self.spots().into_iter().filter(|spot| self.bounds.might_take(*spot, &ask));
-        let mut keyed: Vec<(Key, Spot)> = promising.map(|spot| (self.key(&[spot], 0), spot)).collect();
-        for picked in 0..keyed.len() {
-            let rest = &mut keyed[picked..];
-            if picked < PICKS {
-                let best = (0..rest.len()).min_by(|a, b| self.compare(&rest[*a], &rest[*b])).unwrap_or(0);
-                rest.swap(0, best);
-            } else if picked == PICKS {
-                rest.sort_unstable_by(|a, b| self.compare(a, b));
+        let mut best: Option<(Key, Spot)> = None;
+        for (distance, spot) in self.spots() {
+            if best.is_some_and(|(key, _)| key.distance < distance) || !self.bounds.might_take(spot, &ask) {
+                continue;
             }
-            let spot = keyed[picked].1;
-            if let Some(pods) = self.pack_into(&[spot], want) {
-                return Some(Choice::at(self, vec![spot], pods));
+            let keyed = (self.key_at(distance, spot, 0), spot);
+            if best.as_ref().is_none_or(|best| self.compare(&keyed, best).is_lt()) {
+                best = Some(keyed);
             }
         }
-        None
+        let (_, first) = best?;
+        let choice = |spot| Some(Choice { spots: vec![spot], pods: self.pack_into(&[spot], want)? });
+        choice(first).or_else(|| {
+            let promising = self.spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
+            let mut keyed: Vec<(Key, Spot)> = promising.map(|(far, spot)| (self.key_at(far, spot, 0), spot)).collect();
+            keyed.sort_unstable_by(|a, b| self.compare(a, b));
+            keyed.into_iter().find_map(|(_, spot)| choice(spot))
+        })
     }
 
     fn compare(&self, a: &(Key, Spot), b: &(Key, Spot)) -> Ordering {
@@ -68,7 +64,10 @@ impl Search<'_> {
     pub(super) fn one_elastic(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
         let least = self.at_least().max(1);
         let all = total(want);
-        let bounded = self.spots().into_iter().map(|spot| (self.bounds.most(&self.kit, spot, want), spot));
+        if least > all || need == want {
+            return None;
+        }
+        let bounded = self.spots().map(|(_, spot)| (self.bounds.most(&self.kit, spot, want), spot));
         let mut bounded: Vec<(u64, Spot)> = bounded.filter(|(most, _)| *most >= least).collect();
         bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
         let mut best: Option<((Key, Spot), Pods)> = None;
@@ -83,7 +82,7 @@ impl Search<'_> {
                 best = Some((found, pods));
             }
         }
-        best.map(|((_, spot), pods)| Choice::at(self, vec![spot], pods))
+        best.map(|((_, spot), pods)| Choice { spots: vec![spot], pods })
     }
 
     /// The nodes of these spots together.
@@ -112,7 +111,7 @@ impl Search<'_> {
             return None;
         }
         for order in ORDERS {
-            let order = kit.order(std::slice::from_ref(room), order);
+            let order = kit.order(&[room], order);
             let found = room.clone().fill_joined(kit, want, &order, sites);
             if found.is_some() || kit.tasks() == 1 {
                 return found;
@@ -135,7 +134,7 @@ impl Search<'_> {
         }
         let mut best: Option<(u64, Pods)> = None;
         for order in ORDERS {
-            let order = kit.order(std::slice::from_ref(&room), order);
+            let order = kit.order(&[&room], order);
             let mut trial = room.clone();
             let Some(mut pods) = trial.fill_joined(kit, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();

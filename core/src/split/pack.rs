@@ -169,7 +169,7 @@ impl<'a> Kit<'a> {
     }
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
-    pub(crate) fn order(&self, rooms: &[Room], order: Order) -> Vec<usize> {
+    pub(crate) fn order(&self, rooms: &[&Room], order: Order) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.tasks()).collect();
         match order {
             Order::Spec => {}
@@ -490,7 +490,7 @@ fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> (Room, Vec<u32>) {
     for first in [vec![0; kit.tasks()], needed] {
         let rest: Vec<u32> = wanted.iter().zip(&first).map(|(wanted, first)| wanted - first).collect();
         for order in ORDERS {
-            let order = kit.order(std::slice::from_ref(room), order);
+            let order = kit.order(&[room], order);
             let mut trial = room.clone();
             let mut left = wanted.clone();
             for step in [&first, &rest] {

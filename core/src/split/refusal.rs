@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Search, Spot, minimum_pods, missing, needs,
+    Search, Spot, minimum_pods, needs,
     pack::{ORDERS, Room, Where},
     total,
 };
@@ -109,9 +109,9 @@ const LOOKS: usize = 32;
 /// The numbers of a search that found nothing.
 pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
     let gang = search.kit.gang;
-    let held: u64 = search.kept.iter().map(|pods| total(pods)).sum();
+    let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
-    let spots = search.spots();
+    let spots: Vec<Spot> = search.spots().map(|(_, spot)| spot).collect();
     let best = nearest(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
@@ -144,7 +144,7 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
 
 fn shortages(search: &Search<'_>, want: &[u32], rooms: &[(&ClusterName, Room)]) -> BTreeMap<TaskName, TaskShortage> {
     let gang = search.kit.gang;
-    let need = missing(&needs(gang), &search.kept);
+    let need = search.missing(&needs(gang));
     let mut tasks = BTreeMap::new();
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
@@ -170,7 +170,7 @@ fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Sp
     let takes = |spot: Spot| {
         let room = room(search, spot);
         let by = |order: &super::pack::Order| {
-            let order = search.kit.order(std::slice::from_ref(&room), *order);
+            let order = search.kit.order(&[&room], *order);
             total(&room.clone().fill(&search.kit, want, &order))
         };
         ORDERS.iter().map(by).max().unwrap_or(0)
@@ -178,9 +178,14 @@ fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Sp
     let mut bounded: Vec<(u64, Spot)> =
         spots.iter().map(|spot| (search.bounds.most(&search.kit, *spot, want), *spot)).collect();
     let in_order = |a: Spot, b: Spot| search.rank(a.site, b.site).then(a.domain.cmp(&b.domain));
-    bounded.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| in_order(a.1, b.1)));
+    let better = |a: &(u64, Spot), b: &(u64, Spot)| b.0.cmp(&a.0).then_with(|| in_order(a.1, b.1));
+    if bounded.len() > LOOKS {
+        bounded.select_nth_unstable_by(LOOKS, better);
+        bounded.truncate(LOOKS);
+    }
+    bounded.sort_by(better);
     let mut best: Option<(u64, Spot)> = None;
-    for (most, spot) in bounded.into_iter().take(LOOKS) {
+    for (most, spot) in bounded {
         if best.is_some_and(|(pods, _)| pods >= most) {
             break;
         }

@@ -3,7 +3,7 @@
 //! Ties are broken by name, in the direction that the binding's UID gives.
 
 use super::{
-    Choice, Pods, Search, Spot, Strategy, add, missing,
+    Choice, Pods, Search, Spot, Strategy,
     pack::{ORDERS, Room},
     total,
 };
@@ -20,7 +20,7 @@ impl Search<'_> {
             Some(pods) => pods,
             None if need == want => return None,
             None => ORDERS.iter().find_map(|order| {
-                let order = self.kit.order(&rooms, *order);
+                let order = self.kit.order(&rooms.iter().collect::<Vec<_>>(), *order);
                 let mut rooms = rooms.clone();
                 let mut pods = self.all_by_weight(need, &mut rooms)?;
                 let mut left = missing(want, &pods);
@@ -32,8 +32,8 @@ impl Search<'_> {
                 (placed >= self.at_least()).then_some(pods)
             })?,
         };
-        let used = |site: &usize| self.holds(*site) || total(&pods[*site]) > 0;
-        let spots = (0..self.sites.len()).filter(used).map(|site| Spot { site, domain: None }).collect();
+        let used = pods.into_iter().enumerate().filter(|(_, pods)| total(pods) > 0);
+        let (spots, pods) = used.map(|(site, pods)| (Spot { site, domain: None }, pods)).unzip();
         Some(Choice { spots, pods })
     }
 
@@ -49,7 +49,7 @@ impl Search<'_> {
             return None;
         }
         for order in ORDERS {
-            let order = self.kit.order(rooms, order);
+            let order = self.kit.order(&rooms.iter().collect::<Vec<_>>(), order);
             let mut trial = rooms.to_vec();
             if let Some(pods) = self.divided(want, &mut trial, &order) {
                 rooms.clone_from_slice(&trial);
@@ -166,14 +166,14 @@ impl Search<'_> {
 
     /// New pods that each site should get: its part of all pods, less what it holds.
     fn columns(&self, want: &[u32], sites: &[usize], votes: &[u64]) -> Vec<u64> {
-        let held: u64 = self.kept.iter().map(|pods| total(pods)).sum();
+        let held = self.kept_pods();
         let claims: Vec<(u64, &ClusterName)> =
             votes.iter().zip(sites).map(|(votes, site)| (*votes, self.sites[*site].name)).collect();
         let parts = match self.strategy {
             Strategy::StaticWeight => divide(held + total(want), &claims, self.tie)
                 .into_iter()
                 .zip(sites)
-                .map(|(part, site)| part.saturating_sub(total(&self.kept[*site])))
+                .map(|(part, site)| part.saturating_sub(self.kept_at(*site)))
                 .collect(),
             // What is free already reflects what is held.
             _ => votes.to_vec(),
@@ -208,5 +208,18 @@ impl Search<'_> {
             }
         }
         placed
+    }
+}
+
+fn missing(wanted: &[u32], have: &Pods) -> Vec<u32> {
+    let placed = |task: usize| have.iter().map(|site| site[task]).fold(0, u32::saturating_add);
+    wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(placed(task))).collect()
+}
+
+fn add(to: &mut Pods, more: &Pods) {
+    for (to, more) in to.iter_mut().zip(more) {
+        for (to, more) in to.iter_mut().zip(more) {
+            *to += more;
+        }
     }
 }
