@@ -183,6 +183,7 @@ fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), str
             .collect(),
         strategy,
         previous: None,
+        copies: None,
         most_clusters: None,
         levels: &[],
         tie: Tie::Ascending,

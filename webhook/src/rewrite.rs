@@ -4,6 +4,11 @@
 //! the share's; a partitioned task keeps its partition size. What Volcano would make of zeros is heeded: a job minimum
 //! of 0 is filled in with the sum of the tasks' minimums, so these are 0 as well where the share needs none; a partition
 //! policy allows no 0 partitions, so a task without pods here has none; `minSuccess` begins at 1.
+//!
+//! Where the share has a domain, every task is pinned to its nodes (`pin`), so that the member's scheduler can not choose another:
+//! also a task without pods here, because the template can not be changed any more when it gets some.
+
+mod pin;
 
 use std::collections::BTreeSet;
 
@@ -80,6 +85,10 @@ pub fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
             part.min_available = 0;
         }
         resize(task, &name, part)?;
+        if let Some(domain) = share.domain.as_ref().filter(|domain| !domain.nodes.is_empty()) {
+            let pods = task.get_mut("template").and_then(|template| template.get_mut("spec"));
+            pin::pin(pods.ok_or(Mismatch::Shape)?, &domain.nodes).ok_or(Mismatch::Shape)?;
+        }
     }
     if let Some(name) = missing.first() {
         return Err(Mismatch::NoTask((*name).to_owned()));
@@ -116,6 +125,10 @@ fn resize(task: &mut Map<String, Value>, name: &str, part: TaskShare) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::{
+        gang::{Operator, Requirement},
+        plan::Domain,
+    };
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -138,6 +151,7 @@ mod tests {
             tasks: [("master".into(), task(master)), ("default1".into(), task(worker))].into(),
             min_available: master + worker,
             min_success: Some(2),
+            domain: None,
         }
     }
 
@@ -190,7 +204,7 @@ mod tests {
         let tasks = tasks.iter().map(|(name, replicas, min_available)| {
             ((*name).into(), TaskShare { replicas: *replicas, min_available: *min_available })
         });
-        Share { tasks: tasks.collect(), min_available, min_success }
+        Share { tasks: tasks.collect(), min_available, min_success, domain: None }
     }
 
     #[test]
@@ -215,6 +229,26 @@ mod tests {
         assert_eq!(policy, json!({"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1}));
         let cut = copy_for(&plain(&tasks), &of(&[("m", 1, 1), ("w", 3, 2)], 3, None));
         assert_eq!(cut, Err(Mismatch::Partition { task: "w".into(), pods: 3, size: 2 }));
+    }
+
+    #[test]
+    fn every_task_of_a_copy_is_pinned_to_the_shares_domain_and_made_twice_it_is_the_same() {
+        let tasks = json!([
+            {"name": "m", "replicas": 1, "template": {"spec": {"containers": []}}},
+            {"name": "w", "replicas": 4, "template": {"spec": {"containers": []}}},
+        ]);
+        let rack = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
+        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![rack]] };
+        let share = Share { domain: Some(domain), ..of(&[("m", 0, 0), ("w", 3, 3)], 3, None) };
+        let copy = copy_for(&plain(&tasks), &share).unwrap();
+        for task in copy["spec"]["tasks"].as_array().unwrap() {
+            let terms = &task["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                ["nodeSelectorTerms"];
+            assert_eq!(terms[0]["matchExpressions"][0]["values"], json!(["r1"]));
+        }
+        assert_eq!(copy_for(&copy, &share).unwrap(), copy);
+        let bare = plain(&json!([{"name": "m", "replicas": 1}, {"name": "w", "replicas": 4}]));
+        assert_eq!(copy_for(&bare, &share), Err(Mismatch::Shape));
     }
 
     #[test]

@@ -188,6 +188,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             candidates: sites.iter().copied().map(candidate).collect(),
             strategy,
             previous,
+            copies: request.previous,
             most_clusters,
             levels: &levels(sites.iter().map(|site| chosen[*site].cluster)),
             tie: Tie::of_uid(&binding.uid),

@@ -37,7 +37,7 @@ impl Search<'_> {
         }
         let open = held < self.limit;
         let hopeful = |site: usize| {
-            if !self.holds(site) && !(open && self.sites[site].reach.cluster) {
+            if !(self.holds(site) || open && self.sites[site].reach.cluster) {
                 return None;
             }
             let most = self.bounds.most(&self.kit, Spot { site, domain: None }, want);

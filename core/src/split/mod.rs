@@ -84,6 +84,9 @@ pub struct Problem<'a> {
     pub strategy: Strategy,
     /// What it holds already. Kept where it can be: placed pods do not move.
     pub previous: Option<&'a Plan>,
+    /// The plan that made the copies that are there, where it is not kept (`previous`): nobody may change a copy's template, so
+    /// that in a cluster that has one the domain stays.
+    pub copies: Option<&'a Plan>,
     /// At most so many clusters, where the policy says so.
     pub most_clusters: Option<u32>,
     /// How close the candidates are to each other, from near to far.
@@ -168,7 +171,9 @@ struct Site<'a> {
     weight: u64,
     cost: i64,
     capacity: &'a Capacity,
-    /// The domain of the pods that it holds.
+    /// It has a copy of the job, whose template can not be changed.
+    copied: bool,
+    /// The domain that the copy is pinned to.
     domain: Option<&'a Domain>,
     reach: Reach,
     room: OnceCell<Room>,
@@ -210,7 +215,8 @@ impl<'a> Search<'a> {
         let mut order: Vec<usize> = (0..problem.candidates.len()).collect();
         order.sort_by_key(|index| problem.candidates[*index].name);
         order.dedup_by_key(|index| problem.candidates[*index].name);
-        let share = |name: &ClusterName| problem.previous.and_then(|plan| plan.clusters.get(name));
+        let copies = problem.previous.or(problem.copies);
+        let share = |name: &ClusterName| copies.and_then(|plan| plan.clusters.get(name));
         let site = |index: &usize| {
             let candidate = &problem.candidates[*index];
             Site {
@@ -218,6 +224,7 @@ impl<'a> Search<'a> {
                 weight: candidate.weight,
                 cost: candidate.cost,
                 capacity: candidate.capacity,
+                copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
                 reach: Reach::of(gang.topology.as_ref(), &candidate.capacity.domains, problem.levels),
                 room: OnceCell::new(),

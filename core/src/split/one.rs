@@ -23,13 +23,13 @@ impl Search<'_> {
             _ => 0..0,
         };
         sites.flat_map(move |site| {
-            let (known, fixed) = (&self.sites[site], self.holds(site));
-            let highest = known.reach.tier.filter(|_| !fixed);
+            let known = &self.sites[site];
+            let highest = known.reach.tier.filter(|_| !known.copied);
             let domains = highest.into_iter().flat_map(move |highest| self.bounds.domains(site, highest));
             let within = domains.map(move |(id, tier)| (Distance::Domain(tier), Spot { site, domain: Some(id) }));
-            // Pods that are there already are where they are.
+            // A copy that is there is pinned already, or is not.
             let whole = Spot { site, domain: None };
-            within.chain((known.reach.cluster || fixed).then(|| (self.distance(&[whole]), whole)))
+            within.chain((known.reach.cluster || known.copied).then(|| (self.distance(&[whole]), whole)))
         })
     }
 

@@ -76,6 +76,7 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
         candidates: candidates.map(|(name, capacity)| Candidate { name, weight: 1, cost: 0, capacity }).collect(),
         strategy,
         previous: None,
+        copies: None,
         most_clusters: None,
         levels: &[],
         tie: Tie::Ascending,

@@ -222,6 +222,19 @@ fn a_gang_stays_in_its_domain_when_hyper_nodes_are_changed() {
     assert_eq!(placed(&solve(&again).unwrap()), ["m0 r0-0@1: 4"]);
 }
 
+/// Volcano's admission lets nobody change the template of a job that is there, and the pin is in the template.
+#[test]
+fn starting_afresh_does_not_change_the_domain_of_a_copy_that_is_there() {
+    let world = racked(&[&[&[8], &[4]]]);
+    let gang = workers(2, 2, hard(1));
+    let before = solve(&problem(&gang, &racked(&[&[&[8], &[2]]]), Strategy::Aggregated)).unwrap();
+    assert_eq!(placed(&before), ["m0 r0-0@1: 2"]);
+    let mut afresh = problem(&gang, &world, Strategy::Aggregated);
+    assert_eq!(placed(&solve(&afresh).unwrap()), ["m0 r0-1@1: 2"]);
+    afresh.copies = Some(&before);
+    assert_eq!(solve(&afresh).unwrap(), before);
+}
+
 fn level(name: &str, tier: Option<u32>, groups: &[&[u32]]) -> Level {
     Level { name: name.into(), tier, groups: groups.iter().map(|group| group.to_vec()).collect() }
 }
