@@ -115,7 +115,7 @@ fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
         Shape {
             labels: Some(Arc::default()),
             allocatable: Arc::new(free.clone()),
-            free,
+            free: Arc::new(free),
             nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
             ..Shape::default()
         }

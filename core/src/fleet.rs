@@ -18,7 +18,7 @@ pub use after::Leaving;
 
 use crate::{
     gang::{Gang, WorkloadRef},
-    inventory::{Capacity, Change, Inventory, Shape, Source},
+    inventory::{Amounts, Capacity, Change, Inventory, Shape, Source},
     place::Cluster,
     plan::Domain,
     split::without_in,
@@ -206,9 +206,10 @@ impl Fleet {
             let mut shapes = capacity.shapes.clone();
             for (task, seen) in own.gang.tasks.iter().zip(seen(member, own)) {
                 if seen > 0 && capacity.source == Source::Nodes {
-                    let request = task.request.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+                    let request = task.request.iter().map(|(name, amount)| (name.clone(), amount));
+                    let request = Arc::new(request.collect::<Amounts>());
                     shapes.push(Shape {
-                        allocatable: Arc::new(BTreeMap::clone(&request)),
+                        allocatable: Arc::clone(&request),
                         free: request,
                         nodes: vec![Arc::from(""); seen as usize],
                         ..Shape::default()

@@ -136,7 +136,7 @@ pub struct Inventory {
 }
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
-type Shapes = BTreeMap<KindRef, BTreeMap<Amounts, BTreeSet<Place>>>;
+type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
 type Place = (NoneLast, Arc<str>);
 
 /// A domain, or none, which comes after all.
@@ -159,7 +159,7 @@ impl Ord for NoneLast {
 struct NodeState {
     /// `None` while only pods name the node.
     spec: Option<NodeSpec>,
-    used: Demand,
+    used: Arc<Demand>,
 }
 
 #[derive(Debug, Clone)]
@@ -217,14 +217,14 @@ impl Demand {
         self.0.is_empty()
     }
 
-    /// Adds `other`, `sign` times; amounts never go below zero.
-    fn add(&mut self, other: &Self, sign: i128) {
+    /// This and `other`, `sign` times; amounts never go below zero.
+    fn plus(&self, other: &Self, sign: i128) -> Self {
         let mut sum: BTreeMap<&ResourceName, i128> = self.0.iter().map(|(name, nano)| (name, *nano)).collect();
         for (name, nano) in &other.0 {
             let known = sum.entry(name).or_default();
             *known = known.saturating_add(nano.saturating_mul(sign)).max(0);
         }
-        self.0 = sum.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name.clone(), nano)).collect();
+        Self(sum.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name.clone(), nano)).collect())
     }
 }
 
@@ -286,7 +286,7 @@ impl Inventory {
                 self.listed.1 = true;
                 self.shapes.clear();
                 for state in self.nodes.values_mut() {
-                    state.used = Demand::default();
+                    state.used = Arc::default();
                 }
                 self.pods.clear();
                 self.owners.clear();
@@ -362,7 +362,7 @@ impl Inventory {
                     labels: Some(Arc::clone(&kind.labels)),
                     taints: Arc::clone(&kind.taints),
                     allocatable: Arc::clone(&kind.allocatable),
-                    free: free.clone(),
+                    free: Arc::clone(free),
                     nodes: Vec::with_capacity(places.len()),
                     domains: Vec::new(),
                 };
@@ -389,7 +389,7 @@ impl Inventory {
             let Some((name, state)) = self.nodes.get_key_value(*name) else { continue };
             take_out(&mut shapes, name, state);
             let mut state = state.clone();
-            state.used.add(back, -1);
+            state.used = Arc::new(state.used.plus(back, -1));
             put_in(&mut shapes, name, &state);
         }
         shapes
@@ -408,12 +408,14 @@ impl Inventory {
         let (domains, matcher) = domain::tree(self.hyper_nodes.values());
         (self.domains, self.matcher) = (Arc::new(domains), matcher);
         for (name, state) in &mut self.nodes {
-            if let Some(spec) = &mut state.spec {
-                let host = spec.host.as_deref().unwrap_or(name);
-                spec.domain = self.matcher.domain_of(name, host, &spec.kind.0.labels);
+            let Some(spec) = &state.spec else { continue };
+            let domain = self.matcher.domain_of(name, spec.host.as_deref().unwrap_or(name), &spec.kind.0.labels);
+            if domain != spec.domain {
+                take_out(&mut self.shapes, name, state);
+                state.spec.iter_mut().for_each(|spec| spec.domain = domain);
+                put_in(&mut self.shapes, name, state);
             }
         }
-        self.sort();
         true
     }
 
@@ -455,7 +457,7 @@ impl Inventory {
     fn hold(&mut self, node: &Arc<str>, request: &Demand, sign: i128) {
         let state = self.nodes.entry(Arc::clone(node)).or_default();
         take_out(&mut self.shapes, node, state);
-        state.used.add(request, sign);
+        state.used = self.requests.keep(state.used.plus(request, sign));
         put_in(&mut self.shapes, node, state);
         if state.spec.is_none() && state.used.is_empty() {
             self.nodes.remove(node);
@@ -528,7 +530,10 @@ fn place(name: &Arc<str>, state: &NodeState) -> Option<(KindRef, Amounts, Place)
 
 fn put_in(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
     if let Some((kind, free, place)) = place(name, state) {
-        shapes.entry(kind).or_default().entry(free).or_default().insert(place);
+        let places = shapes.entry(kind).or_default().entry(Arc::new(free)).or_default();
+        if let Err(at) = places.binary_search(&place) {
+            places.insert(at, place);
+        }
     }
 }
 
@@ -536,7 +541,9 @@ fn take_out(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
     let Some((kind, free, place)) = place(name, state) else { return };
     let Some(by_free) = shapes.get_mut(&kind) else { return };
     if let Some(places) = by_free.get_mut(&free) {
-        places.remove(&place);
+        if let Ok(at) = places.binary_search(&place) {
+            places.remove(at);
+        }
         if places.is_empty() {
             by_free.remove(&free);
         }

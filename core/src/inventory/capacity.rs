@@ -63,7 +63,7 @@ pub struct Shape {
     /// What each node could offer if it were empty.
     pub allocatable: Arc<Amounts>,
     /// What each node offers now.
-    pub free: Amounts,
+    pub free: Arc<Amounts>,
     /// Their names, by domain, then in order; never empty.
     pub nodes: Vec<Arc<str>>,
     /// The first nodes are in these domains, so many in each; the others are in none.
@@ -88,7 +88,7 @@ impl Capacity {
         used.add(allocating);
         let left =
             |(name, amount): (&ResourceName, &Quantity)| (name.clone(), amount.saturating_sub(used.get(name.as_str())));
-        let free = allocatable.iter().map(left).collect();
+        let free = Arc::new(allocatable.iter().map(left).collect());
         let (nodes, allocatable) = (vec![Arc::from("")], Arc::new(allocatable));
         Self::new(vec![Shape { allocatable, free, nodes, ..Shape::default() }], Source::Summary)
     }
@@ -103,7 +103,7 @@ impl Capacity {
     /// The same nodes with nothing on them: what the cluster could ever give.
     #[must_use]
     pub fn emptied(&self) -> Self {
-        let empty = |shape: &Shape| Shape { free: (*shape.allocatable).clone(), ..shape.clone() };
+        let empty = |shape: &Shape| Shape { free: Arc::clone(&shape.allocatable), ..shape.clone() };
         self.with(self.shapes.iter().map(empty).collect())
     }
 

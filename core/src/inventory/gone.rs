@@ -21,7 +21,8 @@ impl Inventory {
         for (workload, gone) in gone {
             for held in self.going(workload, gone) {
                 let Some(request) = &held.request else { continue };
-                given_back.entry(&held.node).or_default().add(request, 1);
+                let sum = given_back.entry(&held.node).or_default();
+                *sum = sum.plus(request, 1);
             }
         }
         given_back

@@ -469,9 +469,10 @@ fn filled(kit: &Kit<'_>, capacity: &Capacity, mut shapes: Vec<Shape>, pods: &[u3
             continue;
         }
         if index >= before {
+            let free = std::sync::Arc::make_mut(&mut part.free);
             for (column, resource) in kit.resources.iter().enumerate() {
                 let used = original.free(class, width)[column] - room.free(index, width)[column];
-                if let Some(amount) = part.free.get_mut(resource) {
+                if let Some(amount) = free.get_mut(resource) {
                     *amount = amount.saturating_sub(units(resource, i128::from(used)));
                 }
             }

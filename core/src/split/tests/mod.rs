@@ -43,12 +43,12 @@ fn capacity(cluster: usize, nodes: &[(i64, i64)]) -> Capacity {
     for (index, (cpu, gpu)) in nodes.iter().enumerate() {
         let free = amounts(*cpu, *gpu);
         let name: Arc<str> = format!("n{cluster}-{index}").into();
-        match shapes.iter_mut().find(|shape| shape.free == free) {
+        match shapes.iter_mut().find(|shape| *shape.free == free) {
             Some(shape) => shape.nodes.push(name),
             None => shapes.push(Shape {
                 labels: Some(Arc::default()),
                 allocatable: Arc::new(free.clone()),
-                free,
+                free: Arc::new(free),
                 nodes: vec![name],
                 ..Shape::default()
             }),
