@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{prelude::*, strategy::Strategy as Generate, strategy::ValueTree};
 
-use super::{Strategy, properties::packs, *};
+use super::{
+    Strategy,
+    properties::{packs, share_fits},
+    *,
+};
 use crate::{
     gang::{Operator, Requirement},
     inventory::{Change, HyperNode, Inventory, Member, Node},
@@ -61,19 +65,42 @@ impl Case {
         vec![Level { name: "region".into(), tier: None, groups: groups.into_values().collect() }]
     }
 
-    fn solve(&self) -> Result<Plan, Refusal> {
-        let world = World {
+    fn world(&self) -> World {
+        World {
             names: (0..self.clusters.len()).map(|i| ClusterName::from(format!("m{i}"))).collect(),
             capacities: (0..self.clusters.len()).map(|i| self.capacity(i)).collect(),
-        };
-        let levels = self.levels();
-        let mut problem = problem(&self.gang, &world, Strategy::Aggregated);
+        }
+    }
+
+    fn solve(&self) -> Result<Plan, Refusal> {
+        self.solve_in(&self.world(), None, 0)
+    }
+
+    /// With the candidates in another order, which `turn` gives.
+    fn solve_in(&self, world: &World, previous: Option<&Plan>, turn: usize) -> Result<Plan, Refusal> {
+        let mut levels = self.levels();
+        let mut problem = problem(&self.gang, world, Strategy::Aggregated);
         for (candidate, cost) in problem.candidates.iter_mut().zip(&self.costs) {
             candidate.cost = *cost;
         }
+        let count = problem.candidates.len();
+        problem.candidates.rotate_left(turn % count);
+        for place in levels.iter_mut().flat_map(|level| &mut level.groups).flatten() {
+            *place = u32::try_from((*place as usize + count - turn % count) % count).unwrap();
+        }
         problem.levels = &levels;
         problem.most_clusters = self.limit;
+        problem.previous = previous;
         solve(&problem)
+    }
+
+    /// Nodes of a share's cluster, or of its domain.
+    fn nodes_of(&self, cluster: &ClusterName, share: &Share) -> Vec<(i64, i64)> {
+        let at: usize = cluster.as_str()[1..].parse().unwrap();
+        let rack: Option<u8> =
+            share.domain.as_ref().map(|domain| domain.name.split('-').next_back().unwrap().parse().unwrap());
+        let inside = self.clusters[at].iter().filter(|node| rack.is_none_or(|rack| node.2 == rack));
+        inside.map(|node| (node.0, node.1)).collect()
     }
 
     /// What is free on nodes of what the gang asks for, weighed as the objective says.
@@ -227,6 +254,57 @@ proptest! {
             (Ok(plan), Some(best)) => prop_assert_eq!(case.key_of(&plan), best, "{:?}", plan),
             (Err(_), None) => {}
             (found, best) => prop_assert!(false, "{:?} {:?}", found, best),
+        }
+    }
+
+    /// Each share fits its cluster, or its domain, node by node; a hard gang is in one of them.
+    #[test]
+    fn shares_fit_their_domains_node_by_node_and_the_order_of_clusters_does_not_matter(
+        case in any_case(6, 4), turn in 0..6usize,
+    ) {
+        let world = case.world();
+        let found = case.solve_in(&world, None, 0);
+        prop_assert_eq!(&case.solve_in(&world, None, turn), &found);
+        let Ok(plan) = found else { return Ok(()) };
+        for (cluster, share) in &plan.clusters {
+            let pods: Vec<u32> = case.gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
+            prop_assert!(share_fits(&case.nodes_of(cluster, share), &case.gang, &pods), "{} {:?}", cluster, share);
+        }
+        let topology = case.gang.topology.as_ref().filter(|topology| topology.hard);
+        if let Some(highest) = topology.and_then(|topology| topology.highest_tier) {
+            let (name, share) = plan.clusters.first_key_value().unwrap();
+            let racks = case.clusters[name.as_str()[1..].parse::<usize>().unwrap()].iter().any(|node| node.2 > 0);
+            prop_assert_eq!(plan.clusters.len(), 1);
+            prop_assert!(highest >= 2 || !racks || share.domain.as_ref().is_some_and(|domain| !domain.nodes.is_empty()));
+        }
+    }
+
+    /// What is placed and promised stays where it is, domain and all; an elastic gang only grows.
+    #[test]
+    fn nothing_that_is_placed_moves(case in any_case(5, 4), more in prop::option::of((0..5usize, (0..7i64, 0..4i64)))) {
+        let world = case.world();
+        let Ok(plan) = case.solve_in(&world, None, 0) else { return Ok(()) };
+        let mut after = case.clone();
+        if let Some((at, (cpu, gpu))) = more {
+            let count = after.clusters.len();
+            after.clusters[at % count].push((cpu, gpu, 0));
+        }
+        let mut world = after.world();
+        for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
+            let Some(share) = plan.clusters.get(name) else { continue };
+            let pods = share_pods(&case.gang, Some(share));
+            *capacity = without_in(capacity, &case.gang, &pods, share.domain.as_ref());
+        }
+        let again = case.solve_in(&world, Some(&plan), 0);
+        if plan.replicas() == case.gang.replicas() {
+            prop_assert_eq!(again, Ok(plan));
+        } else {
+            let again = again.unwrap();
+            for (name, share) in &plan.clusters {
+                let now = &again.clusters[name];
+                prop_assert_eq!(&now.domain, &share.domain);
+                prop_assert!(share.tasks.iter().all(|(task, was)| now.tasks[task].replicas >= was.replicas));
+            }
         }
     }
 
