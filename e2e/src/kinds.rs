@@ -38,6 +38,8 @@ pub enum Kind {
     PriorityClass,
     /// bus.volcano.sh Command.
     Command,
+    /// topology.volcano.sh HyperNode.
+    HyperNode,
 }
 
 impl Kind {
@@ -60,6 +62,7 @@ impl Kind {
             Self::Namespace => resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
             Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }
@@ -67,6 +70,9 @@ impl Kind {
     /// Whether objects of the kind have no namespace.
     #[must_use]
     pub const fn is_cluster_scoped(self) -> bool {
-        matches!(self, Self::Queue | Self::Cluster | Self::Node | Self::Namespace | Self::PriorityClass)
+        matches!(
+            self,
+            Self::Queue | Self::Cluster | Self::Node | Self::Namespace | Self::PriorityClass | Self::HyperNode
+        )
     }
 }

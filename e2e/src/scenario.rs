@@ -268,6 +268,25 @@ impl Scenario {
         Ok(self.member_api(member, kind)?.get_opt(name).await?.map(serde_json::to_value).transpose()?)
     }
 
+    /// Creates an object in a member.
+    ///
+    /// # Errors
+    /// If the member refuses it.
+    pub async fn create_in_member(&self, member: &str, kind: Kind, object: Value) -> anyhow::Result<()> {
+        let object: DynamicObject = serde_json::from_value(object)?;
+        self.member_api(member, kind)?.create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    /// Deletes an object in a member.
+    ///
+    /// # Errors
+    /// If the member refuses it.
+    pub async fn delete_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<()> {
+        self.member_api(member, kind)?.delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
     /// Merges `patch` into an object.
     ///
     /// # Errors

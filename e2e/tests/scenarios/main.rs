@@ -15,3 +15,4 @@ mod restarts;
 mod services;
 mod splitting;
 mod suspension;
+mod topology;

@@ -30,6 +30,8 @@ pub enum Kind {
     PersistentVolumeClaim,
     /// bus.volcano.sh Command.
     Command,
+    /// topology.volcano.sh HyperNode.
+    HyperNode,
     /// v1 Service; written, never watched.
     Service,
     /// v1 ConfigMap; written, never watched.
@@ -44,7 +46,7 @@ pub enum Kind {
 
 impl Kind {
     /// Those that are watched.
-    pub const WATCHED: [Self; 12] = [
+    pub const WATCHED: [Self; 13] = [
         Self::VolcanoJob,
         Self::PodGroup,
         Self::Queue,
@@ -57,6 +59,7 @@ impl Kind {
         Self::PriorityClass,
         Self::PersistentVolumeClaim,
         Self::Command,
+        Self::HyperNode,
     ];
 
     /// Its API resource.
@@ -75,6 +78,7 @@ impl Kind {
             Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
             Self::PersistentVolumeClaim => resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
             Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Service => resource("", "v1", "Service", "services"),
             Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
             Self::Secret => resource("", "v1", "Secret", "secrets"),

@@ -236,7 +236,8 @@ impl Member {
             if self.world.take_queue_news() {
                 self.queues.store(Arc::new(self.world.of(Kind::Queue).cloned().collect()));
             }
-            if self.world.has_listed(&[Kind::Node, Kind::Pod, Kind::Queue, Kind::PodGroup, Kind::VolcanoJob]) {
+            let needed = [Kind::Node, Kind::Pod, Kind::Queue, Kind::PodGroup, Kind::VolcanoJob, Kind::HyperNode];
+            if self.world.has_listed(&needed) {
                 self.decide();
             }
         }

@@ -1,19 +1,21 @@
 //! Which pods of enqueued PodGroups get a node (`actions/allocate`, `plugins/gang`): first every gang's minimum, all of
-//! it or nothing, then what is more.
+//! it or nothing, then what is more. A gang with hard topology is tried in one HyperNode after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use caldera_runtime::write::Body;
 use jiff::Timestamp;
 
-use super::{Cycle, Group, bind, ledger::Ledger, nodes::Nodes, report};
+use super::{Cycle, Group, bind, ledger::Ledger, nodes::Nodes, report, topology::HyperNodes};
 use crate::member::{
     facts::PodFacts,
-    object::Key,
+    object::{Key, text},
     world::{Want, World},
 };
 
 pub(super) fn allocate(
     world: &World,
+    hyper_nodes: &HyperNodes,
     groups: &[Group<'_>],
     ledger: &mut Ledger<'_>,
     nodes: &mut Nodes<'_>,
@@ -31,31 +33,80 @@ pub(super) fn allocate(
             report::unschedulable(world, group, &Outcome::default(), nodes, now, cycle);
             continue;
         }
-        nodes.begin();
-        let outcome = minimum(group, &waiting, ledger, nodes);
+        let outcome = in_one_domain(group, &waiting, hyper_nodes, ledger, nodes);
         if outcome.is_ready {
-            nodes.keep();
             cycle.wants.extend(report::phase(group, false, now));
             let placed: Vec<&Key> = outcome.bindings.iter().map(|want| &want.about.1).collect();
             let rest = waiting.into_iter().filter(|(key, _)| !placed.contains(key)).collect();
             cycle.wants.extend(outcome.bindings);
             more.push((group, rest));
         } else {
-            nodes.take_back();
-            for request in &outcome.charged {
-                ledger.take_back(&group.facts.queue, request);
-            }
             report::unschedulable(world, group, &outcome, nodes, now, cycle);
         }
     }
     for (group, rest) in more {
+        let mut used: BTreeSet<String> = group.allocated().map(|pod| pod.node.clone()).collect();
+        used.extend(cycle.wants.iter().filter_map(|want| bound(want, group)));
         for (key, pod) in rest {
-            match try_place(group, pod, ledger, nodes) {
-                Ok(node) => cycle.wants.push(bind(key, node)),
-                Err(why) => report::waiting_pod(world, key, &why, now, cycle),
+            let mut why = None;
+            for only in hyper_nodes.candidates(group.object, &used) {
+                nodes.look_at(only);
+                match try_place(group, pod, ledger, nodes) {
+                    Ok(node) => {
+                        used.insert(node.to_owned());
+                        cycle.wants.push(bind(key, node));
+                        why = None;
+                        break;
+                    }
+                    Err(refusal) => drop(why.insert(refusal)),
+                }
+            }
+            nodes.look_at(None);
+            if let Some(why) = why {
+                report::waiting_pod(world, key, &why, now, cycle);
             }
         }
     }
+}
+
+/// The node that a write binds a pod of this group to.
+fn bound(want: &Want, group: &Group<'_>) -> Option<String> {
+    let its = group.pods.iter().any(|(key, _)| **key == want.about.1);
+    match &want.write.body {
+        Body::Create(binding) if its && want.write.subresource == Some("binding") => {
+            Some(text(binding, "/target/name").to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The gang's minimum in the first HyperNode that holds it, or anywhere for a gang without hard topology.
+fn in_one_domain(
+    group: &Group<'_>,
+    waiting: &[(&Key, &PodFacts)],
+    hyper_nodes: &HyperNodes,
+    ledger: &mut Ledger<'_>,
+    nodes: &mut Nodes<'_>,
+) -> Outcome {
+    let used: BTreeSet<String> = group.allocated().map(|pod| pod.node.clone()).collect();
+    let mut last = Outcome::default();
+    for only in hyper_nodes.candidates(group.object, &used) {
+        nodes.look_at(only);
+        nodes.begin();
+        let outcome = minimum(group, waiting, ledger, nodes);
+        if outcome.is_ready {
+            nodes.keep();
+            nodes.look_at(None);
+            return outcome;
+        }
+        nodes.take_back();
+        for request in &outcome.charged {
+            ledger.take_back(&group.facts.queue, request);
+        }
+        last = outcome;
+    }
+    nodes.look_at(None);
+    last
 }
 
 /// What came of trying to place a gang's minimum.

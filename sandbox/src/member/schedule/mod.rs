@@ -3,8 +3,9 @@
 //! Rule: `pkg/scheduler/actions/{enqueue,allocate,backfill}` with the default plugins (priority, gang, overcommit,
 //! proportion's capability), as far as a federation can see them: a PodGroup enters its open queue while its minimum
 //! fits below the capability of the queue and its ancestors and below 1.2 times the nodes; pods are bound only if the
-//! whole minimum of the gang (and of each task) gets a node; queue priority, job priority, then age decide. Left out:
-//! shares between queues of one priority, preemption, topology.
+//! whole minimum of the gang (and of each task) gets a node; queue priority, job priority, then age decide. A gang with hard
+//! topology is bound within one HyperNode that is low enough, or not at all. Left out: shares between queues of one priority,
+//! preemption, soft topology and that of partitions.
 
 mod enqueue;
 mod gang;
@@ -12,6 +13,7 @@ mod ledger;
 mod nodes;
 mod normal;
 mod report;
+mod topology;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,7 @@ use super::{
 };
 use ledger::Ledger;
 use nodes::Nodes;
+use topology::HyperNodes;
 
 /// The scheduler whose pods are Volcano's.
 pub const VOLCANO: &str = "volcano";
@@ -48,9 +51,10 @@ pub fn cycle(world: &World, now: Timestamp) -> Cycle {
     let mut cycle = Cycle::default();
     cycle.wants.extend(normal::groups(world));
     let groups = groups(world);
+    let hyper_nodes = HyperNodes::of(world);
     let mut ledger = Ledger::of(world, nodes.total(), &groups);
     enqueue::enqueue(world, &groups, &mut ledger, &nodes, now, &mut cycle);
-    gang::allocate(world, &groups, &mut ledger, &mut nodes, now, &mut cycle);
+    gang::allocate(world, &hyper_nodes, &groups, &mut ledger, &mut nodes, now, &mut cycle);
     cycle.reports = report::queues(world, &ledger);
     for (key, pod) in world.pods().filter(|(_, pod)| pod.waits() && is_kubernetes(&pod.scheduler)) {
         match nodes.place(&pod.claim) {

@@ -3,7 +3,10 @@
 //! Room only shrinks during a cycle. So for each claim it is enough to remember the first node that may still suit it:
 //! a thousand equal pods cost one walk over the nodes, and a claim that fits nowhere is refused at once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use caldera_core::resources::Resources;
 
@@ -19,6 +22,8 @@ pub(super) struct Nodes<'a> {
     /// By claim: no node before this index suits it.
     from: BTreeMap<usize, usize>,
     trial: Option<Trial>,
+    /// Only these nodes are looked at.
+    only: Option<BTreeSet<String>>,
 }
 
 #[derive(Default)]
@@ -48,7 +53,7 @@ impl<'a> Nodes<'a> {
             }
         }
         let nodes = free.into_iter().map(|(name, (node, free))| (name, node, free)).collect();
-        Self { nodes, total, used, from: BTreeMap::new(), trial: None }
+        Self { nodes, total, used, from: BTreeMap::new(), trial: None, only: None }
     }
 
     /// What the usable nodes offer in all.
@@ -69,6 +74,8 @@ impl<'a> Nodes<'a> {
         let found = (start..self.nodes.len()).find(|index| self.suits(*index, claim));
         let at = found.unwrap_or(self.nodes.len());
         match &mut self.trial {
+            // What is found among some nodes says nothing of the others.
+            None if self.only.is_some() => None,
             Some(trial) => trial.from.insert(id, at),
             None => self.from.insert(id, at),
         };
@@ -83,7 +90,15 @@ impl<'a> Nodes<'a> {
 
     fn suits(&self, index: usize, claim: &Claim) -> bool {
         let Some((name, node, free)) = self.nodes.get(index) else { return false };
+        if self.only.as_ref().is_some_and(|only| !only.contains(*name)) {
+            return false;
+        }
         claim.broken.is_none() && claim.request.fits_in(free) && claim.node.admits(name, &node.labels, &node.taints)
+    }
+
+    /// From here on only these nodes are looked at, or all.
+    pub(super) fn look_at(&mut self, only: Option<BTreeSet<String>>) {
+        self.only = only;
     }
 
     /// From here on, what is placed can be taken back.
@@ -93,7 +108,10 @@ impl<'a> Nodes<'a> {
 
     /// Keeps what was placed since [`Self::begin`].
     pub(super) fn keep(&mut self) {
-        self.from.extend(self.trial.take().unwrap_or_default().from);
+        let trial = self.trial.take().unwrap_or_default();
+        if self.only.is_none() {
+            self.from.extend(trial.from);
+        }
     }
 
     /// Takes back what was placed since [`Self::begin`].
@@ -112,7 +130,9 @@ impl<'a> Nodes<'a> {
         }
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         for (name, node, free) in &self.nodes {
-            let reason = if !claim.node.admits(name, &node.labels, &[]) {
+            let reason = if self.only.as_ref().is_some_and(|only| !only.contains(*name)) {
+                "node(s) not in the hyperNode".to_owned()
+            } else if !claim.node.admits(name, &node.labels, &[]) {
                 "node(s) didn't match Pod's node affinity/selector".to_owned()
             } else if !claim.node.admits(name, &node.labels, &node.taints) {
                 "node(s) had untolerated taint(s)".to_owned()

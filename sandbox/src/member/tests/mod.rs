@@ -9,6 +9,7 @@ mod plugins;
 mod properties;
 mod queues;
 mod speed;
+mod topology;
 mod workloads;
 
 use std::collections::BTreeMap;
