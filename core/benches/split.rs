@@ -27,6 +27,8 @@ fn clusters(count: usize) -> Vec<Cluster> {
     let cluster = |i: usize| Cluster {
         name: format!("member-{i:04}"),
         ready: true,
+        region: format!("region-{}", i % 20),
+        provider: format!("provider-{}", i % 3),
         serves: [("batch.volcano.sh/v1alpha1".to_owned(), "Job".to_owned())].into(),
         ..Cluster::default()
     };

@@ -14,6 +14,7 @@ mod domain;
 mod gone;
 mod pool;
 mod profile;
+mod sorted;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,6 +34,7 @@ use crate::{
 };
 use domain::Matcher;
 use pool::Pool;
+use sorted::{Demand, Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
 
 /// A member's node as the inventory needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -133,99 +135,6 @@ pub struct Inventory {
     namespaces: BTreeSet<Arc<str>>,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
-}
-
-/// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
-type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
-type Place = (NoneLast, Arc<str>);
-
-/// A domain, or none, which comes after all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct NoneLast(Option<DomainId>);
-
-impl PartialOrd for NoneLast {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for NoneLast {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.is_none(), self.0).cmp(&(other.0.is_none(), other.0))
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct NodeState {
-    /// `None` while only pods name the node.
-    spec: Option<NodeSpec>,
-    used: Arc<Demand>,
-}
-
-#[derive(Debug, Clone)]
-struct NodeSpec {
-    kind: KindRef,
-    usable: bool,
-    /// Label `kubernetes.io/hostname` where it is not the name.
-    host: Option<Arc<str>>,
-    domain: Option<DomainId>,
-}
-
-/// What many nodes have in common.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
-    labels: Arc<BTreeMap<String, String>>,
-    taints: Arc<[Taint]>,
-    allocatable: Arc<Amounts>,
-}
-
-/// A pooled kind: two that are equal are the same.
-#[derive(Debug, Clone)]
-struct KindRef(Arc<Kind>);
-
-impl PartialEq for KindRef {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for KindRef {}
-impl PartialOrd for KindRef {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for KindRef {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) { std::cmp::Ordering::Equal } else { self.0.cmp(&other.0) }
-    }
-}
-
-/// Nano units by resource, in the order of the names; as small as it can be.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Demand(Box<[(ResourceName, i128)]>);
-
-impl Demand {
-    fn of(request: &Resources) -> Self {
-        Self(request.iter().map(|(name, amount)| (name.clone(), amount.as_nano())).collect())
-    }
-
-    fn get(&self, name: &str) -> i128 {
-        self.0.iter().find(|(known, _)| known.as_str() == name).map_or(0, |(_, nano)| *nano)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// This and `other`, `sign` times; amounts never go below zero.
-    fn plus(&self, other: &Self, sign: i128) -> Self {
-        let mut sum: BTreeMap<&ResourceName, i128> = self.0.iter().map(|(name, nano)| (name, *nano)).collect();
-        for (name, nano) in &other.0 {
-            let known = sum.entry(name).or_default();
-            *known = known.saturating_add(nano.saturating_mul(sign)).max(0);
-        }
-        Self(sum.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name.clone(), nano)).collect())
-    }
 }
 
 /// What a pod holds, remembered so that exactly this is given back. A finished pod holds nothing, but it was seen.
@@ -514,42 +423,6 @@ impl Inventory {
             }
         }
         true
-    }
-}
-
-/// A usable node's shape and place; `None` for one that offers nothing.
-fn place(name: &Arc<str>, state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
-    let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
-    let left = |(name, amount): (&ResourceName, &Quantity)| {
-        let used = Quantity::from_nano(state.used.get(name.as_str()));
-        (name.clone(), amount.saturating_sub(used))
-    };
-    let free = spec.kind.0.allocatable.iter().map(left).collect();
-    Some((spec.kind.clone(), free, (NoneLast(spec.domain), Arc::clone(name))))
-}
-
-fn put_in(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
-    if let Some((kind, free, place)) = place(name, state) {
-        let places = shapes.entry(kind).or_default().entry(Arc::new(free)).or_default();
-        if let Err(at) = places.binary_search(&place) {
-            places.insert(at, place);
-        }
-    }
-}
-
-fn take_out(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
-    let Some((kind, free, place)) = place(name, state) else { return };
-    let Some(by_free) = shapes.get_mut(&kind) else { return };
-    if let Some(places) = by_free.get_mut(&free) {
-        if let Ok(at) = places.binary_search(&place) {
-            places.remove(at);
-        }
-        if places.is_empty() {
-            by_free.remove(&free);
-        }
-    }
-    if by_free.is_empty() {
-        shapes.remove(&kind);
     }
 }
 

@@ -18,6 +18,7 @@ mod minimum;
 mod objective;
 mod one;
 mod pack;
+mod promise;
 mod reach;
 mod refusal;
 mod weighted;
@@ -120,13 +121,13 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
 #[must_use]
 pub fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
-    pack::without(capacity, gang, pods, None)
+    promise::without(capacity, gang, pods, None)
 }
 
 /// [`without`], the pods being kept in a domain, or preferably there.
 #[must_use]
 pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
-    pack::without(capacity, gang, pods, domain)
+    promise::without(capacity, gang, pods, domain)
 }
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else.
@@ -226,7 +227,7 @@ impl<'a> Search<'a> {
                 capacity: candidate.capacity,
                 copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
-                reach: Reach::of(gang.topology.as_ref(), &candidate.capacity.domains, problem.levels),
+                reach: Reach::of(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
             }
         };
@@ -275,7 +276,8 @@ impl<'a> Search<'a> {
         site.room.get_or_init(|| self.kit.room(site.capacity, place))
     }
 
-    /// The best of what is possible: the whole gang, else its minimum and as much more as fits.
+    /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be close is not
+    /// divided by weight.
     fn choose(&self, want: &[u32]) -> Option<Choice> {
         if total(want) == 0 {
             return Some(Choice::default());
@@ -389,7 +391,6 @@ fn duplicated(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusa
             strategy: Strategy::Aggregated,
             previous: own.as_ref(),
             most_clusters: Some(1),
-            levels: &[],
             ..problem.clone()
         };
         plan.clusters.extend(solve(&here).map_err(Refusal::everywhere)?.clusters);

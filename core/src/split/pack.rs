@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use crate::{
     gang::{ClusterName, Gang, Requirement},
     inventory::{Capacity, DomainId, Shape, ceil, floor, scale},
-    plan::Domain,
     resources::ResourceName,
     select::HOSTNAME,
 };
@@ -33,8 +32,6 @@ pub(crate) struct Kit<'a> {
     resources: Vec<ResourceName>,
     /// Row-major: task, resource.
     requests: Vec<i64>,
-    /// What all pods that are wanted ask for, by resource.
-    demand: Vec<i64>,
     /// Some task tells nodes apart by name.
     by_name: bool,
 }
@@ -84,9 +81,7 @@ impl<'a> Kit<'a> {
             .flat_map(|task| resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)))
             .collect();
         let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
-        let mut kit = Self { gang, resources, requests, demand: Vec::new(), by_name };
-        kit.demand = kit.demand(&gang.tasks.iter().map(|task| task.replicas).collect::<Vec<_>>());
-        kit
+        Self { gang, resources, requests, by_name }
     }
 
     pub(crate) fn tasks(&self) -> usize {
@@ -106,6 +101,11 @@ impl<'a> Kit<'a> {
             each.fold(0, i64::saturating_add)
         };
         (0..self.resources.len()).map(of).collect()
+    }
+
+    /// Whether some task tells nodes apart by name.
+    pub(super) const fn names_nodes(&self) -> bool {
+        self.by_name
     }
 
     pub(crate) fn resources(&self) -> &[ResourceName] {
@@ -191,6 +191,16 @@ impl<'a> Kit<'a> {
 }
 
 impl Room {
+    /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off them.
+    pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
+        self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
+    }
+
+    /// What a group's nodes have free.
+    pub(super) fn free_of(&self, kit: &Kit<'_>, group: usize) -> &[i64] {
+        self.free(group, kit.resources.len())
+    }
+
     fn free(&self, group: usize, width: usize) -> &[i64] {
         &self.free[group * width..(group + 1) * width]
     }
@@ -426,93 +436,8 @@ impl Kit<'_> {
     }
 }
 
-fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
+pub(super) fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
     crate::quantity::Quantity::from_nano(amount.saturating_mul(scale(name)))
-}
-
-/// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
-/// inventory has changed since): only into the domain that they are kept in, or there first where it is only preferred.
-pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
-    let kit = Kit::new(gang);
-    let Some(domain) = domain else {
-        return capacity.with(filled(&kit, capacity, capacity.shapes.clone(), pods).0);
-    };
-    let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
-    let place = match preferred {
-        _ if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
-        Some(id) => Where::Domain(id),
-        None => Where::Cluster,
-    };
-    let (inside, outside) = place.parted(capacity);
-    let (mut shapes, left) = filled(&kit, capacity, inside, pods);
-    let outside = if domain.nodes.is_empty() { filled(&kit, capacity, outside, &left).0 } else { outside };
-    shapes.extend(outside);
-    capacity.with(shapes)
-}
-
-/// These nodes with the pods on them, and the pods that did not fit.
-fn filled(kit: &Kit<'_>, capacity: &Capacity, mut shapes: Vec<Shape>, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
-    if kit.by_name {
-        shapes = shapes.iter().flat_map(single_nodes).collect();
-    }
-    let shapes = capacity.with(shapes);
-    let original = kit.room(&shapes, Where::Cluster);
-    let before = original.groups.len();
-    let (room, left) = packed(kit, &original, pods);
-    let width = kit.resources.len();
-    let mut names: Vec<_> = shapes.shapes.iter().map(Shape::with_domains).collect();
-    let mut parts = Vec::with_capacity(room.groups.len());
-    for (index, group) in room.groups.iter().enumerate() {
-        let class = group.class as usize;
-        let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(group.nodes as usize));
-        if part.nodes.is_empty() {
-            continue;
-        }
-        if index >= before {
-            let free = std::sync::Arc::make_mut(&mut part.free);
-            for (column, resource) in kit.resources.iter().enumerate() {
-                let used = original.free(class, width)[column] - room.free(index, width)[column];
-                if let Some(amount) = free.get_mut(resource) {
-                    *amount = amount.saturating_sub(units(resource, i128::from(used)));
-                }
-            }
-        }
-        parts.push(part);
-    }
-    (parts, left)
-}
-
-/// The room with these pods in it, as the split found them a place (all by one order, or the gang's minimum first and
-/// then the rest), and the pods that found none. Where nothing packs them all, what packs most.
-fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> (Room, Vec<u32>) {
-    let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
-    let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
-    let mut best: Option<(u64, Room, Vec<u32>)> = None;
-    for first in [vec![0; kit.tasks()], needed] {
-        let rest: Vec<u32> = wanted.iter().zip(&first).map(|(wanted, first)| wanted - first).collect();
-        for order in ORDERS {
-            let order = kit.order(&[room], order);
-            let mut trial = room.clone();
-            let mut left = wanted.clone();
-            for step in [&first, &rest] {
-                for task in &order {
-                    left[*task] -= trial.put(kit, *task, step[*task], 1);
-                }
-            }
-            let missing = left.iter().map(|pods| u64::from(*pods)).sum();
-            if missing == 0 {
-                return (trial, left);
-            }
-            if best.as_ref().is_none_or(|(least, ..)| missing < *least) {
-                best = Some((missing, trial, left));
-            }
-        }
-    }
-    best.map_or_else(|| (room.clone(), wanted), |(_, room, left)| (room, left))
-}
-
-fn single_nodes(shape: &Shape) -> Vec<Shape> {
-    shape.with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
 }
 
 impl Where<'_> {
@@ -538,7 +463,7 @@ impl Where<'_> {
     }
 
     /// A cluster's nodes that are of these, and the others.
-    fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
+    pub(super) fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for shape in &capacity.shapes {
             let is_in = |(id, name): &(Option<DomainId>, &std::sync::Arc<str>)| self.holds(capacity, shape, *id, name);

@@ -8,7 +8,10 @@
 //! name of a level, or `cluster`, admits all that is closer. Mode `soft` admits everything, and the closest is preferred.
 
 use super::level::Level;
-use crate::{gang::Topology, inventory::Domains};
+use crate::{
+    gang::Topology,
+    inventory::{Capacity, Source},
+};
 
 /// `highestTierName` for one whole cluster.
 const CLUSTER: &str = "cluster";
@@ -23,7 +26,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub(super) fn of(topology: Option<&Topology>, domains: &Domains, levels: &[Level]) -> Self {
+    pub(super) fn of(topology: Option<&Topology>, capacity: &Capacity, levels: &[Level]) -> Self {
         let Some(topology) = topology else { return Self { tier: None, cluster: true } };
         let all = Self { tier: Some(u32::MAX), cluster: true };
         if !topology.hard {
@@ -32,11 +35,13 @@ impl Reach {
         match (topology.highest_tier, topology.highest_tier_name.as_deref()) {
             (Some(highest), _) => {
                 let far = levels.iter().any(|level| level.tier.is_some_and(|tier| tier <= highest));
-                Self { tier: Some(highest), cluster: far || domains.cluster_tier() <= highest }
+                // Of a cluster whose nodes can not be read nobody knows which tiers it has.
+                let known = capacity.source == Source::Nodes;
+                Self { tier: Some(highest), cluster: far || (known && capacity.domains.cluster_tier() <= highest) }
             }
             (None, Some(name)) if name == CLUSTER || levels.iter().any(|level| level.name == name) => all,
             (None, Some(name)) => {
-                let named = domains.iter().filter(|(_, domain)| *domain.tier_name == *name);
+                let named = capacity.domains.iter().filter(|(_, domain)| *domain.tier_name == *name);
                 Self { tier: named.map(|(_, domain)| domain.tier).min(), cluster: false }
             }
             (None, None) => all,

@@ -257,6 +257,29 @@ fn close_clusters_are_preferred_to_far_ones_and_required_by_name() {
     assert_eq!(solved(&workers(7, 7, None)).unwrap().len(), 2);
 }
 
+#[test]
+fn a_cluster_whose_nodes_can_not_be_read_takes_no_gang_that_must_be_closer_than_it() {
+    let much = [("cpu", 90), ("pods", 90)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let summary = Capacity::from_summary(&much, &Resources::new(), &Resources::new());
+    let world = World { names: vec!["m0".into()], capacities: vec![summary] };
+    assert!(solved(&workers(4, 4, hard(1)), &world).is_err());
+    assert_eq!(solved(&workers(4, 4, named("cluster")), &world).unwrap(), ["m0 -: 4"]);
+    assert_eq!(solved(&workers(4, 4, None), &world).unwrap(), ["m0 -: 4"]);
+}
+
+#[test]
+fn every_copy_of_a_duplicated_gang_is_close() {
+    let world = racked(&[&[&[8], &[4]], &[&[2], &[6]]]);
+    let plan =
+        |topology| solve(&problem(&workers(2, 2, topology), &world, Strategy::Duplicated)).map(|plan| placed(&plan));
+    assert_eq!(plan(hard(1)).unwrap(), ["m0 r0-1@1: 2", "m1 r1-1@1: 2"]);
+    let levels = [level("region", None, &[&[0, 1]])];
+    let gang = workers(5, 5, named("region"));
+    let mut problem = problem(&gang, &world, Strategy::Duplicated);
+    problem.levels = &levels;
+    assert!(solve(&problem).unwrap_err().to_string().contains("in every selected cluster"));
+}
+
 /// Tier numbers are each member's own: a number that reaches beyond the cluster is one that an admin declared.
 #[test]
 fn a_number_reaches_beyond_a_cluster_only_where_it_was_declared() {

@@ -1,0 +1,139 @@
+//! Nodes sorted by what they are and what they have free, one at a time.
+
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+
+use super::{Amounts, DomainId};
+use crate::{
+    gang::Taint,
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+
+/// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
+pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
+pub(super) type Place = (NoneLast, Arc<str>);
+
+/// A domain, or none, which comes after all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoneLast(pub Option<DomainId>);
+
+impl PartialOrd for NoneLast {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for NoneLast {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.is_none(), self.0).cmp(&(other.0.is_none(), other.0))
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct NodeState {
+    /// `None` while only pods name the node.
+    pub spec: Option<NodeSpec>,
+    pub used: Arc<Demand>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct NodeSpec {
+    pub kind: KindRef,
+    pub usable: bool,
+    /// Label `kubernetes.io/hostname` where it is not the name.
+    pub host: Option<Arc<str>>,
+    pub domain: Option<DomainId>,
+}
+
+/// What many nodes have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub labels: Arc<BTreeMap<String, String>>,
+    pub taints: Arc<[Taint]>,
+    pub allocatable: Arc<Amounts>,
+}
+
+/// A pooled kind: two that are equal are the same.
+#[derive(Debug, Clone)]
+pub(super) struct KindRef(pub Arc<Kind>);
+
+impl PartialEq for KindRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for KindRef {}
+impl PartialOrd for KindRef {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for KindRef {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+/// Nano units by resource, in the order of the names; as small as it can be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Demand(Box<[(ResourceName, i128)]>);
+
+impl Demand {
+    pub(super) fn of(request: &Resources) -> Self {
+        Self(request.iter().map(|(name, amount)| (name.clone(), amount.as_nano())).collect())
+    }
+
+    fn get(&self, name: &str) -> i128 {
+        self.0.iter().find(|(known, _)| known.as_str() == name).map_or(0, |(_, nano)| *nano)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// This and `other`, `sign` times; amounts never go below zero.
+    pub(super) fn plus(&self, other: &Self, sign: i128) -> Self {
+        let mut sum: BTreeMap<&ResourceName, i128> = self.0.iter().map(|(name, nano)| (name, *nano)).collect();
+        for (name, nano) in &other.0 {
+            let known = sum.entry(name).or_default();
+            *known = known.saturating_add(nano.saturating_mul(sign)).max(0);
+        }
+        Self(sum.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name.clone(), nano)).collect())
+    }
+}
+
+/// A usable node's shape and place; `None` for one that offers nothing.
+fn place(name: &Arc<str>, state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
+    let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
+    let left = |(name, amount): (&ResourceName, &Quantity)| {
+        let used = Quantity::from_nano(state.used.get(name.as_str()));
+        (name.clone(), amount.saturating_sub(used))
+    };
+    let free = spec.kind.0.allocatable.iter().map(left).collect();
+    Some((spec.kind.clone(), free, (NoneLast(spec.domain), Arc::clone(name))))
+}
+
+pub(super) fn put_in(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
+    if let Some((kind, free, place)) = place(name, state) {
+        let places = shapes.entry(kind).or_default().entry(Arc::new(free)).or_default();
+        if let Err(at) = places.binary_search(&place) {
+            places.insert(at, place);
+        }
+    }
+}
+
+pub(super) fn take_out(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
+    let Some((kind, free, place)) = place(name, state) else { return };
+    let Some(by_free) = shapes.get_mut(&kind) else { return };
+    if let Some(places) = by_free.get_mut(&free) {
+        if let Ok(at) = places.binary_search(&place) {
+            places.remove(at);
+        }
+        if places.is_empty() {
+            by_free.remove(&free);
+        }
+    }
+    if by_free.is_empty() {
+        shapes.remove(&kind);
+    }
+}
