@@ -33,6 +33,23 @@ pub enum Update {
     Up,
     /// The member does not answer, and why. Its last inventory is not trusted any more.
     Down(String),
+    /// Where the nodes and pods that are told come from, from now on.
+    From(Origin),
+}
+
+/// Where a member's nodes and pods were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// In the member.
+    #[default]
+    Member,
+    /// In what its collector published.
+    Published {
+        /// When the collector last saw the member, as it wrote it.
+        seen_at: String,
+        /// Why there is nothing newer, where there should be.
+        late: Option<String>,
+    },
 }
 
 /// Pods that a workload was promised, by cluster.
@@ -62,6 +79,7 @@ struct Member {
     known: bool,
     summary: Capacity,
     inventory: Inventory,
+    origin: Origin,
     down: Option<String>,
     /// Keys of promises that name this cluster.
     promised: BTreeSet<String>,
@@ -135,6 +153,10 @@ impl Fleet {
             }
             Update::Up => member.down.take().is_some(),
             Update::Down(why) => member.down.replace(why).is_none(),
+            Update::From(origin) => {
+                member.origin = origin;
+                false
+            }
         };
         member.dirty |= changed;
         changed
@@ -230,12 +252,24 @@ impl Fleet {
         self.members.values().filter(silent).map(|member| member.cluster.name.as_str())
     }
 
-    /// Why a cluster's numbers are not its nodes', where they are not.
+    /// Where a cluster's nodes and pods were read, while they are what counts.
+    #[must_use]
+    pub fn origin(&self, cluster: &str) -> Option<&Origin> {
+        let member = self.members.get(cluster)?;
+        (member.down.is_none() && member.inventory.is_complete()).then_some(&member.origin)
+    }
+
+    /// Why a cluster's numbers are not its nodes', or not of now, where they are not.
     #[must_use]
     pub fn doubt(&self, cluster: &str) -> Option<String> {
         let member = self.members.get(cluster)?;
         match (&member.down, member.inventory.is_complete(), member.summary.source) {
-            (None, true, _) => None,
+            (None, true, _) => match &member.origin {
+                Origin::Published { seen_at, late: Some(why) } => {
+                    Some(format!("its nodes are those published at {seen_at}: {why}"))
+                }
+                Origin::Published { late: None, .. } | Origin::Member => None,
+            },
             (Some(why), _, Source::Summary) => Some(format!("its resource summary is used: {why}")),
             (Some(why), _, _) => Some(format!("nothing is known of its capacity: {why}")),
             (None, false, _) => Some("nothing is known of its capacity: its nodes were not read yet".to_owned()),

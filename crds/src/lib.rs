@@ -7,6 +7,7 @@ pub mod karmada;
 pub mod manifests;
 pub mod names;
 pub mod placement;
+pub mod published;
 pub mod queue_admission;
 mod schema;
 pub mod volcano;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     karmada::{apps, cluster, config, policy, work, work_v1alpha1},
+    published,
     schema::{claim_marks, object_schema, pod_template_marks},
     volcano::{batch, bus, scheduling, topology},
 };
@@ -120,7 +121,7 @@ impl Definition {
     }
 }
 
-/// Every definition: Karmada's and Volcano's. [`cluster_crd`] is not among them.
+/// Every definition of others: Karmada's and Volcano's. [`cluster_crd`] is not among them.
 #[must_use]
 pub fn manifests() -> Vec<Value> {
     let mut all = karmada_crds();
@@ -232,6 +233,22 @@ pub fn volcano_crds() -> Vec<Value> {
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ]),
     ]
+    .map(|definition| definition.0)
+    .into()
+}
+
+/// Our own, for a Karmada host.
+#[must_use]
+pub fn federation_crds() -> Vec<Value> {
+    let heartbeat = |name, kind, field| (name, kind, field, 0);
+    [Definition::of::<published::ClusterInventory>(&["spec"]).short(&["cinv"]).columns(&[
+        heartbeat("CLUSTER", "string", ".spec.cluster"),
+        heartbeat("SEEN", "date", ".spec.heartbeat.seenAt"),
+        heartbeat("NODES", "integer", ".spec.heartbeat.nodes"),
+        heartbeat("PARTS", "integer", ".spec.heartbeat.parts"),
+        heartbeat("REACHED", "string", ".spec.heartbeat.reached"),
+        heartbeat("FAULT", "string", ".spec.heartbeat.fault"),
+    ])]
     .map(|definition| definition.0)
     .into()
 }

@@ -1,0 +1,188 @@
+//! `federation.caldera.dev/v1alpha1`: ClusterInventory, a member's nodes and who holds them, as its collector saw them.
+//!
+//! Rule: whoever reads it back answers every question as if it had watched the member: what is free on each node, which
+//! pods of a workload reached a node, and what would be free without some of them. What no question needs is not in it:
+//! pods of others are one sum a node, pods of a task are a few ranges, names in a row are one.
+//!
+//! A member has one object with a [`Heartbeat`] (named like the cluster) and one or more with a [`Part`] each
+//! (`<cluster>.<index>`; a cluster's name has no dot). The heartbeat is small and written now and then; a part holds the
+//! nodes whose names fall to it, with all that is bound to them, and is written when it changes. Parts of one
+//! division are true each by itself, so they need not be written together; the division is the heartbeat's `parts`.
+
+mod decode;
+mod encode;
+mod ranges;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use caldera_core::inventory::{Node, Pod};
+use k8s_openapi::api::core::v1::Taint;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use decode::{Malformed, decode};
+pub use encode::{LARGEST, divide};
+pub use set::{Published, Set};
+
+use crate::wire::{ResourceList, null_is_default, object, words};
+
+/// Nodes by name.
+pub type Nodes = BTreeMap<String, Node>;
+/// Pods by namespace and name.
+pub type Pods = BTreeMap<(String, String), Pod>;
+
+words! {
+    /// How a collector reaches its member.
+    Reached { Direct = "Direct", Proxy = "Proxy", Agent = "Agent", }
+}
+
+object! {
+    /// A member's nodes and who holds them.
+    ClusterInventory, "federation.caldera.dev", "v1alpha1", "clusterinventories", ClusterResourceScope
+    { spec: ClusterInventorySpec } {}
+}
+
+/// Either the heartbeat or a part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterInventorySpec {
+    /// The member.
+    pub cluster: String,
+    /// When and how it was last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Heartbeat>,
+    /// Some of its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+/// When and how a member was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Heartbeat {
+    /// When the member last answered its collector, RFC 3339.
+    pub seen_at: String,
+    /// Seconds until the next heartbeat at the latest. After three of them nobody trusts the numbers.
+    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 100))]
+    pub every_seconds: u32,
+    /// How the collector reaches the member.
+    pub reached: Reached,
+    /// Number of parts.
+    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
+    pub parts: u32,
+    /// Nodes in all parts, for showing.
+    #[schemars(extend("format" = null, "minimum" = 0))]
+    pub nodes: u32,
+    /// Why the member can not be read at present, where it can not; then `seenAt` stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are listed
+/// here, from 0; `on` and `nodes` of what follows are ranges of these numbers (`0-7,9`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Part {
+    /// Which, from 0.
+    #[schemars(extend("format" = null, "minimum" = 0))]
+    pub index: u32,
+    /// Of how many.
+    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
+    pub of: u32,
+    /// Nodes that are alike.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<NodeShape>,
+    /// What pods hold that are nobody's we know, by node.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
+    /// Pods of workloads that Karmada may have brought.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<Workload>,
+}
+
+/// Nodes that are alike in all that is said here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeShape {
+    /// Their names: `n[08-11]` is n08, n09, n10 and n11.
+    pub names: Vec<String>,
+    /// Labels that they share.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Labels that tell most of them apart: a value for each node, in order.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub own_labels: BTreeMap<String, Vec<String>>,
+    /// Taints.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// What pods may ask for in all.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
+    pub allocatable: ResourceList,
+    /// Why they take no pods, where they do not.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<Closed>,
+}
+
+words! {
+    /// Why a node takes no pods.
+    Closed { NotReady = "NotReady", Cordoned = "Cordoned", Gone = "Gone", }
+}
+
+/// The same amounts held on each of some nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// On which.
+    pub nodes: String,
+    /// How much, in whole units as schedulers count; `pods` says by how many.
+    pub amounts: ResourceList,
+}
+
+/// A workload's pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workload {
+    /// API group, absent for core.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Pods that are bound and not finished.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub bound: Vec<Bound>,
+    /// Pods that were on nodes and have finished.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub finished: Vec<Finished>,
+}
+
+/// Pods of a task on nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bound {
+    /// The task, for kinds that have tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// What each asks for.
+    pub request: ResourceList,
+    /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node 5.
+    pub on: String,
+}
+
+/// Pods of a task that have finished.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Finished {
+    /// The task, for kinds that have tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// How many.
+    #[schemars(extend("format" = null, "minimum" = 1))]
+    pub pods: u32,
+}

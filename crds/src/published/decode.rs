@@ -1,0 +1,188 @@
+//! From parts back to nodes and pods.
+//!
+//! Pods come back under names of our making: unique, the same as long as nothing changes, and with the number at their
+//! end that they had. One pod stands for all of others on its node.
+
+use caldera_core::{
+    gang::{Taint, TaskName},
+    inventory::{Node, Owner, Pod},
+    quantity::Quantity,
+    resources::Resources,
+    select::HOSTNAME,
+};
+
+use super::{Bound, Closed, NodeShape, Nodes, Part, Pods, Workload, ranges};
+use crate::wire::ResourceList;
+
+/// Why what was published is no inventory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Not ranges, or more than there can be.
+    #[error("{0:?} names no nodes or pods")]
+    Range(String),
+    /// A number without a node.
+    #[error("there is no node {0}")]
+    NoNode(u32),
+    /// A node or pod that is listed twice.
+    #[error("{0} is listed twice")]
+    Twice(String),
+    /// Not an amount, or a negative one.
+    #[error("{0} is no amount of {1}")]
+    Amount(String, String),
+    /// Values of a label that are not one for each node.
+    #[error("label {0} has not one value for each node")]
+    Labels(String),
+    /// More pods than any member has.
+    #[error("it lists more than {0} pods")]
+    Pods(usize),
+}
+
+/// Pods in a part at most: what claims more is nonsense.
+const MOST_PODS: usize = 1_000_000;
+
+/// The nodes and pods of one part.
+///
+/// # Errors
+/// [`Malformed`]: nothing of it is to be believed then.
+pub fn decode(part: &Part) -> Result<(Nodes, Pods), Malformed> {
+    let (mut nodes, mut pods) = (Nodes::new(), Pods::new());
+    let mut names = Vec::new();
+    for shape in &part.shapes {
+        let own = ranges::unfold(&shape.names)?;
+        if let Some((label, _)) = shape.own_labels.iter().find(|(_, values)| values.len() != own.len()) {
+            return Err(Malformed::Labels(label.clone()));
+        }
+        if !shape.closed.contains(&Closed::Gone) {
+            let allocatable = resources(&shape.allocatable)?;
+            for (at, name) in own.iter().enumerate() {
+                let node = node(shape, at, name, &allocatable);
+                if nodes.insert(name.clone(), node).is_some() {
+                    return Err(Malformed::Twice(name.clone()));
+                }
+            }
+        }
+        names.extend(own);
+    }
+    for held in &part.held {
+        let request = resources(&held.amounts)?;
+        for number in ranges::read(&held.nodes)? {
+            let node = named(&names, number)?;
+            let pod = Pod {
+                name: format!("~{node}~"),
+                node: Some(node.to_owned()),
+                request: request.clone(),
+                ..Pod::default()
+            };
+            add(&mut pods, pod)?;
+        }
+    }
+    for workload in &part.workloads {
+        for (at, bound) in workload.bound.iter().enumerate() {
+            bind(workload, at, bound, &names, &mut pods)?;
+        }
+        for finished in &workload.finished {
+            let ended = PodOf::new(workload, finished.task.as_deref());
+            for count in 0..finished.pods {
+                // Of which part, for another may have more of them.
+                let pod = ended.pod(format!("ended~{}~{count}~", part.index), String::new());
+                add(&mut pods, Pod { finished: true, ..pod })?;
+            }
+        }
+    }
+    Ok((nodes, pods))
+}
+
+fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> Node {
+    let mut labels = shape.labels.clone();
+    labels.extend(shape.own_labels.iter().map(|(key, values)| (key.clone(), values[at].clone())));
+    labels.entry(HOSTNAME.to_owned()).or_insert_with(|| name.to_owned());
+    let taint = |taint: &k8s_openapi::api::core::v1::Taint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone().unwrap_or_default(),
+        effect: taint.effect.clone(),
+    };
+    Node {
+        name: name.to_owned(),
+        labels,
+        taints: shape.taints.iter().map(taint).collect(),
+        allocatable: allocatable.clone(),
+        ready: !shape.closed.contains(&Closed::NotReady),
+        unschedulable: shape.closed.contains(&Closed::Cordoned),
+    }
+}
+
+fn bind(workload: &Workload, at: usize, bound: &Bound, names: &[String], pods: &mut Pods) -> Result<(), Malformed> {
+    let malformed = || Malformed::Range(bound.on.clone());
+    let request = resources(&bound.request)?;
+    let of = PodOf::new(workload, bound.task.as_deref());
+    for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
+        let split = place.find([':', '*']).ok_or_else(malformed)?;
+        let node = named(names, place[..split].parse().map_err(|_| malformed())?)?;
+        let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
+        // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
+        let name = |last: &str| format!("{node}~{at}~{last}");
+        if is_numbered {
+            for number in ranges::read(rest)? {
+                let pod = of.pod(name(&format!("-{number}")), node.to_owned());
+                add(pods, Pod { request: request.clone(), ..pod })?;
+            }
+        } else {
+            for count in 0..rest.parse::<u32>().map_err(|_| malformed())? {
+                let pod = of.pod(name(&format!("{count}~")), node.to_owned());
+                add(pods, Pod { request: request.clone(), ..pod })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add(pods: &mut Pods, pod: Pod) -> Result<(), Malformed> {
+    if pods.len() >= MOST_PODS {
+        return Err(Malformed::Pods(MOST_PODS));
+    }
+    match pods.insert((pod.namespace.clone(), pod.name.clone()), pod) {
+        None => Ok(()),
+        Some(twice) => Err(Malformed::Twice(twice.name)),
+    }
+}
+
+/// What pods of a task have in common.
+struct PodOf<'a> {
+    namespace: &'a str,
+    owner: Owner,
+    name: String,
+}
+
+impl<'a> PodOf<'a> {
+    fn new(workload: &'a Workload, task: Option<&str>) -> Self {
+        let Workload { group, kind, namespace, name, .. } = workload;
+        let full_name = format!("{group}~{kind}~{name}~{}", task.unwrap_or_default());
+        let task = task.map(TaskName::from);
+        let owner = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task };
+        Self { namespace, owner, name: full_name }
+    }
+
+    fn pod(&self, last: String, node: String) -> Pod {
+        Pod {
+            namespace: self.namespace.to_owned(),
+            name: format!("{}~{last}", self.name),
+            node: Some(node),
+            owner: Some(self.owner.clone()),
+            ..Pod::default()
+        }
+    }
+}
+
+fn named(names: &[String], number: u32) -> Result<&str, Malformed> {
+    names.get(number as usize).map(String::as_str).ok_or(Malformed::NoNode(number))
+}
+
+fn resources(list: &ResourceList) -> Result<Resources, Malformed> {
+    let mut resources = Resources::new();
+    for (name, amount) in list {
+        let parsed: Option<Quantity> = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
+        let parsed = parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.clone()))?;
+        resources.set(name.as_str(), parsed);
+    }
+    Ok(resources)
+}

@@ -1,0 +1,271 @@
+//! From nodes and pods to parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{
+    gang::{Taint, TaskName, WorkloadRef},
+    inventory::{Node, Pod, whole_units},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+    select::HOSTNAME,
+};
+use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
+
+use super::{Bound, Closed, Finished, Held, NodeShape, Nodes, Part, Pods, Workload, ranges};
+use crate::{wire::ResourceList, workload::WorkloadKind};
+
+/// A part with more bytes (as JSON) is divided further: an API server takes three times this, etcd half again as much.
+pub const LARGEST: usize = 512 * 1024;
+/// Parts at most; a member that needs more has millions of nodes.
+const MOST_PARTS: u32 = 1024;
+/// A label with more values than this in a part is listed node by node instead of telling shapes apart.
+const VALUES: usize = 16;
+/// Workloads of which every pod has finished, in a part at most. Without them their room is kept until their status is
+/// told, which is soon.
+const MOST_FINISHED: usize = 256;
+
+/// The parts, as few as stay below [`LARGEST`]. Begins with the number of `parts` that there are: a division is kept
+/// while it does, and given up when a quarter would do.
+#[must_use]
+pub fn divide(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
+    let mut count = parts.clamp(1, MOST_PARTS);
+    loop {
+        let all = encode(nodes, pods, count);
+        let sizes: Vec<usize> = all.iter().map(|part| serde_json::to_vec(part).map_or(0, |json| json.len())).collect();
+        let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
+        if largest > LARGEST && count < MOST_PARTS {
+            count = (count * 2).min(MOST_PARTS);
+        } else if count > 1 && sum < LARGEST / 4 * count as usize / 2 {
+            count /= 2;
+        } else {
+            return all;
+        }
+    }
+}
+
+/// The parts, so many.
+pub(super) fn encode(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
+    let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
+    let index = |name: &str| (hash(name) % u64::from(parts)) as usize;
+    for (name, node) in nodes {
+        views[index(name)].nodes.insert(name, Some(node));
+    }
+    for ((_, name), pod) in pods {
+        let Some(node) = pod.node.as_deref() else { continue };
+        let view = &mut views[index(node)];
+        if pod.finished {
+            view.finish(pod);
+        } else {
+            view.nodes.entry(node).or_insert(None);
+            view.bind(node, name, pod);
+        }
+    }
+    views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.part() }).collect()
+}
+
+/// FNV-1a: which part a node falls to must be the same for every collector.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+type Amounts = BTreeMap<ResourceName, Quantity>;
+
+/// A part in the making.
+#[derive(Default)]
+struct View<'a> {
+    /// `None` where only pods name the node.
+    nodes: BTreeMap<&'a str, Option<&'a Node>>,
+    held: BTreeMap<&'a str, Resources>,
+    workloads: BTreeMap<WorkloadRef, Tasks<'a>>,
+}
+
+#[derive(Default)]
+struct Tasks<'a> {
+    bound: BTreeMap<(Option<TaskName>, Amounts), BTreeMap<&'a str, Where>>,
+    finished: BTreeMap<Option<TaskName>, u32>,
+}
+
+/// Pods of a task on a node: the numbers at the end of their names, and how many have none of their own.
+#[derive(Default)]
+struct Where {
+    numbers: BTreeSet<u32>,
+    others: u32,
+}
+
+impl<'a> View<'a> {
+    fn finish(&mut self, pod: &Pod) {
+        if let Some((workload, task)) = ours(pod) {
+            *self.workloads.entry(workload).or_default().finished.entry(task).or_default() += 1;
+        }
+    }
+
+    fn bind(&mut self, node: &'a str, name: &str, pod: &Pod) {
+        let request = whole_units(&pod.request);
+        let Some((workload, task)) = ours(pod) else {
+            self.held.entry(node).or_default().add(&request);
+            return;
+        };
+        let tasks = self.workloads.entry(workload).or_default();
+        let place = tasks.bound.entry((task, amounts(&request))).or_default().entry(node).or_default();
+        // The member's controllers take the highest number first: it is what tells pods of a task apart.
+        match name.rsplit('-').next().and_then(|last| last.parse().ok()) {
+            Some(number) if place.numbers.insert(number) => {}
+            _ => place.others += 1,
+        }
+    }
+
+    fn part(&self) -> Part {
+        let (shapes, numbers) = shapes(&self.nodes);
+        let mut held: BTreeMap<Amounts, BTreeSet<u32>> = BTreeMap::new();
+        for (node, resources) in &self.held {
+            held.entry(amounts(resources)).or_default().extend(numbers.get(*node));
+        }
+        let held = held.into_iter().map(|(amounts, on)| Held { nodes: ranges::write(on), amounts: list(&amounts) });
+        let mut over = 0;
+        let workloads = self.workloads.iter().filter(|(_, tasks)| {
+            over += usize::from(tasks.bound.is_empty());
+            !tasks.bound.is_empty() || over <= MOST_FINISHED
+        });
+        Part {
+            shapes,
+            held: held.collect(),
+            workloads: workloads.map(|(workload, tasks)| tasks.workload(workload, &numbers)).collect(),
+            ..Part::default()
+        }
+    }
+}
+
+impl Tasks<'_> {
+    fn workload(&self, reference: &WorkloadRef, numbers: &BTreeMap<String, u32>) -> Workload {
+        let bound = self.bound.iter().map(|((task, request), on)| {
+            let mut places: Vec<(u32, &Where)> =
+                on.iter().filter_map(|(node, place)| Some((*numbers.get(*node)?, place))).collect();
+            places.sort_unstable_by_key(|(number, _)| *number);
+            let texts = places.into_iter().flat_map(|(node, place)| {
+                let numbered = (!place.numbers.is_empty())
+                    .then(|| format!("{node}:{}", ranges::write(place.numbers.iter().copied())));
+                let others = (place.others > 0).then(|| format!("{node}*{}", place.others));
+                [numbered, others].into_iter().flatten()
+            });
+            Bound {
+                task: task.as_ref().map(ToString::to_string),
+                request: list(request),
+                on: texts.collect::<Vec<_>>().join(" "),
+            }
+        });
+        let finished = self
+            .finished
+            .iter()
+            .map(|(task, pods)| Finished { task: task.as_ref().map(ToString::to_string), pods: *pods });
+        let WorkloadRef { group, kind, namespace, name } = reference.clone();
+        Workload { group, kind, namespace, name, bound: bound.collect(), finished: finished.collect() }
+    }
+}
+
+/// Whose pod it is, if Karmada may have brought it.
+fn ours(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
+    let owner = pod.owner.as_ref()?;
+    let known = |kind: &WorkloadKind| kind.group() == owner.group && kind.kind() == owner.kind;
+    WorkloadKind::ALL.iter().any(known).then(|| (owner.workload(&pod.namespace), owner.task.clone()))
+}
+
+/// What nodes of a shape have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike<'a> {
+    labels: BTreeMap<&'a str, &'a str>,
+    own: BTreeSet<&'a str>,
+    taints: Vec<&'a Taint>,
+    allocatable: Amounts,
+    closed: (bool, bool, bool),
+}
+
+/// The shapes, and the number of each node.
+fn shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<String, u32>) {
+    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (key, value) in nodes.values().flatten().flat_map(|node| labels(node)) {
+        let of_key = values.entry(key).or_default();
+        if of_key.len() <= VALUES {
+            of_key.insert(value);
+        }
+    }
+    let is_own = |key: &str| values.get(key).is_some_and(|values| values.len() > VALUES);
+    let mut alike: BTreeMap<Alike<'_>, Vec<&str>> = BTreeMap::new();
+    for (name, node) in nodes {
+        let key = match node {
+            None => Alike {
+                labels: BTreeMap::new(),
+                own: BTreeSet::new(),
+                taints: Vec::new(),
+                allocatable: Amounts::new(),
+                closed: (false, false, true),
+            },
+            Some(node) => {
+                let mut taints: Vec<&Taint> = node.taints.iter().collect();
+                taints.sort();
+                Alike {
+                    labels: labels(node).filter(|(key, _)| !is_own(key)).collect(),
+                    own: labels(node).map(|(key, _)| key).filter(|key| is_own(key)).collect(),
+                    taints,
+                    allocatable: amounts(&node.allocatable),
+                    closed: (!node.ready, node.unschedulable, false),
+                }
+            }
+        };
+        alike.entry(key).or_default().push(name);
+    }
+    let mut numbers = BTreeMap::new();
+    let shapes = alike.into_iter().map(|(alike, names)| alike.shape(&names, nodes, &mut numbers)).collect();
+    (shapes, numbers)
+}
+
+/// The name is told once, not by a label too.
+fn labels(node: &Node) -> impl Iterator<Item = (&str, &str)> {
+    let all = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    all.filter(|(key, value)| (*key, *value) != (HOSTNAME, node.name.as_str()))
+}
+
+impl Alike<'_> {
+    fn shape(
+        &self,
+        names: &[&str],
+        nodes: &BTreeMap<&str, Option<&Node>>,
+        numbers: &mut BTreeMap<String, u32>,
+    ) -> NodeShape {
+        let folded = ranges::fold(names);
+        // What was folded here can be unfolded.
+        let names = ranges::unfold(&folded).unwrap_or_default();
+        let value = |name: &String, key: &str| {
+            let node = nodes.get(name.as_str()).copied().flatten();
+            node.and_then(|node| node.labels.get(key)).cloned().unwrap_or_default()
+        };
+        let own = |key: &&str| ((*key).to_owned(), names.iter().map(|name| value(name, key)).collect());
+        let own_labels = self.own.iter().map(own).collect();
+        for name in names {
+            let number = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            numbers.insert(name, number);
+        }
+        let (not_ready, cordoned, gone) = self.closed;
+        let closed = [(not_ready, Closed::NotReady), (cordoned, Closed::Cordoned), (gone, Closed::Gone)];
+        NodeShape {
+            names: folded,
+            labels: self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            own_labels,
+            taints: self.taints.iter().map(|taint| written(taint)).collect(),
+            allocatable: list(&self.allocatable),
+            closed: closed.into_iter().filter(|(is, _)| *is).map(|(_, why)| why).collect(),
+        }
+    }
+}
+
+fn written(taint: &Taint) -> k8s::Taint {
+    let value = (!taint.value.is_empty()).then(|| taint.value.clone());
+    k8s::Taint { key: taint.key.clone(), value, effect: taint.effect.clone(), time_added: None }
+}
+
+fn amounts(resources: &Resources) -> Amounts {
+    resources.iter().map(|(name, amount)| (name.clone(), amount)).collect()
+}
+
+fn list(amounts: &Amounts) -> ResourceList {
+    amounts.iter().map(|(name, amount)| (name.to_string(), resource::Quantity(amount.to_string()))).collect()
+}

@@ -1,0 +1,133 @@
+//! Numbers and names in a row, written short: `0-7,9` and `node-[00-31]`.
+
+use super::Malformed;
+
+/// More than any member has: what is longer is nonsense, and is not unfolded first.
+const LONGEST: usize = 200_000;
+
+/// Ascending numbers as ranges.
+pub(super) fn write(numbers: impl IntoIterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let text = |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.into_iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// The numbers of ranges.
+pub(super) fn read(text: &str) -> Result<Vec<u32>, Malformed> {
+    let malformed = || Malformed::Range(text.to_owned());
+    let mut numbers = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) =
+            (first.parse().map_err(|_| malformed())?, last.parse().map_err(|_| malformed())?);
+        let many = last.checked_sub(first).ok_or_else(malformed)? as usize;
+        if numbers.len() + many >= LONGEST {
+            return Err(malformed());
+        }
+        numbers.extend(first..=last);
+    }
+    Ok(numbers)
+}
+
+/// What is before and after the last number in a name's first label, and that number as written.
+fn cut(name: &str) -> Option<(&str, &str, &str)> {
+    let label = name.split('.').next().unwrap_or(name);
+    let end = label.rfind(|c: char| c.is_ascii_digit())? + 1;
+    let start = label[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    // Longer ones are no numbers but identities.
+    (end - start <= 6).then(|| (&name[..start], &name[start..end], &name[end..]))
+}
+
+/// Names in a fixed order, rows of them as one; [`unfold`] gives them back in the order that this has put them in.
+pub(super) fn fold(names: &[&str]) -> Vec<String> {
+    let mut keyed: Vec<(&str, &str, usize, u32, &str)> = names
+        .iter()
+        .map(|name| match cut(name) {
+            Some((before, digits, after)) => (before, after, digits.len(), digits.parse().unwrap_or(0), *name),
+            None => (*name, "", 0, 0, *name),
+        })
+        .collect();
+    keyed.sort_unstable();
+    let in_a_row = |a: &(&str, &str, usize, u32, &str), b: &(&str, &str, usize, u32, &str)| {
+        (a.0, a.1, a.2) == (b.0, b.1, b.2) && a.2 > 0 && a.3 + 1 == b.3
+    };
+    keyed
+        .chunk_by(in_a_row)
+        .map(|row| match row {
+            [(.., name)] => (*name).to_owned(),
+            [(before, after, width, first, _), .., (.., last, _)] => {
+                format!("{before}[{first:0width$}-{last:0width$}]{after}")
+            }
+            [] => String::new(),
+        })
+        .collect()
+}
+
+/// The names that were folded.
+pub(super) fn unfold(folded: &[String]) -> Result<Vec<String>, Malformed> {
+    let mut names = Vec::new();
+    for text in folded {
+        let malformed = || Malformed::Range(text.clone());
+        let Some((before, rest)) = text.split_once('[') else {
+            names.push(text.clone());
+            continue;
+        };
+        let (range, after) = rest.split_once(']').ok_or_else(malformed)?;
+        let (first, last) = range.split_once('-').ok_or_else(malformed)?;
+        let width = first.len();
+        let (first, last): (u32, u32) =
+            (first.parse().map_err(|_| malformed())?, last.parse().map_err(|_| malformed())?);
+        let many = last.checked_sub(first).ok_or_else(malformed)? as usize;
+        if names.len() + many >= LONGEST || width > 6 {
+            return Err(malformed());
+        }
+        names.extend((first..=last).map(|number| format!("{before}{number:0width$}{after}")));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_one() {
+        assert_eq!(write([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        let names = ["a", "ip-10-0-0-7.ec2.internal", "n8", "n9", "n10", "n11", "x-01", "x-02"];
+        let folded = fold(&names);
+        assert_eq!(folded, ["a", "ip-10-0-0-7.ec2.internal", "n[8-9]", "n[10-11]", "x-[01-02]"]);
+        assert_eq!(unfold(&folded).unwrap(), names);
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_it_is_unfolded() {
+        for text in ["", "1-", "a", "5-4", "0-4294967295", "1,,2"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        for text in ["n[0-4294967295]", "n[", "n[1]", "n[2-1]", "n[a-b]"] {
+            assert!(unfold(&[text.to_owned()]).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_and_numbers_come_back(
+            names in prop::collection::btree_set("[a-b]{0,2}-?[0-3]{1,3}(\\.x[0-9])?", 0..40),
+            numbers in prop::collection::btree_set(0u32..60, 1..40),
+        ) {
+            let given: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut back = unfold(&fold(&given)).unwrap();
+            back.sort();
+            prop_assert_eq!(back, names.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(read(&write(numbers.clone())).unwrap(), numbers.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

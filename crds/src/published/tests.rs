@@ -1,0 +1,243 @@
+use caldera_core::{
+    gang::{Taint, WorkloadRef},
+    inventory::{Change, Gone, Inventory, Node, Owner, Pod},
+    quantity::Quantity,
+    resources::Resources,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn amounts(cpu_milli: i64, pods: i64) -> Resources {
+    [("cpu", Quantity::from_milli(cpu_milli)), ("pods", Quantity::from_units(pods))].into_iter().collect()
+}
+
+fn inventory(nodes: &Nodes, pods: &Pods) -> Inventory {
+    let mut inventory = Inventory::new();
+    inventory.apply(Change::Nodes(nodes.values().cloned().collect()));
+    inventory.apply(Change::Pods(pods.values().cloned().collect()));
+    inventory
+}
+
+fn published(parts: Vec<Part>) -> Published {
+    let heartbeat = Heartbeat { parts: u32::try_from(parts.len()).unwrap(), ..Heartbeat::default() };
+    Published { heartbeat, parts: parts.into_iter().map(std::sync::Arc::new).collect() }
+}
+
+fn told(changes: Vec<Change>, inventory: &mut Inventory) {
+    for change in changes {
+        inventory.apply(change);
+    }
+}
+
+fn job(name: &str) -> WorkloadRef {
+    WorkloadRef { group: "batch.volcano.sh".into(), kind: "Job".into(), namespace: "ns".into(), name: name.into() }
+}
+
+/// The same answers to all that is asked of an inventory.
+fn same(a: &Inventory, b: &Inventory) -> Result<(), TestCaseError> {
+    prop_assert_eq!(a.capacity(), b.capacity());
+    let everyone = ["j0", "j1"].map(job);
+    for job in &everyone {
+        prop_assert_eq!(a.seen(job), b.seen(job));
+        let last = |pods| Gone::Last([(Some("t0".into()), pods), (None, 1)].into());
+        for gone in [Gone::All, last(1), last(3)] {
+            let gone = [(job, gone)].into();
+            prop_assert_eq!(a.capacity_without(&gone), b.capacity_without(&gone));
+        }
+    }
+    Ok(())
+}
+
+fn any_node() -> impl Strategy<Value = Node> {
+    let name = "n-[0-2][0-9]";
+    (name, any::<(bool, bool)>(), 0..3i64, prop::option::of(0..40u32), any::<bool>()).prop_map(
+        |(name, (ready, unschedulable), size, rack, tainted)| {
+            let mut labels: BTreeMap<String, String> = [("pool".to_owned(), size.to_string())].into();
+            labels.insert("kubernetes.io/hostname".into(), name.clone());
+            labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_string())));
+            let taint = Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() };
+            let taints = if tainted { vec![taint] } else { vec![] };
+            Node { name, labels, taints, allocatable: amounts(8000 << size, 20), ready, unschedulable }
+        },
+    )
+}
+
+fn any_pod() -> impl Strategy<Value = Pod> {
+    let owner = prop_oneof![
+        1 => Just(None),
+        1 => Just(Some(("apps", "DaemonSet", "d", None))),
+        3 => ("[01]", prop::option::of("[01]")).prop_map(|(job, task)| {
+            let name = if job == "0" { "j0" } else { "j1" };
+            Some(("batch.volcano.sh", "Job", name, task))
+        }),
+    ];
+    (owner, prop::option::weighted(0.9, "n-[0-2][0-9]"), 1..4i64, 0..12u32, any::<bool>(), prop::bool::weighted(0.2))
+        .prop_map(|(owner, node, cpu, number, numbered, finished)| {
+            let owner = owner.map(|(group, kind, name, task)| Owner {
+                group: group.into(),
+                kind: kind.into(),
+                name: name.into(),
+                task: task.map(|task| format!("t{task}").into()),
+            });
+            let of = owner.as_ref().map_or("x".to_owned(), |owner| format!("{}{:?}", owner.name, owner.task));
+            let name = if numbered { format!("{of}-{number}") } else { format!("{of}-{number}x") };
+            Pod { namespace: "ns".into(), name, node, request: amounts(cpu * 700, 1), finished, owner }
+        })
+}
+
+fn any_world() -> impl Strategy<Value = (Nodes, Pods)> {
+    let nodes = prop::collection::vec(any_node(), 0..25);
+    let pods = prop::collection::vec(any_pod(), 0..50);
+    (nodes, pods).prop_map(|(nodes, pods)| {
+        let nodes = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
+        let pods = pods.into_iter().map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect();
+        (nodes, pods)
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_published_answers_as_the_member_would((nodes, pods) in any_world(), parts in 1u32..4) {
+        let mut read = Inventory::new();
+        told(published(encode::encode(&nodes, &pods, parts)).since(None).unwrap(), &mut read);
+        same(&read, &inventory(&nodes, &pods))?;
+    }
+
+    #[test]
+    fn changes_since_lead_to_what_a_fresh_reader_sees(before in any_world(), after in any_world(), parts in 1u32..4) {
+        let old = published(encode::encode(&before.0, &before.1, parts));
+        let new = published(encode::encode(&after.0, &after.1, parts));
+        let mut read = Inventory::new();
+        told(old.since(None).unwrap(), &mut read);
+        prop_assert_eq!(old.since(Some(&old)).unwrap(), vec![]);
+        told(new.since(Some(&old)).unwrap(), &mut read);
+        same(&read, &inventory(&after.0, &after.1))?;
+    }
+
+    #[test]
+    fn garbage_is_refused_and_never_panics(
+        names in prop::collection::vec("(n\\[)?[0-9-]{0,4}\\]?", 0..3), on in "[0-9:*, -]{0,8}", amount in "[0-9a-z-]{0,4}",
+    ) {
+        let part = json!({
+            "index": 0, "of": 1, "shapes": [{"names": names, "allocatable": {"cpu": amount}}],
+            "held": [{"nodes": on, "amounts": {"cpu": "1"}}],
+            "workloads": [{"kind": "Job", "namespace": "ns", "name": "j", "bound": [{"request": {}, "on": on}]}],
+        });
+        let _ = decode(&serde_json::from_value(part).unwrap());
+    }
+}
+
+fn row(count: usize) -> Nodes {
+    let node = |at: usize| {
+        let name = format!("gpu-{at:04}.example.internal");
+        let labels = [("pool", format!("p{}", at % 8)), ("kubernetes.io/hostname", name.clone())];
+        let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let node = Node { name: name.clone(), labels, allocatable: amounts(96_000, 110), ready: true, ..Node::default() };
+        (name, node)
+    };
+    (0..count).map(node).collect()
+}
+
+fn busy(nodes: &Nodes, jobs: usize) -> Pods {
+    let mut pods = Pods::new();
+    for (at, node) in nodes.keys().enumerate() {
+        for number in 0..8 {
+            let owner = Owner {
+                group: "batch.volcano.sh".into(),
+                kind: "Job".into(),
+                name: format!("train-{}", (at * 8 + number) % jobs),
+                task: Some("worker".into()),
+            };
+            let name = format!("{}-worker-{}", owner.name, at * 8 + number);
+            let (namespace, request) = ("team".to_owned(), amounts(8000, 1));
+            let pod = Pod { node: Some(node.clone()), request, owner: Some(owner), finished: false, namespace, name };
+            pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        }
+        for daemon in 0..6 {
+            let name = format!("d-{at}-{daemon}");
+            let (namespace, request) = ("kube-system".to_owned(), amounts(100, 1));
+            let pod = Pod { node: Some(node.clone()), request, owner: None, finished: false, namespace, name };
+            pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        }
+    }
+    pods
+}
+
+#[test]
+fn a_thousand_nodes_of_eight_shapes_are_small() {
+    let nodes = row(1000);
+    let size = |pods: &Pods| {
+        let parts = divide(&nodes, pods, 1);
+        assert_eq!(parts.len(), 1);
+        serde_json::to_vec(&parts).unwrap().len()
+    };
+    let (empty, full) = (size(&Pods::new()), size(&busy(&nodes, 100)));
+    assert!(empty < 32 * 1024, "{empty}");
+    assert!(full < 128 * 1024, "{full}");
+}
+
+#[test]
+fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
+    let nodes = row(600);
+    let pods = busy(&nodes, 4_800);
+    let parts = divide(&nodes, &pods, 1);
+    assert!(parts.len() > 1);
+    for part in &parts {
+        assert_eq!(part.of as usize, parts.len());
+        assert!(serde_json::to_vec(part).unwrap().len() <= LARGEST);
+    }
+    assert_eq!(divide(&nodes, &pods, part_count(&parts)), parts);
+    assert_eq!(divide(&nodes, &Pods::new(), part_count(&parts)).len(), 1);
+    let mut read = Inventory::new();
+    told(published(parts).since(None).unwrap(), &mut read);
+    assert_eq!(read.capacity(), inventory(&nodes, &pods).capacity());
+}
+
+fn part_count(parts: &[Part]) -> u32 {
+    u32::try_from(parts.len()).unwrap()
+}
+
+#[test]
+fn parts_of_two_divisions_are_not_mixed() {
+    let object = |name: &str, spec: serde_json::Value| {
+        let mut object = ClusterInventory::new(name, serde_json::from_value(spec).unwrap());
+        object.metadata.name = Some(name.to_owned());
+        assert_eq!(object.cluster(), Some("m1"));
+        object
+    };
+    let heartbeat = |parts: u32| {
+        let heartbeat = json!({"seenAt": "", "everySeconds": 30, "reached": "Direct", "parts": parts, "nodes": 0});
+        object("m1", json!({"cluster": "m1", "heartbeat": heartbeat}))
+    };
+    let part = |index: u32, of: u32| {
+        object(&format!("m1.{index}"), json!({"cluster": "m1", "part": {"index": index, "of": of}}))
+    };
+    let mut set = Set::default();
+    assert_eq!(set.complete(), None);
+    for part in [part(0, 2), part(1, 2)] {
+        set.apply(part);
+    }
+    set.apply(heartbeat(2));
+    assert_eq!(set.complete().unwrap().parts.len(), 2);
+    set.apply(part(0, 1));
+    assert_eq!(set.complete(), None);
+    set.apply(heartbeat(1));
+    assert_eq!(set.complete().unwrap().parts.len(), 1);
+    set.remove(&heartbeat(1));
+    assert_eq!(set.complete(), None);
+}
+
+#[test]
+fn an_object_that_is_about_another_cluster_than_its_name_is_not_read() {
+    let heartbeat = json!({"seenAt": "", "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 0});
+    for (name, spec) in [
+        ("m1", json!({"cluster": "m2", "heartbeat": heartbeat})),
+        ("m1.0", json!({"cluster": "m1", "heartbeat": heartbeat})),
+        ("m1.1", json!({"cluster": "m1", "part": {"index": 0, "of": 1}})),
+        ("m1", json!({"cluster": "m1"})),
+    ] {
+        assert_eq!(ClusterInventory::new(name, serde_json::from_value(spec).unwrap()).cluster(), None, "{name}");
+    }
+}
