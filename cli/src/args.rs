@@ -55,6 +55,8 @@ pub enum Command {
     Controller(ComponentArgs),
     /// Runs the global scheduler: placement and gang split.
     Scheduler(ComponentArgs),
+    /// Runs a member's collector: watches its nodes and pods and publishes what is free there, for all to use.
+    Inventory(InventoryArgs),
     /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
     Manifests(ManifestsArgs),
     /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
@@ -122,6 +124,31 @@ pub struct ComponentArgs {
     /// Runs without a lease: for a single replica.
     #[arg(long)]
     pub no_lease: bool,
+}
+
+/// Which member, and how it is reached.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct MemberArgs {
+    /// The member, as Karmada names it. It is reached as Karmada reaches it, unless one of the following says otherwise.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// Kubeconfig of the member, for running inside a Pull member.
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: Option<PathBuf>,
+    /// Runs inside the member with the service account of its pod; then --kubeconfig names the Karmada API.
+    #[arg(long, conflicts_with = "member_kubeconfig", requires = "kubeconfig")]
+    pub in_member: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct InventoryArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub member: MemberArgs,
+    /// Seconds between two heartbeats. Nobody trusts what is published for longer than three of them.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub heartbeat: u32,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -222,7 +249,7 @@ pub struct ManifestsArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ManifestGroup {
-    /// Volcano's CRDs for the Karmada API.
+    /// Volcano's CRDs and our own for the Karmada API.
     Crds,
     /// Webhook and resource interpreter configurations.
     Webhooks,
@@ -250,6 +277,7 @@ impl Command {
             Self::Webhook(args) => components::webhook(args).await,
             Self::Controller(args) => components::controller(args).await,
             Self::Scheduler(args) => components::scheduler(args).await,
+            Self::Inventory(args) => components::inventory(args).await,
             Self::Manifests(args) => manifests::print(&args),
             Self::Why(args) => why::run(args).await,
             Self::Queue(args) => queue::run(args).await,

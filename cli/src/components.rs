@@ -1,12 +1,13 @@
-//! `caldera webhook`, `caldera controller`, `caldera scheduler`: each alone, against any Karmada.
+//! `caldera webhook`, `caldera controller`, `caldera scheduler`, `caldera inventory`: each alone, against any Karmada.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::{
     client::{self, WriteCounts},
     clock::Clock,
     lease::Candidate,
+    members::collect,
     serve::{self, Ready, SharedRegistry},
     shutdown,
     tls::{Authority, Identity},
@@ -15,7 +16,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{ComponentArgs, WebhookArgs},
+    args::{ComponentArgs, InventoryArgs, MemberArgs, WebhookArgs},
     manifests, stack,
 };
 
@@ -57,6 +58,32 @@ pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
+}
+
+pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let counts = WriteCounts::default();
+    let client = client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
+    let (ready, _) = admin(&args.component, &stop).await?;
+    let pace = collect::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collect::Pace::default() };
+    let member = member(&args.member, "inventory", &counts).await?;
+    let config = collect::Config { member, pace, ready, counts, ..collect::Config::new(&args.member.cluster) };
+    let lease = format!("caldera-inventory-{}", args.member.cluster);
+    while_active(&lease, &args.component, client.clone(), stop, |active| async move {
+        collect::run(config, client, active).await;
+        Ok(())
+    })
+    .await
+}
+
+/// A client of the member, for a component that runs inside it.
+async fn member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> anyhow::Result<Option<Client>> {
+    let config = match &args.member_kubeconfig {
+        Some(path) => client::config(Some(path)).await?,
+        None if args.in_member => kube::Config::incluster().context("failed to read the pod's service account")?,
+        None => return Ok(None),
+    };
+    Ok(Some(client::from_config(config, component, counts)?))
 }
 
 /// Runs `component` while this replica holds the lease. A lost lease ends the process: whoever starts it again begins

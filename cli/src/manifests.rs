@@ -18,6 +18,7 @@ pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
     let mut objects = Vec::new();
     if wanted(ManifestGroup::Crds) {
         objects.extend(caldera_crds::manifests::volcano_crds());
+        objects.extend(caldera_crds::manifests::federation_crds());
     }
     if wanted(ManifestGroup::Rbac) {
         objects.extend(rbac());
@@ -154,8 +155,14 @@ pub fn rbac() -> Vec<Value> {
             }),
         ]
     };
+    let read_inventories = rule(&["federation.caldera.dev"], &["clusterinventories"], &read);
+    let inventories = rule(
+        &["federation.caldera.dev"],
+        &["clusterinventories"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+    );
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "caldera-system"}})];
-    for component in ["webhook", "controller", "scheduler"] {
+    for component in ["webhook", "controller", "scheduler", "inventory"] {
         objects.push(json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": format!("caldera-{component}"), "namespace": "caldera-system"},
@@ -180,11 +187,27 @@ pub fn rbac() -> Vec<Value> {
             commands,
             groups,
             leases.clone(),
+            read_inventories.clone(),
         ],
     ));
+    // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
+    objects
+        .extend(role("inventory", vec![clusters.clone(), proxy.clone(), secrets.clone(), leases.clone(), inventories]));
     objects.extend(role(
         "scheduler",
-        vec![workloads, bindings, status, clusters, proxy, secrets, events, classes, read_queues, leases],
+        vec![
+            workloads,
+            bindings,
+            status,
+            clusters,
+            proxy,
+            secrets,
+            events,
+            classes,
+            read_queues,
+            leases,
+            read_inventories,
+        ],
     ));
     objects
 }

@@ -105,7 +105,8 @@ impl Stack {
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
-        let mut objects = manifests::webhooks(&endpoint, &authority.cert_pem);
+        let mut objects = caldera_crds::manifests::federation_crds();
+        objects.extend(manifests::webhooks(&endpoint, &authority.cert_pem));
         objects.extend(manifests::policies());
         for object in objects {
             apply(&installer, object).await?;

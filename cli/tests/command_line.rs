@@ -220,6 +220,10 @@ fn every_subcommand_has_help() {
         ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
         ("controller", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
         ("scheduler", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
+        (
+            "inventory",
+            &["--cluster", "--kubeconfig", "--member-kubeconfig", "--in-member", "--heartbeat", "--no-lease"],
+        ),
         ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only"]),
         ("why", &["--namespace", "--kubeconfig", "--output", "wide", "yaml"]),
         ("queue", &["--first", "--kubeconfig", "--output", "tree"]),

@@ -90,7 +90,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (inputs, mut events) = mpsc::channel(BACKLOG);
     let (clusters, mut seen_clusters) = mpsc::channel(64);
     let (member_events, mut member_inputs) = mpsc::channel(BACKLOG);
-    let mut members = Members::new(client.clone(), "controller", config.counts.clone(), member_events, stop.clone());
+    let mut members = Members::new(
+        client.clone(),
+        "controller",
+        config.counts.clone(),
+        config.clock.clone(),
+        member_events,
+        stop.clone(),
+    );
     watch_host(&client, &inputs, clusters, &stop);
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();

@@ -43,6 +43,8 @@ pub mod caldera {
     pub const MANAGER_CONTROLLER: &str = "caldera-controller";
     /// Field manager of the global scheduler.
     pub const MANAGER_SCHEDULER: &str = "caldera-scheduler";
+    /// Field manager of the members' collectors.
+    pub const MANAGER_INVENTORY: &str = "caldera-inventory";
     /// Field manager of the webhook (its configurations).
     pub const MANAGER_WEBHOOK: &str = "caldera-webhook";
 }

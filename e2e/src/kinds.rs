@@ -40,6 +40,8 @@ pub enum Kind {
     Command,
     /// topology.volcano.sh HyperNode.
     HyperNode,
+    /// federation.caldera.dev ClusterInventory.
+    Inventory,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
             Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
             Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
+            Self::Inventory => resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories"),
             Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }
@@ -72,7 +75,13 @@ impl Kind {
     pub const fn is_cluster_scoped(self) -> bool {
         matches!(
             self,
-            Self::Queue | Self::Cluster | Self::Node | Self::Namespace | Self::PriorityClass | Self::HyperNode
+            Self::Queue
+                | Self::Cluster
+                | Self::Node
+                | Self::Namespace
+                | Self::PriorityClass
+                | Self::HyperNode
+                | Self::Inventory
         )
     }
 }

@@ -96,7 +96,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let _stop_watches = watches.clone().drop_guard();
     watch(&client, &inputs, &watches);
     drop(inputs);
-    let members = Members::new(client.clone(), "scheduler", config.counts.clone(), member_events, watches.clone());
+    let members = Members::new(
+        client.clone(),
+        "scheduler",
+        config.counts.clone(),
+        config.clock.clone(),
+        member_events,
+        watches.clone(),
+    );
     let (writer, mut outcomes) = Writer::start(client, watches.clone());
     let metrics = Metrics::register(&config.registry);
     let mut scheduler = Scheduler {

@@ -1,33 +1,54 @@
 //! Watching the members: each in a task of its own, so that one that hangs, lies or is gone delays nobody else.
 //!
-//! A member is reached as Karmada reaches it: Push by `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a
-//! Secret on the host), otherwise through Karmada's cluster proxy. Its nodes, pods and HyperNodes become
-//! [`caldera_core::inventory::Change`]s on a channel; HyperNodes are read before the others are followed, so that nobody decides
-//! by nodes whose domains are not known yet. A member without that kind (or where it may not be read) has no domains; it is looked
-//! for again now and then. A probe with a deadline notices a member that stopped answering
-//! (a watch alone may hang for minutes) and says so; credentials are read again whenever it fails, so that a rotated
-//! secret is picked up.
+//! A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: what is
+//! published is told as if it was, for as long as it can be trusted. Any other is reached as Karmada reaches it: Push by
+//! `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a Secret on the host), otherwise through Karmada's
+//! cluster proxy. Its nodes, pods and HyperNodes become [`caldera_core::inventory::Change`]s on a channel; HyperNodes are
+//! read before the others are followed, so that nobody decides by nodes whose domains are not known yet. A member without
+//! that kind (or where it may not be read) has no domains; it is looked for again now and then. A probe with a deadline
+//! notices a member that stopped answering (a watch alone may hang for minutes) and says so; credentials are read again
+//! whenever it fails, so that a rotated secret is picked up.
 
-use std::{collections::BTreeMap, time::Duration};
+mod board;
+pub mod collect;
+mod reach;
+mod told;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use caldera_core::{
-    fleet::Update,
+    fleet::{Origin, Update},
     inventory::{Change, HyperNode, Node, Pod},
 };
 use caldera_crds::{
     inventory::{hyper_node, name, namespace, node, pod},
-    karmada::cluster::{Cluster, SyncMode},
+    karmada::cluster::Cluster,
+    published::Published,
 };
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, api::ApiResource, runtime::watcher};
+use jiff::Timestamp;
+use kube::{Client, api::ApiResource, runtime::watcher};
 use serde_json::Value;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    client::{ClientError, WriteCounts, config_for, from_config},
+    client::WriteCounts,
+    clock::SharedClock,
     watch::{Event, follow_json, list_json_as, resource},
 };
+use board::{Board, Trusted};
+use reach::{Connection, MemberError, Route, Way, probe};
 
 /// How often a member is asked whether it is there.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -39,6 +60,8 @@ const PROBES_MISSED: u32 = 3;
 const HYPER_NODES_EVERY: u32 = 30;
 /// First wait before another attempt to reach it; doubles up to [`PROBE_EVERY`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// How long its first lists may take before it counts as one that can not be read.
+const LISTS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What happened in a member.
 #[derive(Debug, Clone)]
@@ -49,66 +72,65 @@ pub struct MemberEvent {
     pub update: Update,
 }
 
-/// How a member is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Route {
-    Direct { endpoint: String, namespace: String, secret: String, insecure: bool },
-    Proxy,
-}
-
-/// Why a member can not be reached.
-#[derive(Debug, thiserror::Error)]
-enum MemberError {
-    #[error("failed to read its secret {namespace}/{name} on the host: {source}")]
-    Secret { namespace: String, name: String, source: Box<kube::Error> },
-    #[error("its secret {namespace}/{name} has no token")]
-    NoToken { namespace: String, name: String },
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error("its API does not answer: {0}")]
-    Probe(Box<kube::Error>),
-    #[error("its API does not answer within {} s", PROBE_DEADLINE.as_secs())]
-    Deadline,
-}
-
 /// The members that are being watched.
 pub struct Members {
     host: Client,
     component: String,
     counts: WriteCounts,
+    /// `None` for a collector, which must not live on what it publishes.
+    board: Option<Board>,
+    clock: SharedClock,
+    /// When a member last answered, for a collector.
+    answered: Option<watch::Sender<Option<Timestamp>>>,
     events: mpsc::Sender<MemberEvent>,
     shutdown: CancellationToken,
     watched: BTreeMap<String, (Route, CancellationToken)>,
 }
 
 impl Members {
-    /// Watches nobody yet; events of members will arrive at `events`.
+    /// Watches nobody yet; events of members will arrive at `events`. What is published on `host` is used.
     #[must_use]
     pub fn new(
         host: Client,
         component: &str,
         counts: WriteCounts,
+        clock: SharedClock,
         events: mpsc::Sender<MemberEvent>,
         shutdown: CancellationToken,
     ) -> Self {
-        Self { host, component: component.to_owned(), counts, events, shutdown, watched: BTreeMap::new() }
+        let board = Board::follow(host.clone(), Arc::clone(&clock), shutdown.child_token());
+        let component = component.to_owned();
+        let (board, answered, watched) = (Some(board), None, BTreeMap::new());
+        Self { host, component, counts, board, clock, answered, events, shutdown, watched }
     }
 
     /// Starts (or, where the way to it changed, restarts) watching the member that a Cluster object names.
     pub fn observe(&mut self, cluster: &Cluster) {
         let Some(name) = cluster.metadata.name.as_deref() else { return };
-        let route = route(cluster);
+        self.observe_by(name, Route::of(cluster), None);
+    }
+
+    fn observe_by(&mut self, name: &str, route: Route, given: Option<Client>) {
         if self.watched.get(name).is_some_and(|(known, _)| *known == route) {
             return;
         }
         self.forget(name);
         let stop = self.shutdown.child_token();
-        let member = Member {
-            name: name.to_owned(),
+        let way = Way {
             host: self.host.clone(),
+            cluster: name.to_owned(),
             route: route.clone(),
+            given,
             component: self.component.clone(),
             counts: self.counts.clone(),
+        };
+        let member = Member {
+            way,
+            board: self.board.clone(),
+            posted: self.board.as_ref().map(|board| board.of(name)),
+            refused: None,
+            clock: Arc::clone(&self.clock),
+            answered: self.answered.clone(),
             events: self.events.clone(),
         };
         tokio::spawn(member.run(stop.clone()));
@@ -139,64 +161,61 @@ impl Drop for Members {
     }
 }
 
-fn route(cluster: &Cluster) -> Route {
-    let spec = &cluster.spec;
-    let direct = spec.sync_mode != Some(SyncMode::Pull) && spec.proxy_url.as_ref().is_none_or(String::is_empty);
-    match (&spec.api_endpoint, &spec.secret_ref) {
-        (Some(endpoint), Some(secret)) if direct && !endpoint.is_empty() => Route::Direct {
-            endpoint: endpoint.clone(),
-            namespace: secret.namespace.clone(),
-            secret: secret.name.clone(),
-            insecure: spec.insecure_skip_tls_verification.unwrap_or(false),
-        },
-        _ => Route::Proxy,
-    }
-}
-
 struct Member {
-    name: String,
-    host: Client,
-    route: Route,
-    component: String,
-    counts: WriteCounts,
+    way: Way,
+    board: Option<Board>,
+    posted: Option<watch::Receiver<Option<Trusted>>>,
+    /// What was published and is no inventory, and why.
+    refused: Option<(Arc<Published>, String)>,
+    clock: SharedClock,
+    answered: Option<watch::Sender<Option<Timestamp>>>,
     events: mpsc::Sender<MemberEvent>,
 }
 
-/// What a client is made of, to notice a rotated secret.
-#[derive(PartialEq, Eq)]
-enum Credentials {
-    Token { token: String, ca: Option<Vec<u8>> },
-    Host,
-}
-
 impl Member {
-    /// Reaches the member, watches it until it stops answering, and again, until `stop`.
-    async fn run(self, stop: CancellationToken) {
+    /// Tells what is published of the member, or else reaches it and watches it until it stops answering, and again,
+    /// until `stop`.
+    async fn run(mut self, stop: CancellationToken) {
+        if let Some(board) = &self.board {
+            board.listed().await;
+        }
+        let cut = stop.clone();
+        tokio::select! {
+            biased;
+            () = cut.cancelled() => {}
+            () = self.follow(&stop) => {}
+        }
+    }
+
+    /// Ends if nobody listens any more.
+    async fn follow(&mut self, stop: &CancellationToken) {
         let mut wait = FIRST_WAIT;
         let mut told = false;
-        while !stop.is_cancelled() {
-            match self.connect().await {
-                Ok((client, credentials)) => {
+        while !self.events.is_closed() {
+            let connected = match self.tell_published().await {
+                Some(connection) => Ok(connection),
+                None => self.way.connect().await,
+            };
+            match connected {
+                Ok(connection) => {
                     if told {
-                        tracing::info!(cluster = self.name, "the member answers again");
+                        tracing::info!(cluster = self.way.cluster, "the member answers again");
                     }
                     (wait, told) = (FIRST_WAIT, false);
-                    if !self.tell(Update::Up).await {
-                        return;
-                    }
-                    self.watch(&client, &credentials, &stop).await;
+                    self.answers();
+                    self.tell(Update::From(Origin::Member)).await;
+                    self.tell(Update::Up).await;
+                    self.watch(&connection, stop).await;
                 }
                 Err(error) => {
                     if !told {
-                        tracing::warn!(cluster = self.name, %error, "can not reach the member; trying again until it works");
+                        let cluster = &self.way.cluster;
+                        tracing::warn!(cluster, %error, "can not reach the member; trying again until it works");
                         told = true;
-                        if !self.tell(Update::Down(error.to_string())).await {
-                            return;
-                        }
+                        self.tell(Update::Down(self.excuse(&error))).await;
                     }
                     tokio::select! {
-                        biased;
-                        () = stop.cancelled() => return,
+                        () = self.is_published() => {}
                         () = tokio::time::sleep(wait) => {}
                     }
                     wait = (wait * 2).min(PROBE_EVERY);
@@ -205,151 +224,166 @@ impl Member {
         }
     }
 
-    async fn tell(&self, update: Update) -> bool {
-        self.events.send(MemberEvent { cluster: self.name.clone(), update }).await.is_ok()
+    async fn tell(&self, update: Update) {
+        let _ = self.events.send(MemberEvent { cluster: self.way.cluster.clone(), update }).await;
     }
 
-    async fn connect(&self) -> Result<(Client, Credentials), MemberError> {
-        let credentials = self.credentials().await?;
-        let client = client_for(&self.host, &self.name, &self.route, &credentials, &self.component, &self.counts)?;
-        probe(&client).await?;
-        Ok((client, credentials))
+    fn answers(&self) {
+        if let Some(answered) = &self.answered {
+            answered.send_replace(Some(self.clock.now()));
+        }
     }
 
-    async fn credentials(&self) -> Result<Credentials, MemberError> {
-        credentials(&self.host, &self.route).await
+    /// Why the member's numbers are not known.
+    fn excuse(&self, error: &MemberError) -> String {
+        match &self.refused {
+            Some((_, why)) => format!("{error}; what is published of it is no inventory: {why}"),
+            None => error.to_string(),
+        }
     }
 
-    /// Follows nodes and pods with this client until the member stops answering, its secret changed, or `stop`.
-    async fn watch(&self, client: &Client, credentials: &Credentials, stop: &CancellationToken) {
-        let watches = stop.child_token();
-        let mut tasks = JoinSet::new();
-        let follow = |tasks: &mut JoinSet<()>, resource: ApiResource, convert: Convert| {
-            let cluster = self.name.clone();
-            let to_event = move |event: Event<Value>| {
-                let update = Update::Change(convert(event)?);
-                Some(MemberEvent { cluster: cluster.clone(), update })
-            };
-            let config = watcher::Config::default();
-            tasks.spawn(follow_json(client.clone(), resource, config, self.events.clone(), to_event, watches.clone()));
-        };
-        let mut domains = match list_hyper_nodes(client).await {
+    /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
+    async fn watch(&mut self, connection: &Connection, stop: &CancellationToken) {
+        let mut domains = match list_hyper_nodes(&connection.client).await {
             Ok(found) => {
                 let known = found.is_some();
-                let all = found.unwrap_or_default();
-                if !self.tell(Update::Change(Change::HyperNodes(all))).await {
-                    return;
-                }
+                self.tell(Update::Change(Change::HyperNodes(found.unwrap_or_default()))).await;
                 known
             }
             Err(error) => {
-                tracing::warn!(cluster = self.name, %error, "can not read the member's HyperNodes; trying again");
+                tracing::warn!(cluster = self.way.cluster, %error, "can not read the member's HyperNodes; trying again");
                 self.tell(Update::Down(format!("its HyperNodes can not be read: {error}"))).await;
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => {}
-                    () = tokio::time::sleep(PROBE_EVERY) => {}
-                }
+                tokio::time::sleep(PROBE_EVERY).await;
                 return;
             }
         };
+        let mut watches = Watches::new(self, connection, stop);
         if domains {
-            follow(&mut tasks, hyper_nodes_resource(), hyper_nodes);
+            watches.follow(hyper_nodes_resource(), hyper_nodes);
         }
         for (kind, plural, convert) in WATCHED {
-            follow(&mut tasks, resource("", "v1", kind, plural), convert);
+            watches.follow_first(resource("", "v1", kind, plural), convert);
         }
-        let (mut missed, mut probes) = (0, 0_u32);
+        let began = Instant::now();
+        let (mut missed, mut silent, mut probes) = (0, false, 0_u32);
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => break,
                 // Both follow for ever unless nobody listens any more.
-                Some(_) = tasks.join_next() => break,
+                Some(_) = watches.tasks.join_next() => break,
+                () = self.is_published() => break,
                 () = tokio::time::sleep(PROBE_EVERY) => {}
             }
-            match probe(client).await {
+            let is_listed = watches.listed.load(Ordering::Relaxed) == WATCHED.len();
+            if !is_listed && !silent && began.elapsed() >= LISTS_DEADLINE {
+                silent = true;
+                tracing::warn!(cluster = self.way.cluster, "the member answers, but does not list its nodes and pods");
+                let within = LISTS_DEADLINE.as_secs();
+                self.tell(Update::Down(format!("its nodes and pods were not listed within {within} s"))).await;
+            } else if is_listed && silent {
+                silent = false;
+                self.tell(Update::Up).await;
+            }
+            match probe(&connection.client).await {
                 Ok(()) => {
                     missed = 0;
+                    self.answers();
                     probes = probes.wrapping_add(1);
                     if !domains && probes.is_multiple_of(HYPER_NODES_EVERY) {
-                        domains = list_hyper_nodes(client).await.is_ok_and(|found| found.is_some());
+                        domains = list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some());
                         if domains {
-                            follow(&mut tasks, hyper_nodes_resource(), hyper_nodes);
+                            watches.follow(hyper_nodes_resource(), hyper_nodes);
                         }
                     }
                 }
                 Err(error) => {
                     missed += 1;
-                    let rotated = self.credentials().await.is_ok_and(|now| now != *credentials);
-                    if rotated {
-                        tracing::info!(cluster = self.name, "the member's credentials changed; connecting anew");
+                    if self.way.is_rotated(connection).await {
+                        tracing::info!(cluster = self.way.cluster, "the member's credentials changed; connecting anew");
                         break;
                     }
                     if missed >= PROBES_MISSED {
-                        tracing::warn!(cluster = self.name, %error, "the member does not answer any more");
-                        self.tell(Update::Down(error.to_string())).await;
+                        tracing::warn!(cluster = self.way.cluster, %error, "the member does not answer any more");
+                        self.tell(Update::Down(self.excuse(&error))).await;
                         break;
                     }
                 }
             }
         }
-        watches.cancel();
-        tasks.shutdown().await;
+        watches.end().await;
     }
 }
 
-fn client_for(
-    host: &Client,
-    cluster: &str,
-    route: &Route,
-    credentials: &Credentials,
-    component: &str,
-    counts: &WriteCounts,
-) -> Result<Client, MemberError> {
-    match (route, credentials) {
-        (Route::Direct { endpoint, insecure, .. }, Credentials::Token { token, ca }) => {
-            let config = config_for(endpoint, token, ca.as_deref(), *insecure)?;
-            Ok(from_config(config, component, counts)?)
+/// What is followed in a member at one time.
+struct Watches {
+    client: Client,
+    cluster: String,
+    events: mpsc::Sender<MemberEvent>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    /// How many of those that came first have listed what there is.
+    listed: Arc<AtomicUsize>,
+}
+
+impl Watches {
+    fn new(member: &Member, connection: &Connection, stop: &CancellationToken) -> Self {
+        Self {
+            client: connection.client.clone(),
+            cluster: member.way.cluster.clone(),
+            events: member.events.clone(),
+            stop: stop.child_token(),
+            tasks: JoinSet::new(),
+            listed: Arc::default(),
         }
-        _ => Ok(proxied(host, cluster)),
+    }
+
+    fn follow(&mut self, resource: ApiResource, convert: Convert) {
+        self.follow_noting(resource, convert, Arc::default());
+    }
+
+    /// The same for what must be listed before anything is known.
+    fn follow_first(&mut self, resource: ApiResource, convert: Convert) {
+        self.follow_noting(resource, convert, Arc::clone(&self.listed));
+    }
+
+    fn follow_noting(&mut self, resource: ApiResource, convert: Convert, listed: Arc<AtomicUsize>) {
+        let cluster = self.cluster.clone();
+        let mut first = true;
+        let to_event = move |event: Event<Value>| {
+            if std::mem::take(&mut first) {
+                listed.fetch_add(1, Ordering::Relaxed);
+            }
+            let update = Update::Change(convert(event)?);
+            Some(MemberEvent { cluster: cluster.clone(), update })
+        };
+        let (client, events, config) = (self.client.clone(), self.events.clone(), watcher::Config::default());
+        self.tasks.spawn(follow_json(client, resource, config, events, to_event, self.stop.clone()));
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        self.tasks.shutdown().await;
     }
 }
 
-async fn credentials(host: &Client, route: &Route) -> Result<Credentials, MemberError> {
-    let Route::Direct { namespace, secret: name, .. } = route else { return Ok(Credentials::Host) };
-    let secrets: Api<Secret> = Api::namespaced(host.clone(), namespace);
-    let secret = match tokio::time::timeout(PROBE_DEADLINE, secrets.get(name)).await {
-        Ok(Ok(secret)) => secret,
-        Ok(Err(source)) => {
-            let (namespace, name) = (namespace.clone(), name.clone());
-            return Err(MemberError::Secret { namespace, name, source: Box::new(source) });
-        }
-        Err(_) => return Err(MemberError::Deadline),
-    };
-    let mut data = secret.data.unwrap_or_default();
-    let token = data.remove("token").and_then(|token| String::from_utf8(token.0).ok()).unwrap_or_default();
-    if token.trim().is_empty() {
-        return Err(MemberError::NoToken { namespace: namespace.clone(), name: name.clone() });
-    }
-    Ok(Credentials::Token { token: token.trim().to_owned(), ca: data.remove("caBundle").map(|ca| ca.0) })
-}
-
-/// What a member has now, read once: its nodes and pods, or why they can not be read. Who may not read its secret on the
-/// host is sent through Karmada's cluster proxy, where that lets them.
+/// What a member has now, read once: what is published of it where that can be trusted, or its nodes and pods, or why
+/// they can not be read. Who may not read its secret on the host is sent through Karmada's cluster proxy, where that lets
+/// them.
 pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Vec<Update> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    if let Some(updates) = told::published_now(host, name).await {
+        return updates;
+    }
+    let way = Way {
+        host: host.clone(),
+        cluster: name.to_owned(),
+        route: Route::of(cluster),
+        given: None,
+        component: component.to_owned(),
+        counts: counts.clone(),
+    };
     let read = async {
-        let route = route(cluster);
-        let client = match credentials(host, &route).await {
-            Ok(credentials) => client_for(host, name, &route, &credentials, component, counts)?,
-            Err(error @ MemberError::Secret { .. }) => {
-                let client = proxied(host, name);
-                probe(&client).await.map_err(|_| error)?;
-                client
-            }
-            Err(error) => return Err(error),
-        };
+        let client = way.connect_anyhow().await?;
         let mut updates = vec![Update::Up];
         let found = list_hyper_nodes(&client).await?;
         updates.push(Update::Change(Change::HyperNodes(found.unwrap_or_default())));
@@ -379,35 +413,6 @@ async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, Mem
 
 fn hyper_nodes_resource() -> ApiResource {
     resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
-}
-
-/// Asks for what is going to be watched: `/version` would say nothing about the token or its permissions.
-async fn probe(client: &Client) -> Result<(), MemberError> {
-    for path in ["/api/v1/nodes?limit=1", "/api/v1/pods?limit=1"] {
-        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
-        match tokio::time::timeout(PROBE_DEADLINE, client.request::<Value>(request)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(MemberError::Probe(Box::new(error))),
-            Err(_) => return Err(MemberError::Deadline),
-        }
-    }
-    Ok(())
-}
-
-/// A client that sends every request through Karmada's cluster proxy.
-fn proxied(host: &Client, cluster: &str) -> Client {
-    let prefix = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}/proxy");
-    let host = host.clone();
-    let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
-        let host = host.clone();
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        let uri = format!("{prefix}{path}").parse::<http::Uri>();
-        async move {
-            *request.uri_mut() = uri?;
-            Ok::<_, tower::BoxError>(host.send(request).await?)
-        }
-    });
-    Client::new(service, "default")
 }
 
 type Convert = fn(Event<Value>) -> Option<Change>;

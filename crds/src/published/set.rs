@@ -64,6 +64,18 @@ impl Set {
         }
     }
 
+    /// True without a heartbeat: then nothing is published.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        self.heartbeat.is_none()
+    }
+
+    /// How many parts there are to be.
+    #[must_use]
+    pub fn parts_wanted(&self) -> u32 {
+        self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.parts)
+    }
+
     /// All of it; `None` while a part is missing or of another division.
     #[must_use]
     pub fn complete(&self) -> Option<Published> {
@@ -92,10 +104,7 @@ impl Published {
                 nodes.extend(more_nodes);
                 pods.extend(more_pods);
             }
-            return Ok(vec![
-                Change::Nodes(nodes.into_values().collect()),
-                Change::Pods(pods.into_values().collect()),
-            ]);
+            return Ok(vec![Change::Nodes(nodes.into_values().collect()), Change::Pods(pods.into_values().collect())]);
         };
         let mut changes = Vec::new();
         for (now, then) in self.parts.iter().zip(&before.parts) {
@@ -116,7 +125,9 @@ fn differences((nodes, pods): (Nodes, Pods), (old_nodes, old_pods): &(Nodes, Pod
         .filter(|key| !pods.contains_key(*key))
         .map(|(namespace, name)| Change::PodGone(namespace.clone(), name.clone()))
         .collect();
-    changes.extend(nodes.into_iter().filter(|(name, node)| old_nodes.get(name) != Some(node)).map(|(_, n)| Change::Node(n)));
+    changes.extend(
+        nodes.into_iter().filter(|(name, node)| old_nodes.get(name) != Some(node)).map(|(_, n)| Change::Node(n)),
+    );
     changes.extend(pods.into_iter().filter(|(key, pod)| old_pods.get(key) != Some(pod)).map(|(_, p)| Change::Pod(p)));
     changes.extend(gone_pods);
     changes.extend(gone_nodes);

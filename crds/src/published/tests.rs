@@ -134,7 +134,8 @@ fn row(count: usize) -> Nodes {
         let name = format!("gpu-{at:04}.example.internal");
         let labels = [("pool", format!("p{}", at % 8)), ("kubernetes.io/hostname", name.clone())];
         let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        let node = Node { name: name.clone(), labels, allocatable: amounts(96_000, 110), ready: true, ..Node::default() };
+        let node =
+            Node { name: name.clone(), labels, allocatable: amounts(96_000, 110), ready: true, ..Node::default() };
         (name, node)
     };
     (0..count).map(node).collect()

@@ -1,0 +1,298 @@
+//! Published inventories: used after a restart while the member is out of reach, not trusted when old, and never a way
+//! for one member to harm another. Each scenario has a sandbox of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use axum::{Router, response::IntoResponse};
+use caldera_e2e::{
+    Component, Scenario,
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run_in, world,
+};
+use caldera_runtime::{client::WriteCounts, members::collect};
+use caldera_sandbox::{
+    fleet::{Config, Endpoint, Fleet},
+    karmada,
+};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+use tokio_util::sync::CancellationToken;
+
+/// The cluster behind the line: two nodes of 8 cores.
+const FAR: &str = "far";
+
+/// A line to a member's API server that can be cut.
+struct Line {
+    up: watch::Sender<bool>,
+    address: String,
+}
+
+impl Line {
+    async fn to(server: &str) -> anyhow::Result<Self> {
+        let target = server.strip_prefix("https://").context("not https")?.to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = format!("https://{}", listener.local_addr()?);
+        let (up, is_up) = watch::channel(true);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (mut is_up, target) = (is_up.clone(), target.clone());
+                tokio::spawn(async move {
+                    if !*is_up.borrow() {
+                        return;
+                    }
+                    let Ok(mut far) = TcpStream::connect(&target).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = is_up.wait_for(|up| !up) => {}
+                    }
+                });
+            }
+        });
+        Ok(Self { up, address })
+    }
+}
+
+async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
+    Ok(Fleet::start(Config::with_members(members), stop).await?)
+}
+
+async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Result<()> {
+    let request = karmada::Member {
+        name: name.to_owned(),
+        endpoint: member.server.clone(),
+        token: member.token.clone(),
+        ca_pem: member.ca_pem.clone(),
+        ..karmada::Member::default()
+    };
+    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
+}
+
+/// A host with a member behind a line.
+async fn far(stop: &CancellationToken) -> anyhow::Result<(Fleet, Line)> {
+    let (host, other) = (fleet(0, stop).await?, fleet(1, stop).await?);
+    let line = Line::to(&other.members[0].server).await?;
+    let member = Endpoint { server: line.address.clone(), ..other.members[0].clone() };
+    join(&host, FAR, &member).await?;
+    Ok((host, line))
+}
+
+/// A collector of [`FAR`], and its writes.
+async fn collect(s: &Scenario, host: &Endpoint, beat: u64) -> anyhow::Result<(CancellationToken, WriteCounts)> {
+    let (stop, counts) = (CancellationToken::new(), WriteCounts::default());
+    let pace = collect::Pace {
+        least: Duration::from_millis(500),
+        heartbeat: Duration::from_secs(beat),
+        ..collect::Pace::default()
+    };
+    let config = collect::Config { pace, ..collect::Config::new(FAR) };
+    tokio::spawn(collect::run(config, host.client("inventory", &counts)?, stop.clone()));
+    s.until(Kind::Inventory, FAR, "is published", |object| object["spec"]["heartbeat"]["nodes"] == 2).await?;
+    Ok((stop, counts))
+}
+
+fn ready(cluster: &Value) -> bool {
+    let conditions = cluster["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// A gang of so many pods of 5 cores: a node holds one, what the summary says adds up to three.
+fn gang(name: &str, queue: &str, pods: u64, command: &str) -> Value {
+    let mut gang = job(name, queue, &[task("a", u32::try_from(pods).unwrap(), "5", command)]);
+    gang["spec"]["minAvailable"] = pods.into();
+    gang
+}
+
+async fn is_unplaced(s: &Scenario, binding: &str) -> anyhow::Result<()> {
+    let binding = s.get(Kind::Binding, binding).await?.context("no binding")?;
+    ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "placed: {binding}");
+    Ok(())
+}
+
+#[test]
+fn what_was_published_is_used_after_a_restart_while_the_member_is_out_of_reach() {
+    let far_end = Arc::new(std::sync::OnceLock::new());
+    let set = far_end.clone();
+    let start = async {
+        let stop = CancellationToken::new();
+        let (host, line) = far(&stop).await?;
+        let world = world::of_fleet(&host, stop).await?;
+        assert!(set.set((host, line)).is_ok());
+        Ok(world)
+    };
+    run_in("warm", start, async |s| {
+        let (host, line) = far_end.get().unwrap();
+        s.until(Kind::Cluster, FAR, "is ready", ready).await?;
+        let began = std::time::Instant::now();
+        let (_stop, counts) = collect(&s, &host.host, 20).await?;
+        let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        s.submit(Kind::Job, gang("before", &queue, 2, "sleep 1"), &aggregated()).await?;
+        s.until_phase("before", "Completed").await?;
+
+        for component in [Component::Scheduler, Component::Controller] {
+            s.kill(component).await;
+        }
+        line.up.send_replace(false);
+        // What the summary would let through and the nodes do not hold; and what they do hold.
+        s.submit(Kind::Job, gang("wide", &queue, 3, "sleep 1"), &aggregated()).await?;
+        let fits = s.submit(Kind::Job, gang("fits", &queue, 2, "sleep 1"), &aggregated()).await?;
+        for component in [Component::Controller, Component::Scheduler] {
+            s.resume(component).await?;
+        }
+        let placed = s.until_placed("fits-job").await?;
+        ensure!(placed == [(FAR.to_owned(), 2)], "{placed:?}");
+        ensure!(!*line.up.borrow(), "the line was down all the while");
+        is_unplaced(&s, "wide-job").await?;
+        line.up.send_replace(true);
+        ensure!(fits["metadata"]["uid"].is_string(), "{fits}");
+        s.until_phase("fits", "Completed").await?;
+        is_unplaced(&s, "wide-job").await?;
+        // A part and a heartbeat each half second, however many jobs there are.
+        let (writes, most) = (counts.snapshot().values().sum::<u64>(), 4 + began.elapsed().as_millis() as u64 / 250);
+        ensure!(writes <= most, "{writes} writes, more than {most}");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_published_is_not_trusted_beyond_its_bound() {
+    let far_end = Arc::new(std::sync::OnceLock::new());
+    let set = far_end.clone();
+    let start = async {
+        let stop = CancellationToken::new();
+        let (host, line) = far(&stop).await?;
+        let world = world::of_fleet(&host, stop).await?;
+        assert!(set.set((host, line)).is_ok());
+        Ok(world)
+    };
+    run_in("stale", start, async |s| {
+        let (host, line) = far_end.get().unwrap();
+        s.until(Kind::Cluster, FAR, "is ready", ready).await?;
+        let (stop, _) = collect(&s, &host.host, 1).await?;
+        let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        let wide = s.submit(Kind::Job, gang("wide", &queue, 3, "sleep 1"), &aggregated()).await?;
+        s.until_podgroup(&wide, "says why it waits", |group| group["status"]["conditions"][0].is_object()).await?;
+        is_unplaced(&s, "wide-job").await?;
+        // Nobody says any more what the member has. Then its summary counts, which thinks that there is room.
+        stop.cancel();
+        line.up.send_replace(false);
+        s.until_placed("wide-job").await?;
+        // And as soon as the member answers, its nodes do again.
+        line.up.send_replace(true);
+        let other = s.submit(Kind::Job, gang("other", &queue, 3, "sleep 1"), &aggregated()).await?;
+        s.until_podgroup(&other, "says why it waits", |group| group["status"]["conditions"][0].is_object()).await?;
+        Ok(())
+    });
+}
+
+/// A member's API server that answers everything with the same.
+async fn says(answer: Option<Value>) -> anyhow::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("http://{}", listener.local_addr()?);
+    let answers = Router::new().fallback(move || {
+        let answer = answer.clone();
+        async move {
+            match answer {
+                Some(answer) => axum::Json(answer).into_response(),
+                None => std::future::pending().await,
+            }
+        }
+    });
+    tokio::spawn(async move { axum::serve(listener, answers).await });
+    Ok(address)
+}
+
+/// A cluster that Karmada holds for ready, without a summary, at this address.
+async fn claim(s: &Scenario, name: &str, address: &str) -> anyhow::Result<()> {
+    let client = s.host();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": s.namespace},
+        "stringData": {"token": "t"},
+    });
+    let secrets: kube::Api<kube::api::DynamicObject> = kube::Api::namespaced_with(
+        client.clone(),
+        &s.namespace,
+        &caldera_runtime::watch::resource("", "v1", "Secret", "secrets"),
+    );
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {"syncMode": "Pull", "apiEndpoint": address},
+    });
+    s.create(Kind::Cluster, cluster).await?;
+    let status = json!({"status": {
+        "kubernetesVersion": "v1.33.0",
+        "apiEnablements": [{"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"kind": "Job", "name": "jobs"}]}],
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    }});
+    let clusters = world::api(&client, &Kind::Cluster.resource(), None);
+    clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    // Only now: Karmada looks after Push members itself and would find out.
+    let direct = json!({"spec": {"syncMode": "Push", "secretRef": {"namespace": s.namespace, "name": name}}});
+    s.patch(Kind::Cluster, name, &direct).await?;
+    Ok(())
+}
+
+#[test]
+fn members_that_talk_nonsense_or_hang_degrade_only_themselves() {
+    let start = async {
+        let stop = CancellationToken::new();
+        let fleet = fleet(1, &stop).await?;
+        world::of_fleet(&fleet, stop).await
+    };
+    run_in("nonsense", start, async |s| {
+        let node = |allocatable: Value| {
+            json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [
+                {"metadata": {"name": "n"}, "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}},
+                {"metadata": {}}, {"spec": {"nodeName": 3}},
+            ]})
+        };
+        for (name, answer) in [
+            ("garbage", Some(json!({"hello": ["world"]}))),
+            ("silent", None),
+            ("absurd", Some(node(json!({"cpu": "-5", "memory": "1e999", "pods": {}})))),
+        ] {
+            claim(&s, name, &says(answer).await?).await?;
+        }
+        // Somebody publishes nonsense about one of them.
+        let published = json!({"cluster": "garbage", "heartbeat": {
+            "seenAt": caldera_runtime::clock::rfc3339_micro(jiff::Timestamp::now()), "everySeconds": 100,
+            "reached": "Direct", "parts": 1, "nodes": 4_000_000_000u32,
+        }});
+        let part = json!({"cluster": "garbage", "part": {"index": 0, "of": 1, "shapes": [
+            {"names": ["n[0-4294967295]"], "allocatable": {"cpu": "100000"}},
+        ]}});
+        for (name, spec) in [("garbage.0", part), ("garbage", published)] {
+            let object = json!({
+                "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventory",
+                "metadata": {"name": name}, "spec": spec,
+            });
+            s.create(Kind::Inventory, object).await?;
+        }
+        let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        for name in ["garbage", "silent", "absurd"] {
+            let mut only = aggregated();
+            only["clusterAffinity"] = json!({"clusterNames": [name]});
+            let stuck = job(&format!("on-{name}"), &queue, &[task("a", 1, "1", "sleep 1")]);
+            s.submit(Kind::Job, stuck, &only).await?;
+        }
+        s.submit(Kind::Job, job("free", &queue, &[task("a", 2, "1", "sleep 1")]), &aggregated()).await?;
+        let placed = s.until_placed("free-job").await?;
+        ensure!(placed.iter().all(|(name, _)| name == "member1"), "{placed:?}");
+        s.until_phase("free", "Completed").await?;
+        for name in ["garbage", "silent", "absurd"] {
+            is_unplaced(&s, &format!("on-{name}-job")).await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,380 @@
+//! A member's collector: watches the member once for all who need to know it, and publishes what it sees on the host.
+//!
+//! Writes do not depend on how many jobs come and go: a part is written when it has changed, at most every
+//! [`Pace::least`] and no more bytes a second than [`Pace::bytes`] in the mean; the heartbeat now and then. What is
+//! published is applied as a field manager of its own. A collector that can not reach its member says so once and sends
+//! no more heartbeats: what it has published grows old, and that is all that anybody sees of it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use caldera_core::{fleet::Update, inventory::Change};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    names::caldera::MANAGER_INVENTORY,
+    published::{Heartbeat, Nodes, Part, Pods, Reached, divide},
+};
+use jiff::Timestamp;
+use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{MemberEvent, Members, reach::Route};
+use crate::{
+    client::WriteCounts,
+    clock::{SharedClock, rfc3339_micro},
+    serve::Ready,
+    watch::{Event, follow_typed, resource},
+    write::{self, Body, Failure, Write},
+};
+
+/// How often a collector writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Between two writes of parts.
+    pub least: Duration,
+    /// Bytes of parts a second, in the mean.
+    pub bytes: usize,
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { least: Duration::from_secs(5), bytes: 16 * 1024, heartbeat: Duration::from_secs(30) }
+    }
+}
+
+impl Pace {
+    /// How long to wait after so many bytes were written.
+    #[must_use]
+    pub fn rest(&self, bytes: usize) -> Duration {
+        let by_bytes = Duration::from_millis((bytes as u64).saturating_mul(1000) / (self.bytes.max(1) as u64));
+        by_bytes.max(self.least)
+    }
+}
+
+/// What a collector is started with.
+#[derive(Clone)]
+pub struct Config {
+    /// The member, as Karmada names it.
+    pub cluster: String,
+    /// A client of the member, for a collector inside; without one it is reached as Karmada reaches it.
+    pub member: Option<Client>,
+    /// How often it writes.
+    pub pace: Pace,
+    /// The time.
+    pub clock: SharedClock,
+    /// Set once the inventory is published.
+    pub ready: Ready,
+    /// Counts writes to the member (there should be none).
+    pub counts: WriteCounts,
+}
+
+impl Config {
+    /// A collector for this member with the usual pace.
+    #[must_use]
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            member: None,
+            pace: Pace::default(),
+            clock: Arc::new(crate::clock::SystemClock),
+            ready: Ready::default(),
+            counts: WriteCounts::default(),
+        }
+    }
+}
+
+/// What one member has: nodes and pods as they are told.
+#[derive(Debug, Default)]
+pub struct View {
+    nodes: Option<Nodes>,
+    pods: Option<Pods>,
+}
+
+impl View {
+    /// Takes in what the member's watcher tells.
+    pub fn apply(&mut self, change: Change) {
+        let key = |pod: &caldera_core::inventory::Pod| (pod.namespace.clone(), pod.name.clone());
+        match (change, &mut self.nodes, &mut self.pods) {
+            (Change::Nodes(all), nodes, _) => {
+                *nodes = Some(all.into_iter().map(|node| (node.name.clone(), node)).collect());
+            }
+            (Change::Pods(all), _, pods) => *pods = Some(all.into_iter().map(|pod| (key(&pod), pod)).collect()),
+            (Change::Node(node), Some(nodes), _) => drop(nodes.insert(node.name.clone(), node)),
+            (Change::NodeGone(name), Some(nodes), _) => drop(nodes.remove(&name)),
+            (Change::Pod(pod), _, Some(pods)) => drop(pods.insert(key(&pod), pod)),
+            (Change::PodGone(namespace, name), _, Some(pods)) => drop(pods.remove(&(namespace, name))),
+            // A list comes first.
+            _ => {}
+        }
+    }
+
+    /// Both, once both were listed.
+    #[must_use]
+    pub fn listed(&self) -> Option<(&Nodes, &Pods)> {
+        self.nodes.as_ref().zip(self.pods.as_ref())
+    }
+}
+
+/// Publishes the inventory of one member until `shutdown`.
+pub async fn run(config: Config, host: Client, shutdown: CancellationToken) {
+    let stop = shutdown.child_token();
+    let _stop = stop.clone().drop_guard();
+    let (clusters, mut seen_clusters) = mpsc::channel(16);
+    let all: Api<DeserializeGuard<Cluster>> = Api::all(host.clone());
+    let own = watcher::Config::default().fields(&format!("metadata.name={}", config.cluster));
+    tokio::spawn(follow_typed(all, own, clusters, Some, stop.clone()));
+    let (events, mut changes) = mpsc::channel(4096);
+    let (answered, mut answers) = watch::channel(None);
+    let mut members = Members {
+        host: host.clone(),
+        component: "inventory".to_owned(),
+        counts: config.counts.clone(),
+        board: None,
+        clock: Arc::clone(&config.clock),
+        answered: Some(answered),
+        events,
+        shutdown: stop,
+        watched: BTreeMap::new(),
+    };
+    let mut collector = Collector::new(config, host);
+    loop {
+        let wake = collector.wake();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            event = seen_clusters.recv() => match event {
+                Some(event) => collector.cluster(event, &mut members),
+                None => return,
+            },
+            Some(MemberEvent { update, .. }) = changes.recv() => collector.update(update),
+            Ok(()) = answers.changed() => {
+                let at = *answers.borrow_and_update();
+                collector.answered(at);
+            }
+            () = sleep_until(wake) => collector.publish().await,
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Collector {
+    config: Config,
+    host: Client,
+    view: View,
+    /// UID of the Cluster object; nothing is published for a cluster that is none.
+    uid: Option<String>,
+    reached: Reached,
+    /// When the member last answered.
+    seen: Option<Timestamp>,
+    fault: Option<String>,
+    /// What was written last.
+    parts: Vec<Part>,
+    heartbeat: Option<Heartbeat>,
+    dirty: bool,
+    beat: bool,
+    next_parts: Instant,
+    next_beat: Instant,
+}
+
+impl Collector {
+    fn new(config: Config, host: Client) -> Self {
+        let now = Instant::now();
+        Self {
+            config,
+            host,
+            view: View::default(),
+            uid: None,
+            reached: Reached::Proxy,
+            seen: None,
+            fault: None,
+            parts: Vec::new(),
+            heartbeat: None,
+            dirty: false,
+            beat: false,
+            next_parts: now,
+            next_beat: now,
+        }
+    }
+
+    fn cluster(&mut self, event: Event<Cluster>, members: &mut Members) {
+        let cluster = match event {
+            Event::Reset(all) => all.into_iter().next(),
+            Event::Applied(cluster) => Some(cluster),
+            Event::Deleted(_) => None,
+        };
+        let Some(cluster) = cluster.filter(|cluster| cluster.metadata.name.as_deref() == Some(&self.config.cluster))
+        else {
+            tracing::warn!(cluster = self.config.cluster, "Karmada knows no such cluster; nothing is published");
+            members.keep_only(&[]);
+            (self.uid, self.view, self.parts, self.heartbeat) = (None, View::default(), Vec::new(), None);
+            return;
+        };
+        let route = if self.config.member.is_some() { Route::Agent } else { Route::of(&cluster) };
+        self.reached = match route {
+            Route::Direct { .. } => Reached::Direct,
+            Route::Proxy => Reached::Proxy,
+            Route::Agent => Reached::Agent,
+        };
+        self.uid = cluster.metadata.uid.clone();
+        members.observe_by(&self.config.cluster, route, self.config.member.clone());
+    }
+
+    fn update(&mut self, update: Update) {
+        match update {
+            Update::Change(change) => {
+                self.view.apply(change);
+                self.dirty = true;
+            }
+            Update::Up => self.tell_fault(None),
+            Update::Down(why) => self.tell_fault(Some(why)),
+            Update::From(_) => {}
+        }
+    }
+
+    fn tell_fault(&mut self, fault: Option<String>) {
+        // That there is one is told at once, and what it is: not each of its wordings.
+        self.beat |= self.fault.is_some() != fault.is_some();
+        self.fault = fault;
+    }
+
+    fn answered(&mut self, at: Option<Timestamp>) {
+        self.seen = at.or(self.seen);
+    }
+
+    /// When there may be something to write.
+    fn wake(&self) -> Option<Instant> {
+        self.uid.as_ref()?;
+        self.view.listed()?;
+        let beat = match (&self.heartbeat, &self.fault) {
+            (None, _) => self.next_parts,
+            (Some(_), _) if self.beat => self.next_parts,
+            (Some(_), None) => self.next_beat,
+            // Who can not see the member has nothing to say.
+            (Some(_), Some(_)) => return self.dirty.then_some(self.next_parts),
+        };
+        Some(if self.dirty { beat.min(self.next_parts) } else { beat })
+    }
+
+    async fn publish(&mut self) {
+        let bytes = match self.write().await {
+            Ok(bytes) => bytes,
+            Err(failure) => {
+                tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
+                self.dirty = true;
+                0
+            }
+        };
+        self.next_parts = Instant::now() + self.config.pace.rest(bytes);
+    }
+
+    /// Writes what has changed; bytes of parts that were written.
+    async fn write(&mut self) -> Result<usize, Failure> {
+        let Some((nodes, pods)) = self.view.listed() else { return Ok(0) };
+        let mut bytes = 0;
+        if self.dirty || self.parts.is_empty() {
+            let count = u32::try_from(self.parts.len()).unwrap_or(1);
+            let parts = divide(nodes, pods, count.max(1));
+            let before = std::mem::take(&mut self.parts);
+            let changed: Vec<&Part> = parts.iter().filter(|part| !before.contains(part)).collect();
+            for part in &changed {
+                let spec = json!({"cluster": self.config.cluster, "part": part});
+                bytes += self.apply(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
+            }
+            // Fewer: the heartbeat says so before the others go.
+            self.beat |= before.len() != parts.len();
+            let (from, to) = (parts.len(), before.len());
+            self.parts = parts;
+            self.dirty = false;
+            if self.beat || self.heartbeat.is_none() {
+                self.write_heartbeat().await?;
+            }
+            for index in from..to {
+                self.delete(&format!("{}.{index}", self.config.cluster)).await?;
+            }
+        }
+        if self.beat || self.heartbeat.is_none() || (self.fault.is_none() && self.next_beat <= Instant::now()) {
+            self.write_heartbeat().await?;
+        }
+        self.config.ready.set(true);
+        Ok(bytes)
+    }
+
+    async fn write_heartbeat(&mut self) -> Result<(), Failure> {
+        let seen = self.seen.unwrap_or_else(|| self.config.clock.now());
+        let nodes = self.view.listed().map_or(0, |(nodes, _)| nodes.len());
+        let heartbeat = Heartbeat {
+            seen_at: rfc3339_micro(seen),
+            every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),
+            reached: self.reached.clone(),
+            parts: u32::try_from(self.parts.len()).unwrap_or(1),
+            nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            fault: self.fault.clone(),
+        };
+        let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
+        self.apply(&self.config.cluster.clone(), spec).await?;
+        self.heartbeat = Some(heartbeat);
+        self.beat = false;
+        self.next_beat = Instant::now() + self.config.pace.heartbeat;
+        Ok(())
+    }
+
+    /// Applies one object; its size.
+    async fn apply(&self, name: &str, spec: Value) -> Result<usize, Failure> {
+        let object = json!({
+            "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventory",
+            "metadata": {
+                "name": name,
+                "ownerReferences": [{
+                    "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                    "name": self.config.cluster, "uid": self.uid,
+                }],
+            },
+            "spec": spec,
+        });
+        let size = object.to_string().len();
+        let body = Body::Apply { object, manager: MANAGER_INVENTORY };
+        write::execute(&self.host, &write_to(name, body)).await.map(|_| size)
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), Failure> {
+        match write::execute(&self.host, &write_to(name, Body::Delete { uid: None })).await {
+            Ok(_) | Err(Failure::Gone(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// The resource that is written.
+#[must_use]
+fn inventories() -> ApiResource {
+    resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
+}
+
+fn write_to(name: &str, body: Body) -> Write {
+    Write { resource: inventories(), namespace: String::new(), name: name.to_owned(), subresource: None, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_parts_are_written_less_often() {
+        let pace = Pace::default();
+        assert_eq!(pace.rest(0), Duration::from_secs(5));
+        assert_eq!(pace.rest(64 * 1024), Duration::from_secs(5));
+        assert_eq!(pace.rest(512 * 1024), Duration::from_secs(32));
+    }
+}
