@@ -31,7 +31,7 @@ impl Member {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Waits until a collector is there and in time.
