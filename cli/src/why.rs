@@ -284,11 +284,12 @@ fn clusters(text: &mut String, job: &Explanation, wide: bool) {
         if !wide {
             free.set("pods", caldera_core::quantity::Quantity::ZERO);
         }
+        let published = || cluster.published.as_ref().map(|at| format!("as published at {at}"));
         [
             cluster.name.to_string(),
             format!("{} of {}", cluster.fit, cluster.needs),
             free.to_string(),
-            cluster.refusal.clone().or_else(|| cluster.doubt.clone()).unwrap_or_default(),
+            cluster.refusal.clone().or_else(|| cluster.doubt.clone()).or_else(published).unwrap_or_default(),
         ]
     };
     let shown = if wide { job.clusters.len() } else { job.clusters.len().min(5) };

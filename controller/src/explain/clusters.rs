@@ -1,6 +1,6 @@
 //! What each member has for a job that is not placed: the nearest miss, cluster by cluster.
 
-use caldera_core::{gang::ClusterName, place::filter, queue::Ask, resources::Resources, split};
+use caldera_core::{fleet::Origin, gang::ClusterName, place::filter, queue::Ask, resources::Resources, split};
 use serde::Serialize;
 
 use crate::{
@@ -24,6 +24,8 @@ pub struct ClusterView {
     pub free: Resources,
     /// Why the numbers are not those of its nodes, where they are not.
     pub doubt: Option<String>,
+    /// When its collector last saw the member, where the numbers are those that it published.
+    pub published: Option<String>,
 }
 
 /// The best first: those that may take it, by how much of it fits.
@@ -54,6 +56,10 @@ pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<Cluster
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
                 doubt: fleet.doubt(&cluster.name),
+                published: match fleet.origin(&cluster.name) {
+                    Some(Origin::Published { seen_at, .. }) => Some(seen_at.clone()),
+                    Some(Origin::Member) | None => None,
+                },
             }
         })
         .collect();
