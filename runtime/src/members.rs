@@ -110,6 +110,13 @@ impl Members {
         self.observe_by(name, Route::of(cluster), None);
     }
 
+    /// The same with a client of the member, where there is one, for who runs inside it.
+    pub fn observe_given(&mut self, cluster: &Cluster, given: Option<Client>) {
+        let Some(name) = cluster.metadata.name.as_deref() else { return };
+        let route = if given.is_some() { Route::Agent } else { Route::of(cluster) };
+        self.observe_by(name, route, given);
+    }
+
     fn observe_by(&mut self, name: &str, route: Route, given: Option<Client>) {
         if self.watched.get(name).is_some_and(|(known, _)| *known == route) {
             return;
@@ -366,6 +373,34 @@ impl Watches {
     }
 }
 
+/// A client of the member that a Cluster object names (or the one that is given), which has answered.
+///
+/// # Errors
+/// If it can not be reached: why.
+pub async fn client_of(
+    host: &Client,
+    cluster: &Cluster,
+    given: Option<Client>,
+    component: &str,
+    counts: &WriteCounts,
+) -> Result<Client, String> {
+    if let Some(client) = given {
+        return Ok(client);
+    }
+    way(host, cluster, component, counts).connect_anyhow().await.map_err(|error| error.to_string())
+}
+
+fn way(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Way {
+    Way {
+        host: host.clone(),
+        cluster: cluster.metadata.name.clone().unwrap_or_default(),
+        route: Route::of(cluster),
+        given: None,
+        component: component.to_owned(),
+        counts: counts.clone(),
+    }
+}
+
 /// What a member has now, read once: what is published of it where that can be trusted, or its nodes and pods, or why
 /// they can not be read. Who may not read its secret on the host is sent through Karmada's cluster proxy, where that lets
 /// them.
@@ -374,14 +409,7 @@ pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts:
     if let Some(updates) = told::published_now(host, name).await {
         return updates;
     }
-    let way = Way {
-        host: host.clone(),
-        cluster: name.to_owned(),
-        route: Route::of(cluster),
-        given: None,
-        component: component.to_owned(),
-        counts: counts.clone(),
-    };
+    let way = way(host, cluster, component, counts);
     let read = async {
         let client = way.connect_anyhow().await?;
         let mut updates = vec![Update::Up];

@@ -88,13 +88,31 @@ impl Authority {
     /// # Errors
     /// If a name is not a DNS name or no key can be made.
     pub fn server(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<Identity, TlsError> {
+        self.leaf(name, dns, addresses, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A client's certificate for this name.
+    ///
+    /// # Errors
+    /// If no key can be made.
+    pub fn client(&self, name: &str) -> Result<Identity, TlsError> {
+        self.leaf(name, &[], &[], ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn leaf(
+        &self,
+        name: &str,
+        dns: &[&str],
+        addresses: &[IpAddr],
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity, TlsError> {
         let failed = |source| TlsError::Make { subject: name.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
         let mut params =
             CertificateParams::new(dns.iter().map(|dns| (*dns).to_owned()).collect::<Vec<_>>()).map_err(failed)?;
         params.distinguished_name = common_name(name);
         params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = vec![usage];
         params.use_authority_key_identifier_extension = true;
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
         Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })

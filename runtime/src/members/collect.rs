@@ -221,14 +221,13 @@ impl Collector {
             (self.uid, self.view, self.parts, self.heartbeat) = (None, View::default(), Vec::new(), None);
             return;
         };
-        let route = if self.config.member.is_some() { Route::Agent } else { Route::of(&cluster) };
-        self.reached = match route {
-            Route::Direct { .. } => Reached::Direct,
-            Route::Proxy => Reached::Proxy,
-            Route::Agent => Reached::Agent,
+        self.reached = match (Route::of(&cluster), &self.config.member) {
+            (_, Some(_)) | (Route::Agent, _) => Reached::Agent,
+            (Route::Direct { .. }, None) => Reached::Direct,
+            (Route::Proxy, None) => Reached::Proxy,
         };
         self.uid = cluster.metadata.uid.clone();
-        members.observe_by(&self.config.cluster, route, self.config.member.clone());
+        members.observe_given(&cluster, self.config.member.clone());
     }
 
     fn update(&mut self, update: Update) {

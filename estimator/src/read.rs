@@ -1,0 +1,271 @@
+//! From the wire to core's values, and back.
+
+use caldera_core::{
+    gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task, Toleration},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+use prost::Message;
+
+use crate::proto;
+
+/// Why a request can not be answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Bytes that are no message.
+    #[error("{0} is not encoded as it should be: {1}")]
+    Wire(&'static str, prost::DecodeError),
+    /// Not a quantity.
+    #[error("{1:?} is no amount of {0}")]
+    Amount(String, String),
+    /// Not an operator of Kubernetes.
+    #[error("{0:?} is no operator")]
+    Operator(String),
+}
+
+/// The task of a request for one template: one pod of it.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn replica(requirements: &proto::ReplicaRequirements) -> Result<Task, ReadError> {
+    let request = request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+    task("pods", requirements.node_claim.as_ref(), request, 1)
+}
+
+/// The gang of one set of components.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn set(components: &[proto::Component]) -> Result<Gang, ReadError> {
+    let of = |component: &proto::Component| {
+        let none = proto::ComponentReplicaRequirements::default();
+        let requirements = component.replica_requirements.as_ref().unwrap_or(&none);
+        let request = request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+        let replicas = u32::try_from(component.replicas).unwrap_or(0);
+        task(&component.name, requirements.node_claim.as_ref(), request, replicas)
+    };
+    Ok(gang(components.iter().map(of).collect::<Result<_, _>>()?))
+}
+
+/// All of these tasks or nothing.
+#[must_use]
+pub fn gang(tasks: Vec<Task>) -> Gang {
+    let min_available = tasks.iter().fold(0, |sum: u32, task| sum.saturating_add(task.replicas));
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+}
+
+fn task(name: &str, claim: Option<&proto::NodeClaim>, request: Resources, replicas: u32) -> Result<Task, ReadError> {
+    Ok(Task {
+        name: name.into(),
+        replicas,
+        min_available: replicas,
+        request,
+        node: claim.map(node_claim).transpose()?.unwrap_or_default(),
+        priority_class: String::new(),
+        partition: None,
+    })
+}
+
+type Old = std::collections::BTreeMap<String, proto::Quantity>;
+type New = std::collections::BTreeMap<String, Vec<u8>>;
+
+/// What a pod asks for, `pods: 1` included. Where both ages of a field are there the newer one counts.
+fn request(old: &Old, new: &New) -> Result<Resources, ReadError> {
+    let mut request = Resources::new();
+    let mut set = |name: &str, amount: &proto::Quantity| {
+        let text = amount.string.as_deref().unwrap_or("0");
+        let parsed: Option<Quantity> = text.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
+        let amount = parsed.ok_or_else(|| ReadError::Amount(name.to_owned(), text.to_owned()))?;
+        request.set(name, amount);
+        Ok(())
+    };
+    for (name, amount) in old {
+        set(name, amount)?;
+    }
+    for (name, bytes) in new {
+        set(name, &decode("a resource request", bytes)?)?;
+    }
+    request.set(ResourceName::PODS, Quantity::from_units(1));
+    Ok(request)
+}
+
+fn decode<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, ReadError> {
+    M::decode(bytes).map_err(|error| ReadError::Wire(what, error))
+}
+
+fn node_claim(claim: &proto::NodeClaim) -> Result<NodeClaim, ReadError> {
+    let affinity = match (claim.node_affinity_bytes.as_slice(), &claim.node_affinity) {
+        ([], old) => old.clone().unwrap_or_default(),
+        (bytes, _) => decode("the node affinity", bytes)?,
+    };
+    let tolerations = match claim.tolerations_bytes.as_slice() {
+        [] => claim.tolerations.clone(),
+        new => new.iter().map(|bytes| decode("a toleration", bytes)).collect::<Result<_, _>>()?,
+    };
+    let term = |term: &proto::NodeSelectorTerm| {
+        let labels = term.match_expressions.iter().map(requirement).collect::<Result<_, _>>()?;
+        Ok(NodeTerm { labels, fields: term.match_fields.iter().map(requirement).collect::<Result<_, _>>()? })
+    };
+    Ok(NodeClaim {
+        selector: claim.node_selector.clone(),
+        affinity: affinity.node_selector_terms.iter().map(term).collect::<Result<_, _>>()?,
+        tolerations: tolerations.into_iter().map(toleration).collect(),
+    })
+}
+
+fn requirement(requirement: &proto::NodeSelectorRequirement) -> Result<Requirement, ReadError> {
+    let word = requirement.operator.clone().unwrap_or_default();
+    let known = OPERATORS.iter().find(|(_, name)| *name == word).map(|(operator, _)| *operator);
+    let operator = known.ok_or(ReadError::Operator(word))?;
+    Ok(Requirement { key: requirement.key.clone().unwrap_or_default(), operator, values: requirement.values.clone() })
+}
+
+const OPERATORS: [(Operator, &str); 6] = [
+    (Operator::In, "In"),
+    (Operator::NotIn, "NotIn"),
+    (Operator::Exists, "Exists"),
+    (Operator::DoesNotExist, "DoesNotExist"),
+    (Operator::Gt, "Gt"),
+    (Operator::Lt, "Lt"),
+];
+
+fn toleration(toleration: proto::Toleration) -> Toleration {
+    Toleration {
+        key: toleration.key.unwrap_or_default(),
+        exists: toleration.operator.as_deref() == Some("Exists"),
+        value: toleration.value.unwrap_or_default(),
+        effect: toleration.effect.unwrap_or_default(),
+    }
+}
+
+/// A task as a request for one template.
+#[must_use]
+pub fn write_replica(namespace: &str, task: &Task) -> proto::ReplicaRequirements {
+    let (resource_request, resource_request_bytes) = write_request(&task.request);
+    proto::ReplicaRequirements {
+        node_claim: write_claim(&task.node),
+        resource_request,
+        namespace: namespace.to_owned(),
+        priority_class_name: task.priority_class.clone(),
+        resource_request_bytes,
+    }
+}
+
+/// So many pods of each task as components.
+#[must_use]
+pub fn write_set(gang: &Gang, pods: &[u32]) -> Vec<proto::Component> {
+    let component = |(task, pods): (&Task, &u32)| {
+        let (resource_request, resource_request_bytes) = write_request(&task.request);
+        proto::Component {
+            name: task.name.to_string(),
+            replica_requirements: Some(proto::ComponentReplicaRequirements {
+                node_claim: write_claim(&task.node),
+                resource_request,
+                priority_class_name: task.priority_class.clone(),
+                resource_request_bytes,
+            }),
+            replicas: i32::try_from(*pods).unwrap_or(i32::MAX),
+        }
+    };
+    gang.tasks.iter().zip(pods).filter(|(_, pods)| **pods > 0).map(component).collect()
+}
+
+/// What a pod asks for of its node; that it is one pod every server counts by itself.
+fn write_request(request: &Resources) -> (Old, New) {
+    let asked = request.iter().filter(|(name, _)| name.as_str() != ResourceName::PODS);
+    let quantities =
+        asked.map(|(name, amount)| (name.to_string(), proto::Quantity { string: Some(amount.to_string()) }));
+    let old: Old = quantities.collect();
+    let new = old.iter().map(|(name, quantity)| (name.clone(), quantity.encode_to_vec())).collect();
+    (old, new)
+}
+
+fn write_claim(claim: &NodeClaim) -> Option<proto::NodeClaim> {
+    if *claim == NodeClaim::default() {
+        return None;
+    }
+    let requirement = |one: &Requirement| proto::NodeSelectorRequirement {
+        key: Some(one.key.clone()),
+        operator: OPERATORS.iter().find(|(known, _)| *known == one.operator).map(|(_, name)| (*name).to_owned()),
+        values: one.values.clone(),
+    };
+    let term = |term: &NodeTerm| proto::NodeSelectorTerm {
+        match_expressions: term.labels.iter().map(requirement).collect(),
+        match_fields: term.fields.iter().map(requirement).collect(),
+    };
+    let affinity = (!claim.affinity.is_empty())
+        .then(|| proto::NodeSelector { node_selector_terms: claim.affinity.iter().map(term).collect() });
+    let toleration = |one: &Toleration| proto::Toleration {
+        key: Some(one.key.clone()),
+        operator: Some(if one.exists { "Exists" } else { "Equal" }.to_owned()),
+        value: Some(one.value.clone()),
+        effect: Some(one.effect.clone()),
+        toleration_seconds: None,
+    };
+    let tolerations: Vec<proto::Toleration> = claim.tolerations.iter().map(toleration).collect();
+    Some(proto::NodeClaim {
+        node_affinity_bytes: affinity.as_ref().map(Message::encode_to_vec).unwrap_or_default(),
+        node_affinity: affinity,
+        node_selector: claim.selector.clone(),
+        tolerations_bytes: tolerations.iter().map(Message::encode_to_vec).collect(),
+        tolerations,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks() -> Task {
+        let labels = Requirement { key: "zone".into(), operator: Operator::NotIn, values: vec!["a".into()] };
+        let fields = Requirement { key: "metadata.name".into(), operator: Operator::In, values: vec!["n".into()] };
+        Task {
+            name: "pods".into(),
+            replicas: 1,
+            min_available: 1,
+            request: [("cpu", Quantity::from_milli(500)), ("pods", Quantity::from_units(1))].into_iter().collect(),
+            node: NodeClaim {
+                selector: [("pool".to_owned(), "x".to_owned())].into(),
+                affinity: vec![NodeTerm { labels: vec![labels], fields: vec![fields] }],
+                tolerations: vec![Toleration { key: "gpu".into(), exists: true, ..Toleration::default() }],
+            },
+            priority_class: String::new(),
+            partition: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let written = write_replica("ns", &asks());
+        assert_eq!(replica(&written).unwrap(), asks());
+        let gang = gang(vec![asks()]);
+        assert_eq!(set(&write_set(&gang, &[1])).unwrap(), gang);
+    }
+
+    /// Karmada 1.17 knows only the older fields, 1.19 only the newer ones.
+    #[test]
+    fn either_age_alone_is_enough() {
+        let both = write_replica("ns", &asks());
+        let mut old = both.clone();
+        old.resource_request_bytes.clear();
+        let claim = old.node_claim.as_mut().unwrap();
+        (claim.node_affinity_bytes, claim.tolerations_bytes) = (Vec::new(), Vec::new());
+        let mut new = both;
+        new.resource_request.clear();
+        let claim = new.node_claim.as_mut().unwrap();
+        (claim.node_affinity, claim.tolerations) = (None, Vec::new());
+        assert_eq!(replica(&old).unwrap(), asks());
+        assert_eq!(replica(&new).unwrap(), asks());
+    }
+
+    #[test]
+    fn garbage_is_told() {
+        let with = |bytes: &[u8]| proto::ReplicaRequirements {
+            resource_request_bytes: [("cpu".to_owned(), bytes.to_vec())].into(),
+            ..proto::ReplicaRequirements::default()
+        };
+        assert!(replica(&with(&[0x0a, 0x09, b'1'])).is_err());
+        assert!(replica(&with(&[0x0a, 0x02, b'-', b'1'])).is_err());
+        assert_eq!(replica(&with(&[])).unwrap().request.to_string(), "pods 1");
+    }
+}
