@@ -57,6 +57,8 @@ pub enum Command {
     Scheduler(ComponentArgs),
     /// Runs a member's collector: watches its nodes and pods and publishes what is free there, for all to use.
     Inventory(InventoryArgs),
+    /// Answers karmada-scheduler about one member, node by node, in place of karmada-scheduler-estimator.
+    Estimator(EstimatorArgs),
     /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
     Manifests(ManifestsArgs),
     /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
@@ -130,7 +132,7 @@ pub struct ComponentArgs {
 #[derive(Debug, Clone, ClapArgs)]
 pub struct MemberArgs {
     /// The member, as Karmada names it. It is reached as Karmada reaches it, unless one of the following says otherwise.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "cluster-name", value_name = "NAME")]
     pub cluster: String,
     /// Kubeconfig of the member, for running inside a Pull member.
     #[arg(long, value_name = "FILE")]
@@ -149,6 +151,33 @@ pub struct InventoryArgs {
     /// Seconds between two heartbeats. Nobody trusts what is published for longer than three of them.
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub heartbeat: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EstimatorArgs {
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where /healthz, /readyz and /metrics listen; none if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub member: MemberArgs,
+    /// Where gRPC listens. karmada-scheduler asks the Service karmada-scheduler-estimator-NAME at this port.
+    #[arg(long, default_value = "0.0.0.0:10352", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// PEM certificate chain of the server. Without it TLS is not spoken.
+    #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
+    pub grpc_auth_cert_file: Option<PathBuf>,
+    /// PEM private key of the server.
+    #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
+    pub grpc_auth_key_file: Option<PathBuf>,
+    /// PEM bundle: only clients with a certificate that it has signed may ask.
+    #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
+    pub grpc_client_ca_file: Option<PathBuf>,
+    /// Lets anybody ask, whatever certificate they have.
+    #[arg(long)]
+    pub insecure_skip_grpc_client_verify: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -278,6 +307,7 @@ impl Command {
             Self::Controller(args) => components::controller(args).await,
             Self::Scheduler(args) => components::scheduler(args).await,
             Self::Inventory(args) => components::inventory(args).await,
+            Self::Estimator(args) => components::estimator(args).await,
             Self::Manifests(args) => manifests::print(&args),
             Self::Why(args) => why::run(args).await,
             Self::Queue(args) => queue::run(args).await,

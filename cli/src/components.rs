@@ -1,6 +1,7 @@
-//! `caldera webhook`, `caldera controller`, `caldera scheduler`, `caldera inventory`: each alone, against any Karmada.
+//! `caldera webhook`, `caldera controller`, `caldera scheduler`, `caldera inventory`,
+//! `caldera estimator`: each alone, against any Karmada.
 
-use std::{fs, path::Path, process::ExitCode, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::{
@@ -16,7 +17,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{ComponentArgs, InventoryArgs, MemberArgs, WebhookArgs},
+    args::{ComponentArgs, EstimatorArgs, InventoryArgs, MemberArgs, WebhookArgs},
     manifests, stack,
 };
 
@@ -29,9 +30,9 @@ pub async fn client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCo
     Ok(client)
 }
 
-async fn admin(args: &ComponentArgs, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
+async fn admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
     let (ready, registry) = (Ready::default(), SharedRegistry::default());
-    if let Some(listen) = args.admin {
+    if let Some(listen) = listen {
         let bound = serve::start(listen, ready.clone(), registry.clone(), stop.clone()).await?;
         tracing::info!(address = %bound, "serving health and metrics");
     }
@@ -41,7 +42,7 @@ async fn admin(args: &ComponentArgs, stop: &CancellationToken) -> anyhow::Result
 pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = client(args.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(&args, &stop).await?;
+    let (ready, registry) = admin(args.admin, &stop).await?;
     let config = caldera_controller::Config { ready, registry, ..caldera_controller::Config::default() };
     while_active("caldera-controller", &args, client.clone(), stop, |active| async move {
         Ok(caldera_controller::run(config, client, active).await?)
@@ -52,7 +53,7 @@ pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
 pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = client(args.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(&args, &stop).await?;
+    let (ready, registry) = admin(args.admin, &stop).await?;
     let config = caldera_global_scheduler::Config { ready, registry, ..caldera_global_scheduler::Config::default() };
     while_active("caldera-scheduler", &args, client.clone(), stop, |active| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
@@ -64,7 +65,7 @@ pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
-    let (ready, _) = admin(&args.component, &stop).await?;
+    let (ready, _) = admin(args.component.admin, &stop).await?;
     let pace = collect::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collect::Pace::default() };
     let member = member(&args.member, "inventory", &counts).await?;
     let config = collect::Config { member, pace, ready, counts, ..collect::Config::new(&args.member.cluster) };
@@ -74,6 +75,40 @@ pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
         Ok(())
     })
     .await
+}
+
+pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let counts = WriteCounts::default();
+    let client = client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
+    let (ready, _) = admin(args.admin, &stop).await?;
+    let tls = match (&args.grpc_auth_cert_file, &args.grpc_auth_key_file) {
+        (Some(cert), Some(key)) => {
+            let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
+            let client_ca = args.grpc_client_ca_file.as_deref().filter(|_| !args.insecure_skip_grpc_client_verify);
+            let client_ca = client_ca.map(read).transpose()?;
+            Some(caldera_estimator::tls::server(&identity, client_ca.as_deref())?)
+        }
+        _ => None,
+    };
+    let failed = || format!("failed to listen on {}", args.listen);
+    let listener = std::net::TcpListener::bind(args.listen).with_context(failed)?;
+    listener.set_nonblocking(true).with_context(failed)?;
+    let config = caldera_estimator::serve::Config {
+        listener,
+        tls,
+        cluster: args.member.cluster.clone(),
+        member: member(&args.member, "estimator", &counts).await?,
+        clock: Arc::new(caldera_runtime::clock::SystemClock),
+        ready,
+        counts,
+    };
+    caldera_estimator::serve::run(config, client, stop).await.context("failed to serve the estimator")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
 /// A client of the member, for a component that runs inside it.
@@ -129,7 +164,7 @@ where
 pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(&args.component, &stop).await?;
+    let (ready, registry) = admin(args.component.admin, &stop).await?;
     let (identity, ca_pem) = identity(&args)?;
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
@@ -146,7 +181,6 @@ pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
 
 /// The certificate to serve, and what clients must trust.
 fn identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
-    let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()));
     if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
         let trusted = match &args.ca_bundle {

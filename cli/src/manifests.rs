@@ -162,7 +162,7 @@ pub fn rbac() -> Vec<Value> {
         &["get", "list", "watch", "create", "patch", "delete"],
     );
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "caldera-system"}})];
-    for component in ["webhook", "controller", "scheduler", "inventory"] {
+    for component in ["webhook", "controller", "scheduler", "inventory", "estimator"] {
         objects.push(json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": format!("caldera-{component}"), "namespace": "caldera-system"},
@@ -193,6 +193,7 @@ pub fn rbac() -> Vec<Value> {
     // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
     objects
         .extend(role("inventory", vec![clusters.clone(), proxy.clone(), secrets.clone(), leases.clone(), inventories]));
+    objects.extend(role("estimator", vec![clusters.clone(), proxy.clone(), secrets.clone(), read_inventories.clone()]));
     objects.extend(role(
         "scheduler",
         vec![

@@ -224,6 +224,10 @@ fn every_subcommand_has_help() {
             "inventory",
             &["--cluster", "--kubeconfig", "--member-kubeconfig", "--in-member", "--heartbeat", "--no-lease"],
         ),
+        (
+            "estimator",
+            &["--cluster", "--kubeconfig", "--listen", "10352", "--grpc-auth-cert-file", "--grpc-client-ca-file"],
+        ),
         ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only"]),
         ("why", &["--namespace", "--kubeconfig", "--output", "wide", "yaml"]),
         ("queue", &["--first", "--kubeconfig", "--output", "tree"]),
