@@ -10,6 +10,7 @@
 //! division are true each by itself, so they need not be written together; the division is the heartbeat's `parts`.
 
 mod decode;
+mod domains;
 mod encode;
 mod ranges;
 mod set;
@@ -18,8 +19,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use caldera_core::inventory::{Node, Pod};
-use k8s_openapi::api::core::v1::Taint;
+use caldera_core::inventory::{HyperNode, Node, Pod};
+use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,20 @@ use crate::wire::{ResourceList, null_is_default, object, words};
 pub type Nodes = BTreeMap<String, Node>;
 /// Pods by namespace and name.
 pub type Pods = BTreeMap<(String, String), Pod>;
+
+/// HyperNodes by name.
+pub type HyperNodes = BTreeMap<String, HyperNode>;
+
+/// All that is published of a member, or of a part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Nodes.
+    pub nodes: Nodes,
+    /// Pods.
+    pub pods: Pods,
+    /// Network domains.
+    pub hyper_nodes: HyperNodes,
+}
 
 words! {
     /// How a collector reaches its member.
@@ -101,6 +116,35 @@ pub struct Part {
     /// Pods of workloads that Karmada may have brought.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<Workload>,
+    /// Network domains of the member; all in the first part.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<NetworkDomain>,
+}
+
+/// A HyperNode and what it selects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkDomain {
+    /// Name of the HyperNode.
+    pub name: String,
+    /// Lower is closer.
+    #[schemars(extend("format" = null, "minimum" = 0))]
+    pub tier: u32,
+    /// What the tier is called.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tier_name: String,
+    /// Nodes by name, written as a shape's names are.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Nodes by patterns of their names.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<String>,
+    /// Nodes by labels: each list selects those for which all of it holds.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Vec<LabelSelectorRequirement>>,
+    /// HyperNodes by name.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub hyper_nodes: Vec<String>,
 }
 
 /// Nodes that are alike in all that is said here.

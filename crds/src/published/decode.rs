@@ -11,7 +11,7 @@ use caldera_core::{
     select::HOSTNAME,
 };
 
-use super::{Bound, Closed, NodeShape, Nodes, Part, Pods, Workload, ranges};
+use super::{Bound, Closed, Contents, NodeShape, Part, Pods, Workload, domains, ranges};
 use crate::wire::ResourceList;
 
 /// Why what was published is no inventory.
@@ -32,6 +32,9 @@ pub enum Malformed {
     /// Values of a label that are not one for each node.
     #[error("label {0} has not one value for each node")]
     Labels(String),
+    /// Not an operator of Kubernetes.
+    #[error("{0:?} is no operator")]
+    Operator(String),
     /// More pods than any member has.
     #[error("it lists more than {0} pods")]
     Pods(usize),
@@ -40,12 +43,15 @@ pub enum Malformed {
 /// Pods in a part at most: what claims more is nonsense.
 const MOST_PODS: usize = 1_000_000;
 
-/// The nodes and pods of one part.
+/// What one part says.
 ///
 /// # Errors
 /// [`Malformed`]: nothing of it is to be believed then.
-pub fn decode(part: &Part) -> Result<(Nodes, Pods), Malformed> {
-    let (mut nodes, mut pods) = (Nodes::new(), Pods::new());
+pub fn decode(part: &Part) -> Result<Contents, Malformed> {
+    let Contents { mut nodes, mut pods, mut hyper_nodes } = Contents::default();
+    for domain in &part.domains {
+        hyper_nodes.insert(domain.name.clone(), domains::read(domain)?);
+    }
     let mut names = Vec::new();
     for shape in &part.shapes {
         let own = ranges::unfold(&shape.names)?;
@@ -89,7 +95,7 @@ pub fn decode(part: &Part) -> Result<(Nodes, Pods), Malformed> {
             }
         }
     }
-    Ok((nodes, pods))
+    Ok(Contents { nodes, pods, hyper_nodes })
 }
 
 fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> Node {

@@ -11,7 +11,7 @@ use caldera_core::{
 };
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 
-use super::{Bound, Closed, Finished, Held, NodeShape, Nodes, Part, Pods, Workload, ranges};
+use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, ranges};
 use crate::{wire::ResourceList, workload::WorkloadKind};
 
 /// A part with more bytes (as JSON) is divided further: an API server takes three times this, etcd half again as much.
@@ -27,10 +27,10 @@ const MOST_FINISHED: usize = 256;
 /// The parts, as few as stay below [`LARGEST`]. Begins with the number of `parts` that there are: a division is kept
 /// while it does, and given up when a quarter would do.
 #[must_use]
-pub fn divide(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
+pub fn divide(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut count = parts.clamp(1, MOST_PARTS);
     loop {
-        let all = encode(nodes, pods, count);
+        let all = encode(contents, count);
         let sizes: Vec<usize> = all.iter().map(|part| serde_json::to_vec(part).map_or(0, |json| json.len())).collect();
         let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
         if largest > LARGEST && count < MOST_PARTS {
@@ -44,13 +44,13 @@ pub fn divide(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
 }
 
 /// The parts, so many.
-pub(super) fn encode(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
+pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
     let index = |name: &str| (hash(name) % u64::from(parts)) as usize;
-    for (name, node) in nodes {
+    for (name, node) in &contents.nodes {
         views[index(name)].nodes.insert(name, Some(node));
     }
-    for ((_, name), pod) in pods {
+    for ((_, name), pod) in &contents.pods {
         let Some(node) = pod.node.as_deref() else { continue };
         let view = &mut views[index(node)];
         if pod.finished {
@@ -60,7 +60,12 @@ pub(super) fn encode(nodes: &Nodes, pods: &Pods, parts: u32) -> Vec<Part> {
             view.bind(node, name, pod);
         }
     }
-    views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.part() }).collect()
+    let mut all: Vec<Part> =
+        views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.part() }).collect();
+    if let Some(first) = all.first_mut() {
+        first.domains = contents.hyper_nodes.values().map(domains::write).collect();
+    }
+    all
 }
 
 /// FNV-1a: which part a node falls to must be the same for every collector.

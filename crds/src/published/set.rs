@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::inventory::Change;
 
-use super::{ClusterInventory, Heartbeat, Malformed, Nodes, Part, Pods, decode};
+use super::{ClusterInventory, Contents, Heartbeat, Malformed, Part, decode};
 
 /// The objects of one member, as they arrive.
 #[derive(Debug, Clone, Default)]
@@ -95,16 +95,21 @@ impl Published {
     pub fn since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
         let before = before.filter(|before| before.parts.len() == self.parts.len());
         let Some(before) = before else {
-            let (mut nodes, mut pods) = (Nodes::new(), Pods::new());
+            let mut all = Contents::default();
             for part in &self.parts {
-                let (more_nodes, more_pods) = decode(part)?;
-                if let Some(twice) = more_nodes.keys().find(|name| nodes.contains_key(*name)) {
+                let more = decode(part)?;
+                if let Some(twice) = more.nodes.keys().find(|name| all.nodes.contains_key(*name)) {
                     return Err(Malformed::Twice(twice.clone()));
                 }
-                nodes.extend(more_nodes);
-                pods.extend(more_pods);
+                all.nodes.extend(more.nodes);
+                all.pods.extend(more.pods);
+                all.hyper_nodes.extend(more.hyper_nodes);
             }
-            return Ok(vec![Change::Nodes(nodes.into_values().collect()), Change::Pods(pods.into_values().collect())]);
+            return Ok(vec![
+                Change::HyperNodes(all.hyper_nodes.into_values().collect()),
+                Change::Nodes(all.nodes.into_values().collect()),
+                Change::Pods(all.pods.into_values().collect()),
+            ]);
         };
         let mut changes = Vec::new();
         for (now, then) in self.parts.iter().zip(&before.parts) {
@@ -117,18 +122,22 @@ impl Published {
     }
 }
 
-fn differences((nodes, pods): (Nodes, Pods), (old_nodes, old_pods): &(Nodes, Pods), changes: &mut Vec<Change>) {
+fn differences(now: Contents, then: &Contents, changes: &mut Vec<Change>) {
+    if now.hyper_nodes != then.hyper_nodes {
+        changes.push(Change::HyperNodes(now.hyper_nodes.into_values().collect()));
+    }
     let gone_nodes: Vec<Change> =
-        old_nodes.keys().filter(|name| !nodes.contains_key(*name)).cloned().map(Change::NodeGone).collect();
-    let gone_pods: Vec<Change> = old_pods
+        then.nodes.keys().filter(|name| !now.nodes.contains_key(*name)).cloned().map(Change::NodeGone).collect();
+    let gone_pods: Vec<Change> = then
+        .pods
         .keys()
-        .filter(|key| !pods.contains_key(*key))
+        .filter(|key| !now.pods.contains_key(*key))
         .map(|(namespace, name)| Change::PodGone(namespace.clone(), name.clone()))
         .collect();
-    changes.extend(
-        nodes.into_iter().filter(|(name, node)| old_nodes.get(name) != Some(node)).map(|(_, n)| Change::Node(n)),
-    );
-    changes.extend(pods.into_iter().filter(|(key, pod)| old_pods.get(key) != Some(pod)).map(|(_, p)| Change::Pod(p)));
+    let nodes = now.nodes.into_iter().filter(|(name, node)| then.nodes.get(name) != Some(node));
+    changes.extend(nodes.map(|(_, node)| Change::Node(node)));
+    let pods = now.pods.into_iter().filter(|(key, pod)| then.pods.get(key) != Some(pod));
+    changes.extend(pods.map(|(_, pod)| Change::Pod(pod)));
     changes.extend(gone_pods);
     changes.extend(gone_nodes);
 }

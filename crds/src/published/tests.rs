@@ -1,6 +1,6 @@
 use caldera_core::{
-    gang::{Taint, WorkloadRef},
-    inventory::{Change, Gone, Inventory, Node, Owner, Pod},
+    gang::{Operator, Requirement, Taint, WorkloadRef},
+    inventory::{Change, Gone, HyperNode, Inventory, Member, Node, Owner, Pod},
     quantity::Quantity,
     resources::Resources,
 };
@@ -13,10 +13,11 @@ fn amounts(cpu_milli: i64, pods: i64) -> Resources {
     [("cpu", Quantity::from_milli(cpu_milli)), ("pods", Quantity::from_units(pods))].into_iter().collect()
 }
 
-fn inventory(nodes: &Nodes, pods: &Pods) -> Inventory {
+fn inventory(contents: &Contents) -> Inventory {
     let mut inventory = Inventory::new();
-    inventory.apply(Change::Nodes(nodes.values().cloned().collect()));
-    inventory.apply(Change::Pods(pods.values().cloned().collect()));
+    inventory.apply(Change::HyperNodes(contents.hyper_nodes.values().cloned().collect()));
+    inventory.apply(Change::Nodes(contents.nodes.values().cloned().collect()));
+    inventory.apply(Change::Pods(contents.pods.values().cloned().collect()));
     inventory
 }
 
@@ -87,33 +88,54 @@ fn any_pod() -> impl Strategy<Value = Pod> {
         })
 }
 
-fn any_world() -> impl Strategy<Value = (Nodes, Pods)> {
+fn any_hyper_node() -> impl Strategy<Value = HyperNode> {
+    let requirement = ("pool|rack", "[0-9]").prop_map(|(key, value)| Requirement {
+        key,
+        operator: Operator::In,
+        values: vec![value],
+    });
+    let member = prop_oneof![
+        "n-[0-2][0-9]".prop_map(Member::Node),
+        "n-[0-2]".prop_map(|name| Member::Pattern(format!("^{name}"))),
+        prop::collection::vec(requirement, 1..3).prop_map(Member::Labels),
+        "h[0-3]".prop_map(Member::HyperNode),
+    ];
+    ("h[0-3]", 1..4u32, prop::collection::vec(member, 0..4)).prop_map(|(name, tier, members)| HyperNode {
+        name,
+        tier,
+        tier_name: format!("t{tier}"),
+        members,
+    })
+}
+
+fn any_world() -> impl Strategy<Value = Contents> {
     let nodes = prop::collection::vec(any_node(), 0..25);
     let pods = prop::collection::vec(any_pod(), 0..50);
-    (nodes, pods).prop_map(|(nodes, pods)| {
-        let nodes = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
-        let pods = pods.into_iter().map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect();
-        (nodes, pods)
+    let hyper_nodes = prop::collection::vec(any_hyper_node(), 0..4);
+    (nodes, pods, hyper_nodes).prop_map(|(nodes, pods, hyper_nodes)| Contents {
+        nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
+        pods: pods.into_iter().map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect(),
+        hyper_nodes: hyper_nodes.into_iter().map(|one| (one.name.clone(), one)).collect(),
     })
 }
 
 proptest! {
     #[test]
-    fn what_is_published_answers_as_the_member_would((nodes, pods) in any_world(), parts in 1u32..4) {
+    fn what_is_published_answers_as_the_member_would(world in any_world(), parts in 1u32..4) {
         let mut read = Inventory::new();
-        told(published(encode::encode(&nodes, &pods, parts)).since(None).unwrap(), &mut read);
-        same(&read, &inventory(&nodes, &pods))?;
+        told(published(encode::encode(&world, parts)).since(None).unwrap(), &mut read);
+        same(&read, &inventory(&world))?;
     }
 
     #[test]
     fn changes_since_lead_to_what_a_fresh_reader_sees(before in any_world(), after in any_world(), parts in 1u32..4) {
-        let old = published(encode::encode(&before.0, &before.1, parts));
-        let new = published(encode::encode(&after.0, &after.1, parts));
+        let old = published(encode::encode(&before, parts));
+        let new = published(encode::encode(&after, parts));
         let mut read = Inventory::new();
         told(old.since(None).unwrap(), &mut read);
         prop_assert_eq!(old.since(Some(&old)).unwrap(), vec![]);
         told(new.since(Some(&old)).unwrap(), &mut read);
-        same(&read, &inventory(&after.0, &after.1))?;
+        same(&read, &inventory(&after))?;
     }
 
     #[test]
@@ -170,7 +192,8 @@ fn busy(nodes: &Nodes, jobs: usize) -> Pods {
 fn a_thousand_nodes_of_eight_shapes_are_small() {
     let nodes = row(1000);
     let size = |pods: &Pods| {
-        let parts = divide(&nodes, pods, 1);
+        let contents = Contents { nodes: nodes.clone(), pods: pods.clone(), ..Contents::default() };
+        let parts = divide(&contents, 1);
         assert_eq!(parts.len(), 1);
         serde_json::to_vec(&parts).unwrap().len()
     };
@@ -183,17 +206,19 @@ fn a_thousand_nodes_of_eight_shapes_are_small() {
 fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     let nodes = row(600);
     let pods = busy(&nodes, 4_800);
-    let parts = divide(&nodes, &pods, 1);
+    let full = Contents { nodes: nodes.clone(), pods, ..Contents::default() };
+    let parts = divide(&full, 1);
     assert!(parts.len() > 1);
     for part in &parts {
         assert_eq!(part.of as usize, parts.len());
         assert!(serde_json::to_vec(part).unwrap().len() <= LARGEST);
     }
-    assert_eq!(divide(&nodes, &pods, part_count(&parts)), parts);
-    assert_eq!(divide(&nodes, &Pods::new(), part_count(&parts)).len(), 1);
+    assert_eq!(divide(&full, part_count(&parts)), parts);
+    let idle = Contents { nodes, ..Contents::default() };
+    assert_eq!(divide(&idle, part_count(&parts)).len(), 1);
     let mut read = Inventory::new();
     told(published(parts).since(None).unwrap(), &mut read);
-    assert_eq!(read.capacity(), inventory(&nodes, &pods).capacity());
+    assert_eq!(read.capacity(), inventory(&full).capacity());
 }
 
 fn part_count(parts: &[Part]) -> u32 {

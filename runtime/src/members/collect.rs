@@ -11,7 +11,7 @@ use caldera_core::{fleet::Update, inventory::Change};
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{Heartbeat, Nodes, Part, Pods, Reached, divide},
+    published::{Contents, Heartbeat, Part, Reached, divide},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
@@ -89,35 +89,42 @@ impl Config {
     }
 }
 
-/// What one member has: nodes and pods as they are told.
+/// What one member has, as it is told.
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: Option<Nodes>,
-    pods: Option<Pods>,
+    contents: Contents,
+    /// Nodes and pods were listed; HyperNodes are told before.
+    listed: (bool, bool),
 }
 
 impl View {
     /// Takes in what the member's watcher tells.
     pub fn apply(&mut self, change: Change) {
+        let Contents { nodes, pods, hyper_nodes } = &mut self.contents;
         let key = |pod: &caldera_core::inventory::Pod| (pod.namespace.clone(), pod.name.clone());
-        match (change, &mut self.nodes, &mut self.pods) {
-            (Change::Nodes(all), nodes, _) => {
-                *nodes = Some(all.into_iter().map(|node| (node.name.clone(), node)).collect());
+        match change {
+            Change::Nodes(all) => {
+                self.listed.0 = true;
+                *nodes = all.into_iter().map(|node| (node.name.clone(), node)).collect();
             }
-            (Change::Pods(all), _, pods) => *pods = Some(all.into_iter().map(|pod| (key(&pod), pod)).collect()),
-            (Change::Node(node), Some(nodes), _) => drop(nodes.insert(node.name.clone(), node)),
-            (Change::NodeGone(name), Some(nodes), _) => drop(nodes.remove(&name)),
-            (Change::Pod(pod), _, Some(pods)) => drop(pods.insert(key(&pod), pod)),
-            (Change::PodGone(namespace, name), _, Some(pods)) => drop(pods.remove(&(namespace, name))),
-            // A list comes first.
-            _ => {}
+            Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
+            Change::NodeGone(name) => drop(nodes.remove(&name)),
+            Change::Pods(all) => {
+                self.listed.1 = true;
+                *pods = all.into_iter().map(|pod| (key(&pod), pod)).collect();
+            }
+            Change::Pod(pod) => drop(pods.insert(key(&pod), pod)),
+            Change::PodGone(namespace, name) => drop(pods.remove(&(namespace, name))),
+            Change::HyperNodes(all) => *hyper_nodes = all.into_iter().map(|one| (one.name.clone(), one)).collect(),
+            Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
+            Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
         }
     }
 
-    /// Both, once both were listed.
+    /// All of it, once it was listed.
     #[must_use]
-    pub fn listed(&self) -> Option<(&Nodes, &Pods)> {
-        self.nodes.as_ref().zip(self.pods.as_ref())
+    pub fn listed(&self) -> Option<&Contents> {
+        (self.listed == (true, true)).then_some(&self.contents)
     }
 }
 
@@ -280,11 +287,11 @@ impl Collector {
 
     /// Writes what has changed; bytes of parts that were written.
     async fn write(&mut self) -> Result<usize, Failure> {
-        let Some((nodes, pods)) = self.view.listed() else { return Ok(0) };
+        let Some(contents) = self.view.listed() else { return Ok(0) };
         let mut bytes = 0;
         if self.dirty || self.parts.is_empty() {
             let count = u32::try_from(self.parts.len()).unwrap_or(1);
-            let parts = divide(nodes, pods, count.max(1));
+            let parts = divide(contents, count.max(1));
             let before = std::mem::take(&mut self.parts);
             let changed: Vec<&Part> = parts.iter().filter(|part| !before.contains(part)).collect();
             for part in &changed {
@@ -312,7 +319,7 @@ impl Collector {
 
     async fn write_heartbeat(&mut self) -> Result<(), Failure> {
         let seen = self.seen.unwrap_or_else(|| self.config.clock.now());
-        let nodes = self.view.listed().map_or(0, |(nodes, _)| nodes.len());
+        let nodes = self.view.listed().map_or(0, |contents| contents.nodes.len());
         let heartbeat = Heartbeat {
             seen_at: rfc3339_micro(seen),
             every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),

@@ -1,0 +1,61 @@
+//! Network domains, both ways.
+
+use caldera_core::{
+    gang::{Operator, Requirement},
+    inventory::{HyperNode, Member},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+
+use super::{Malformed, NetworkDomain, ranges};
+
+const OPERATORS: [(Operator, &str); 6] = [
+    (Operator::In, "In"),
+    (Operator::NotIn, "NotIn"),
+    (Operator::Exists, "Exists"),
+    (Operator::DoesNotExist, "DoesNotExist"),
+    (Operator::Gt, "Gt"),
+    (Operator::Lt, "Lt"),
+];
+
+pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
+    let mut domain = NetworkDomain {
+        name: hyper_node.name.clone(),
+        tier: hyper_node.tier,
+        tier_name: hyper_node.tier_name.clone(),
+        ..NetworkDomain::default()
+    };
+    let requirement = |one: &Requirement| LabelSelectorRequirement {
+        key: one.key.clone(),
+        operator: OPERATORS.iter().find(|(known, _)| *known == one.operator).map_or("", |(_, name)| name).to_owned(),
+        values: Some(one.values.clone()),
+    };
+    let mut names = Vec::new();
+    for member in &hyper_node.members {
+        match member {
+            Member::Node(name) => names.push(name.as_str()),
+            Member::Pattern(pattern) => domain.patterns.push(pattern.clone()),
+            Member::Labels(all) => domain.labels.push(all.iter().map(requirement).collect()),
+            Member::HyperNode(name) => domain.hyper_nodes.push(name.clone()),
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    domain.nodes = ranges::fold(&names);
+    domain
+}
+
+pub(super) fn read(domain: &NetworkDomain) -> Result<HyperNode, Malformed> {
+    let requirement = |one: &LabelSelectorRequirement| {
+        let operator = OPERATORS.iter().find(|(_, name)| *name == one.operator).map(|(operator, _)| *operator);
+        let operator = operator.ok_or_else(|| Malformed::Operator(one.operator.clone()))?;
+        Ok(Requirement { key: one.key.clone(), operator, values: one.values.clone().unwrap_or_default() })
+    };
+    let labels =
+        |all: &Vec<LabelSelectorRequirement>| all.iter().map(requirement).collect::<Result<_, _>>().map(Member::Labels);
+    let mut members: Vec<Member> = ranges::unfold(&domain.nodes)?.into_iter().map(Member::Node).collect();
+    members.extend(domain.patterns.iter().cloned().map(Member::Pattern));
+    members.extend(domain.labels.iter().map(labels).collect::<Result<Vec<_>, _>>()?);
+    members.extend(domain.hyper_nodes.iter().cloned().map(Member::HyperNode));
+    let (name, tier, tier_name) = (domain.name.clone(), domain.tier, domain.tier_name.clone());
+    Ok(HyperNode { name, tier, tier_name, members })
+}
