@@ -54,7 +54,7 @@ pub enum Command {
     /// Runs the controller: queues, quotas, releases.
     Controller(ComponentArgs),
     /// Runs the global scheduler: placement and gang split.
-    Scheduler(ComponentArgs),
+    Scheduler(SchedulerArgs),
     /// Runs a member's collector: watches its nodes and pods and publishes what is free there, for all to use.
     Inventory(InventoryArgs),
     /// Answers karmada-scheduler about one member, node by node, in place of karmada-scheduler-estimator.
@@ -126,6 +126,47 @@ pub struct ComponentArgs {
     /// Runs without a lease: for a single replica.
     #[arg(long)]
     pub no_lease: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub estimators: EstimatorsArgs,
+}
+
+/// Where estimators of members are, named as by karmada-scheduler. A Cluster's annotation `caldera.dev/estimator` goes
+/// before all of it.
+#[derive(Debug, ClapArgs)]
+pub struct EstimatorsArgs {
+    /// Asks a member's accurate estimator where the member's nodes can not be read.
+    #[arg(long)]
+    pub enable_scheduler_estimator: bool,
+    /// Not those of Pull members.
+    #[arg(long)]
+    pub disable_scheduler_estimator_in_pull_mode: bool,
+    /// Names of the estimators' Services: this, a dash, the member.
+    #[arg(long, default_value = caldera_estimator::SERVICE_PREFIX, value_name = "NAME")]
+    pub scheduler_estimator_service_prefix: String,
+    /// Namespace of the estimators' Services.
+    #[arg(long, default_value = "karmada-system", value_name = "NAMESPACE")]
+    pub scheduler_estimator_service_namespace: String,
+    /// Port of the estimators' Services.
+    #[arg(long, default_value_t = caldera_estimator::PORT, value_name = "PORT")]
+    pub scheduler_estimator_port: u16,
+    /// PEM bundle that signed the estimators' certificates. Without it TLS is not spoken.
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_estimator_ca_file: Option<PathBuf>,
+    /// PEM certificate chain to show to estimators.
+    #[arg(long, requires = "scheduler_estimator_key_file", value_name = "FILE")]
+    pub scheduler_estimator_cert_file: Option<PathBuf>,
+    /// PEM private key for it.
+    #[arg(long, requires = "scheduler_estimator_cert_file", value_name = "FILE")]
+    pub scheduler_estimator_key_file: Option<PathBuf>,
+    /// Speaks TLS to whoever answers.
+    #[arg(long)]
+    pub insecure_skip_estimator_verify: bool,
 }
 
 /// Which member, and how it is reached.

@@ -4,6 +4,7 @@
 use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use caldera_estimator::{desk::Settings, tls::Trust};
 use caldera_runtime::{
     client::{self, WriteCounts},
     clock::Clock,
@@ -17,7 +18,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{ComponentArgs, EstimatorArgs, InventoryArgs, MemberArgs, WebhookArgs},
+    args::{ComponentArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, SchedulerArgs, WebhookArgs},
     manifests, stack,
 };
 
@@ -50,15 +51,36 @@ pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-pub async fn scheduler(args: ComponentArgs) -> anyhow::Result<ExitCode> {
+pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = client(args.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(args.admin, &stop).await?;
-    let config = caldera_global_scheduler::Config { ready, registry, ..caldera_global_scheduler::Config::default() };
-    while_active("caldera-scheduler", &args, client.clone(), stop, |active| async move {
+    let client = client(args.component.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
+    let estimators = estimators(&args.estimators)?;
+    let (ready, registry) = admin(args.component.admin, &stop).await?;
+    let defaults = caldera_global_scheduler::Config::default();
+    let config = caldera_global_scheduler::Config { ready, registry, estimators, ..defaults };
+    while_active("caldera-scheduler", &args.component, client.clone(), stop, |active| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
+}
+
+/// Where estimators are; their certificates are read and tried now, so that a wrong one is told at once.
+fn estimators(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
+    let identity = match (&args.scheduler_estimator_cert_file, &args.scheduler_estimator_key_file) {
+        (Some(cert), Some(key)) => Some(Identity { cert_pem: read(cert)?, key_pem: read(key)? }),
+        _ => None,
+    };
+    let ca_pem = args.scheduler_estimator_ca_file.as_deref().map(read).transpose()?;
+    let trust = Trust { ca_pem, identity, insecure: args.insecure_skip_estimator_verify };
+    caldera_estimator::tls::client(&trust)?;
+    Ok(Settings {
+        enabled: args.enable_scheduler_estimator,
+        prefix: args.scheduler_estimator_service_prefix.clone(),
+        namespace: args.scheduler_estimator_service_namespace.clone(),
+        port: args.scheduler_estimator_port,
+        pull: !args.disable_scheduler_estimator_in_pull_mode,
+        trust,
+    })
 }
 
 pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {

@@ -219,7 +219,10 @@ fn every_subcommand_has_help() {
         ("karmada-sim", &["--kubeconfig"]),
         ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
         ("controller", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
-        ("scheduler", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
+        (
+            "scheduler",
+            &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--scheduler-estimator-ca-file", "10352"],
+        ),
         (
             "inventory",
             &["--cluster", "--kubeconfig", "--member-kubeconfig", "--in-member", "--heartbeat", "--no-lease"],

@@ -252,6 +252,21 @@ impl Fleet {
         self.members.values().filter(silent).map(|member| member.cluster.name.as_str())
     }
 
+    /// Ready clusters whose nodes can not be read.
+    pub fn unread(&self) -> impl Iterator<Item = &Cluster> {
+        let can_not = |member: &&Member| {
+            member.known && member.cluster.ready && !member.cluster.deleting && member.down.is_some()
+        };
+        self.members.values().filter(can_not).map(|member| &member.cluster)
+    }
+
+    /// What bindings other than `key` were promised in a cluster and is not seen there: pods of each task.
+    pub fn unseen_of_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&Promise, &[u32])> {
+        let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
+        let others = unseen.filter(move |(other, _)| *other != key);
+        others.filter_map(|(other, pods)| Some((self.promises.get(other)?, pods.as_slice())))
+    }
+
     /// Where a cluster's nodes and pods were read, while they are what counts.
     #[must_use]
     pub fn origin(&self, cluster: &str) -> Option<&Origin> {

@@ -39,6 +39,8 @@ pub mod caldera {
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of ours (label): the name of its workload.
     pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
+    /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.
+    pub const ESTIMATOR: &str = "caldera.dev/estimator";
     /// Field manager of the controller.
     pub const MANAGER_CONTROLLER: &str = "caldera-controller";
     /// Field manager of the global scheduler.

@@ -192,6 +192,66 @@ fn what_was_published_is_not_trusted_beyond_its_bound() {
     });
 }
 
+#[test]
+fn a_member_that_can_not_be_read_is_asked_about_through_its_estimator() {
+    let far_end = Arc::new(std::sync::OnceLock::new());
+    let set = far_end.clone();
+    let start = async {
+        let stop = CancellationToken::new();
+        let (host, other) = (fleet(0, &stop).await?, fleet(1, &stop).await?);
+        let line = Line::to(&other.members[0].server).await?;
+        let member = Endpoint { server: line.address.clone(), ..other.members[0].clone() };
+        join(&host, FAR, &member).await?;
+        // The estimator is inside the member: the line is not its way.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?.to_string();
+        let config = caldera_estimator::serve::Config {
+            listener,
+            tls: None,
+            cluster: FAR.to_owned(),
+            member: Some(other.members[0].client("estimator", &WriteCounts::default())?),
+            clock: Arc::new(caldera_runtime::clock::SystemClock),
+            ready: caldera_runtime::serve::Ready::default(),
+            counts: WriteCounts::default(),
+        };
+        let client = host.host.client("estimator", &WriteCounts::default())?;
+        tokio::spawn(caldera_estimator::serve::run(config, client, stop.clone()));
+        let world = world::of_fleet(&host, stop).await?;
+        assert!(set.set((line, address)).is_ok());
+        Ok(world)
+    };
+    run_in("estimator", start, async |s| {
+        let (line, address) = far_end.get().unwrap();
+        s.until(Kind::Cluster, FAR, "is ready", ready).await?;
+        let annotations = json!({"caldera.dev/estimator": address});
+        s.patch(Kind::Cluster, FAR, &json!({"metadata": {"annotations": annotations}})).await?;
+        let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        for component in [Component::Scheduler, Component::Controller] {
+            s.kill(component).await;
+        }
+        line.up.send_replace(false);
+        for component in [Component::Controller, Component::Scheduler] {
+            s.resume(component).await?;
+        }
+        // The controller goes by the summary and lets it through; the estimator knows the nodes.
+        s.submit(Kind::Job, gang("wide", &queue, 3, "sleep 1"), &aggregated()).await?;
+        let said = |binding: &Value| {
+            let conditions = binding["status"]["conditions"].as_array();
+            let mut texts = conditions.into_iter().flatten().filter_map(|condition| condition["message"].as_str());
+            texts.any(|text| text.contains("far: its estimator was asked"))
+        };
+        s.until(Kind::Binding, "wide-job", "is refused by what the estimator says", said).await?;
+        s.delete(Kind::Job, "wide").await?;
+        s.submit(Kind::Job, gang("fits", &queue, 2, "sleep 1"), &aggregated()).await?;
+        let placed = s.until_placed("fits-job").await?;
+        ensure!(placed == [(FAR.to_owned(), 2)] && !*line.up.borrow(), "{placed:?}");
+        line.up.send_replace(true);
+        s.until_phase("fits", "Completed").await?;
+        Ok(())
+    });
+}
+
 /// A member's API server that answers everything with the same.
 async fn says(answer: Option<Value>) -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;

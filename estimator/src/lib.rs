@@ -1,7 +1,8 @@
 //! Karmada's accurate estimator, both ends: `github.com.karmada_io.karmada.pkg.estimator.service.Estimator`.
 //!
 //! [`serve`] answers for one member from its nodes, so that a stock karmada-scheduler can use numbers that are true node by
-//! node; [`ask`] asks anybody's server about a member that we can not read. [`proto`] is the wire, [`read`] turns it into
+//! node; [`ask`] asks anybody's server about a member that we can not read, [`desk`] for
+//! many at once. [`proto`] is the wire, [`read`] turns it into
 //! core's values and back, [`answer`] is the pure part: how many fit. Calls are unary, so that HTTP/2 as axum and hyper
 //! speak it is all that is needed of gRPC ([`grpc`]): that is a hundred lines instead of ten seconds of every cold build.
 //!
@@ -11,6 +12,7 @@
 
 pub mod answer;
 pub mod ask;
+pub mod desk;
 pub mod grpc;
 pub mod proto;
 pub mod read;

@@ -331,7 +331,7 @@ impl Index {
     }
 
     /// Those who wait are worth another look.
-    fn more_room(&mut self) {
+    pub fn more_room(&mut self) {
         for key in std::mem::take(&mut self.waiting) {
             self.mark(&key);
         }

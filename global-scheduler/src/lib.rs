@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod effect;
+mod estimates;
 pub mod index;
 mod metrics;
 pub mod plan;

@@ -5,7 +5,7 @@
 //! On top: never more than the controller granted, a gang never below its minimum, and a gang that was placed smaller
 //! than it wants grows when there is room.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     admission::Admission,
@@ -78,30 +78,64 @@ impl Verdict {
 /// What to do about a binding that is released.
 #[must_use]
 pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdict {
-    let (true, Some(admission)) = (binding.is_released(), &binding.admission) else { return Verdict::REST };
+    decide_by(binding, asked, fleet, &BTreeMap::new())
+}
+
+/// A binding that is to be placed.
+struct Ripe<'a> {
+    admission: &'a Admission,
+    gang: Gang,
+    whole: bool,
+    previous: Option<Plan>,
+}
+
+/// A binding that is released and not where it should be; else what to do about it.
+fn ripe<'a>(binding: &'a Binding, asked: Option<&Asked>, fleet: &Fleet) -> Result<Ripe<'a>, Verdict> {
+    let (true, Some(admission)) = (binding.is_released(), &binding.admission) else { return Err(Verdict::REST) };
     let whole_gang = match asked {
         // Its event will come, or the garbage collector takes the binding.
-        None => return Verdict::REST,
-        Some(Err(why)) => return Verdict::refuse(SCHEDULER_ERROR, format!("its workload can not be read: {why}")),
+        None => return Err(Verdict::REST),
+        Some(Err(why)) => {
+            return Err(Verdict::refuse(SCHEDULER_ERROR, format!("its workload can not be read: {why}")));
+        }
         Some(Ok(gang)) => gang,
     };
-    let gang = match granted(whole_gang, admission) {
-        Ok(gang) => gang,
-        Err(why) => return Verdict::refuse(UNSCHEDULABLE, why),
-    };
+    let gang = granted(whole_gang, admission).map_err(|why| Verdict::refuse(UNSCHEDULABLE, why))?;
     let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind) == Some(WorkloadKind::VolcanoJob);
     let Ok(previous) = previous(binding, &gang, whole) else {
         let message = "it has clusters but no readable plan; clear spec.clusters to place it anew";
-        return Verdict::refuse(SCHEDULER_ERROR, message);
+        return Err(Verdict::refuse(SCHEDULER_ERROR, message));
     };
     if is_settled(binding, &gang, previous.as_ref(), whole, fleet) {
-        return Verdict { step: status_step(binding, false), wants_room: false };
+        return Err(Verdict { step: status_step(binding, false), wants_room: false });
     }
+    Ok(Ripe { admission, gang, whole, previous })
+}
+
+/// What a binding asks for, if it is to be placed.
+#[must_use]
+pub fn to_place(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Option<Arc<Gang>> {
+    ripe(binding, asked, fleet).ok().map(|ripe| Arc::new(ripe.gang))
+}
+
+/// [`decide`], where something better than their summary is known of some clusters whose nodes can not be read.
+#[must_use]
+pub fn decide_by(
+    binding: &Binding,
+    asked: Option<&Asked>,
+    fleet: &Fleet,
+    estimated: &BTreeMap<String, Capacity>,
+) -> Verdict {
+    let Ripe { admission, gang, whole, previous } = match ripe(binding, asked, fleet) {
+        Ok(ripe) => ripe,
+        Err(verdict) => return verdict,
+    };
     let mut capped = binding.place.clone();
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
-    let own = if capped.fresh { fleet.without(&binding.key.to_string()) } else { BTreeMap::new() };
+    let mut own = if capped.fresh { fleet.without(&binding.key.to_string()) } else { BTreeMap::new() };
+    own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang: &gang, whole, previous: previous.as_ref(), clusters };
@@ -115,10 +149,10 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdic
         Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.unanswered().next().is_some() => {
             Verdict { step: Step::Rest, wants_room: true }
         }
-        Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => Verdict {
-            step: Step::Refuse { reason: UNSCHEDULABLE, message: doubted(error.to_string(), fleet), clear: false },
-            wants_room: true,
-        },
+        Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
+            let message = doubted(error.to_string(), fleet, estimated);
+            Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, wants_room: true }
+        }
         Err(NotPlaced::Unsupported(message)) => Verdict::refuse(SCHEDULER_ERROR, message),
     }
 }
@@ -279,7 +313,12 @@ fn status_step(binding: &Binding, anew: bool) -> Step {
 }
 
 /// Says which members' numbers are not their nodes'.
-fn doubted(message: String, fleet: &Fleet) -> String {
-    let doubts = fleet.clusters().filter_map(|(cluster, _)| Some((&cluster.name, fleet.doubt(&cluster.name)?)));
+fn doubted(message: String, fleet: &Fleet, estimated: &BTreeMap<String, Capacity>) -> String {
+    let doubt = |name: &String| {
+        let doubt = fleet.doubt(name)?;
+        let asked = estimated.contains_key(name);
+        Some(if asked { "its estimator was asked, for its nodes can not be read".to_owned() } else { doubt })
+    };
+    let doubts = fleet.clusters().filter_map(|(cluster, _)| Some((&cluster.name, doubt(&cluster.name)?)));
     doubts.fold(message, |message, (name, doubt)| format!("{message}; {name}: {doubt}"))
 }

@@ -7,6 +7,7 @@ use std::{
 
 use caldera_core::place::{Decision, Target};
 use caldera_crds::{karmada::cluster::Cluster, workload::WorkloadKind};
+use caldera_estimator::desk::{Desk, Said, Settings};
 use caldera_runtime::{
     client::WriteCounts,
     clock::SharedClock,
@@ -21,7 +22,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    effect,
+    effect, estimates,
     index::{Asked, Binding, Index, Key, read_workload},
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
@@ -38,6 +39,8 @@ pub struct Config {
     pub registry: SharedRegistry,
     /// Counts the writes of clients of members (there should be none).
     pub counts: WriteCounts,
+    /// Where the estimators of members are whose nodes can not be read.
+    pub estimators: Settings,
 }
 
 impl Default for Config {
@@ -47,6 +50,7 @@ impl Default for Config {
             ready: Ready::default(),
             registry: SharedRegistry::default(),
             counts: WriteCounts::default(),
+            estimators: Settings::default(),
         }
     }
 }
@@ -82,6 +86,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// So long after the start decisions wait for members that were not heard of yet.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often those that wait for room where only an estimator knows are looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Events taken in before the next decisions.
 const MOST_EVENTS: usize = 4096;
 
@@ -106,6 +112,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     );
     let (writer, mut outcomes) = Writer::start(client, watches.clone());
     let metrics = Metrics::register(&config.registry);
+    let (desk, mut answers) = Desk::new(config.estimators);
     let mut scheduler = Scheduler {
         index: Index::default(),
         members,
@@ -114,19 +121,28 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         metrics,
         flying: BTreeMap::new(),
         later: BTreeMap::new(),
+        desk,
+        look_again: None,
         told: BTreeMap::new(),
         missing: ["bindings", "clusters"].into_iter().collect(),
         grace: Some(Instant::now() + GRACE),
         ready: config.ready,
     };
     loop {
-        let wake = scheduler.later.values().filter_map(|retry| retry.at).chain(scheduler.grace).min();
+        let wake = scheduler
+            .later
+            .values()
+            .filter_map(|retry| retry.at)
+            .chain(scheduler.grace)
+            .chain(scheduler.look_again)
+            .min();
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
             Some(done) = outcomes.recv() => scheduler.done(done),
             input = incoming.recv() => scheduler.take(input.ok_or(Error::WatchesEnded)?),
             Some(event) = from_members.recv() => scheduler.member(event),
+            Some(said) = answers.recv() => scheduler.estimated(said),
             () = sleep_until(wake) => scheduler.wake(),
         }
         // Everything that is there already counts before anything is decided.
@@ -137,6 +153,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 scheduler.take(input);
             } else if let Ok(event) = from_members.try_recv() {
                 scheduler.member(event);
+            } else if let Ok(said) = answers.try_recv() {
+                scheduler.estimated(said);
             } else {
                 break;
             }
@@ -195,6 +213,11 @@ struct Scheduler {
     flying: BTreeMap<Key, String>,
     /// Bindings whose writes failed.
     later: BTreeMap<Key, Retry>,
+    /// Members whose nodes can not be read may have estimators.
+    desk: Desk,
+    /// When those that wait for room are looked at again although nobody said that there is more: an estimator tells
+    /// nothing by itself.
+    look_again: Option<Instant>,
     /// When a refusal was last written.
     told: BTreeMap<Key, Instant>,
     /// Lists that did not arrive yet: nothing is decided before they do.
@@ -240,10 +263,27 @@ impl Scheduler {
             Event::Reset(all) => {
                 let names: Vec<String> = all.iter().map(name).collect();
                 self.members.keep_only(&names.iter().map(String::as_str).collect::<Vec<_>>());
-                all.iter().for_each(|cluster| self.members.observe(cluster));
+                for cluster in all {
+                    self.members.observe(cluster);
+                    self.desk.observe(cluster);
+                }
             }
-            Event::Applied(cluster) => self.members.observe(cluster),
-            Event::Deleted(cluster) => self.members.forget(&name(cluster)),
+            Event::Applied(cluster) => {
+                self.members.observe(cluster);
+                self.desk.observe(cluster);
+            }
+            Event::Deleted(cluster) => {
+                self.members.forget(&name(cluster));
+                self.desk.forget_cluster(&name(cluster));
+            }
+        }
+    }
+
+    fn estimated(&mut self, said: Said) {
+        let key = self.desk.take(said);
+        let asking = self.index.bindings.keys().find(|known| known.to_string() == key).cloned();
+        if let Some(key) = asking {
+            self.index.mark(&key);
         }
     }
 
@@ -254,6 +294,7 @@ impl Scheduler {
     fn forget(&mut self, key: &Key) {
         self.later.remove(key);
         self.told.remove(key);
+        self.desk.forget(&key.to_string());
         self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
     }
 
@@ -264,6 +305,10 @@ impl Scheduler {
                 retry.at = None;
                 self.index.mark(key);
             }
+        }
+        if self.look_again.is_some_and(|at| at <= now) {
+            self.look_again = None;
+            self.index.more_room();
         }
     }
 
@@ -289,7 +334,13 @@ impl Scheduler {
             self.index.fleet.refresh();
             let Some(binding) = self.index.bindings.get(&key) else { continue };
             let started = std::time::Instant::now();
-            let Verdict { step, wants_room } = plan::decide(binding, self.index.asked(binding), &self.index.fleet);
+            let (asked, fleet) = (self.index.asked(binding), &self.index.fleet);
+            // While it waits for estimators others go on; an answer makes it due again.
+            let Some(estimated) = estimates::gather(&mut self.desk, binding, asked, fleet) else { continue };
+            let Verdict { step, wants_room } = plan::decide_by(binding, asked, fleet, &estimated);
+            if wants_room && !estimated.is_empty() {
+                self.look_again.get_or_insert_with(|| Instant::now() + LOOK_AGAIN);
+            }
             self.metrics.decided(&step, started.elapsed());
             if wants_room {
                 self.index.wait_for_room(&key);

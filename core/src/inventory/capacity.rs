@@ -20,6 +20,8 @@ pub enum Source {
     Nodes,
     /// Karmada's `status.resourceSummary`: one sum for the whole cluster, blind to fragments and labels.
     Summary,
+    /// What the member's estimator said to one question: it knows the nodes, but tells a number only.
+    Estimator,
     /// Nothing is known: the cluster offers nothing.
     #[default]
     Unknown,
