@@ -170,6 +170,12 @@ impl Desk {
         self.asked.retain(|(asking, _), _| asking != key);
     }
 
+    /// Whether no member has an estimator.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.estimators.is_empty()
+    }
+
     /// Whether a member has an estimator.
     #[must_use]
     pub fn knows(&self, cluster: &str) -> bool {

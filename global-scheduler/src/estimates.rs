@@ -17,6 +17,9 @@ pub fn gather(
     asked: Option<&Asked>,
     fleet: &Fleet,
 ) -> Option<BTreeMap<String, Capacity>> {
+    if desk.is_empty() {
+        return Some(BTreeMap::new());
+    }
     let mut unread = fleet.unread().filter(|cluster| desk.knows(&cluster.name)).peekable();
     if unread.peek().is_none() {
         return Some(BTreeMap::new());

@@ -281,9 +281,8 @@ impl Scheduler {
 
     fn estimated(&mut self, said: Said) {
         let key = self.desk.take(said);
-        let asking = self.index.bindings.keys().find(|known| known.to_string() == key).cloned();
-        if let Some(key) = asking {
-            self.index.mark(&key);
+        if let Some((namespace, name)) = key.split_once('/') {
+            self.index.mark(&Key { namespace: namespace.to_owned(), name: name.to_owned() });
         }
     }
 
