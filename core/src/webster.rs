@@ -2,14 +2,12 @@
 //!
 //! Rule: Webster (Sainte-Laguë), as Karmada divides replicas (`pkg/util/helper/webstermethod.go`): each seat goes to the
 //! largest `votes / (2 * seats + 1)`; equal quotients go to who has fewer seats, then by name, ascending or descending.
-//! Karmada hands out seat by seat and compares doubles; here the seats that every quota surely reaches are given at
-//! once and quotients are compared exactly, so the cost does not depend on the number of seats. The two differ only for
-//! weights above 2^53, where doubles tie.
+//! Karmada hands out seat by seat and compares quotients as IEEE doubles, and so does the comparison here: the only one
+//! in this crate, exact for votes below 2^52 divided by twice the house, and tied where Karmada's ties beyond. But seats
+//! are not handed out one by one: bounds in whole numbers say how many everybody surely gets and at most can get, and of
+//! the few seats in between the best are picked at once. The cost is linear in the claimants whatever the house.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-};
+use std::cmp::{Ordering, Reverse};
 
 /// Which name wins among equals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,76 +37,92 @@ impl Tie {
     }
 }
 
-/// One claimant's next seat; the greatest gets it.
-struct Claim<'a, N: ?Sized> {
-    votes: u64,
-    seats: u64,
-    name: &'a N,
-    tie: Tie,
-    index: usize,
+/// A seat that some claimant may get; the least is given first.
+#[derive(Clone, Copy)]
+struct Seat {
+    /// Descending with the quotient: its bits, inverted (positive doubles sort as their bits do).
+    rank: u64,
+    /// Seats that the claimant has before this one.
+    before: u64,
+    claimant: usize,
 }
 
-impl<N: Ord + ?Sized> Ord for Claim<'_, N> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let quotient = u128::from(self.votes) * (2 * u128::from(other.seats) + 1);
-        let theirs = u128::from(other.votes) * (2 * u128::from(self.seats) + 1);
-        quotient
-            .cmp(&theirs)
-            .then_with(|| other.seats.cmp(&self.seats))
-            .then_with(|| self.tie.order(other.name, self.name))
-            .then_with(|| other.index.cmp(&self.index))
+impl Seat {
+    fn new(votes: u64, before: u64, claimant: usize) -> Self {
+        Self { rank: !(votes as f64 / (2.0 * before as f64 + 1.0)).to_bits(), before, claimant }
+    }
+
+    fn order<N: Ord + ?Sized>(&self, other: &Self, claimants: &[(u64, &N)], tie: Tie) -> Ordering {
+        (self.rank, self.before)
+            .cmp(&(other.rank, other.before))
+            .then_with(|| tie.order(claimants[self.claimant].1, claimants[other.claimant].1))
+            .then_with(|| self.claimant.cmp(&other.claimant))
     }
 }
-impl<N: Ord + ?Sized> PartialOrd for Claim<'_, N> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+
+/// `votes * factor / total` for many votes with one division.
+struct Quota {
+    reciprocal: u128,
+    shift: u32,
+}
+
+impl Quota {
+    fn new(factor: u128, total: u128) -> Self {
+        let shift = factor.leading_zeros().saturating_sub(1).min(63);
+        Self { reciprocal: (factor << shift) / total, shift }
+    }
+
+    /// Rounded down, and too low by less than `votes >> shift` and 2.
+    fn of(&self, votes: u64) -> u128 {
+        // At most `factor << shift`, for nobody has more votes than there are.
+        (u128::from(votes) * self.reciprocal) >> self.shift
+    }
+
+    /// Odd numbers that are surely below the quota.
+    fn least(&self, votes: u64) -> u64 {
+        u64::try_from(self.of(votes) / 2).unwrap_or(u64::MAX)
+    }
+
+    /// Odd numbers that the quota may reach.
+    fn most(&self, votes: u64) -> u64 {
+        let reach = self.of(votes) + u128::from(votes >> self.shift) + 2;
+        u64::try_from(reach / 2).unwrap_or(u64::MAX)
     }
 }
-impl<N: Ord + ?Sized> PartialEq for Claim<'_, N> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl<N: Ord + ?Sized> Eq for Claim<'_, N> {}
 
 /// Divides `house` seats among claimants with `(votes, name)`; seats in the same order. Without any vote nobody gets
 /// anything.
 #[must_use]
 pub fn divide<N: Ord + ?Sized>(house: u64, claimants: &[(u64, &N)], tie: Tie) -> Vec<u64> {
-    let total: u128 = claimants.iter().map(|(votes, _)| u128::from(*votes)).sum();
     let mut seats: Vec<u64> = vec![0; claimants.len()];
+    let total: u128 = claimants.iter().map(|(votes, _)| u128::from(*votes)).sum();
     if total == 0 || house == 0 {
         return seats;
     }
-    // With the divisor total / (house - n / 2) the rounded quotas sum to at most the house, so everybody has those.
-    let sure = (2 * u128::from(house)).saturating_sub(claimants.len() as u128);
+    let voters = claimants.iter().filter(|(votes, _)| *votes > 0).count() as u128;
+    let twice = 2 * u128::from(house);
+    // Quotients above `total / (2 * house - voters)` are at most as many as the house, those that reach
+    // `total / (2 * house + voters)` at least as many. The margin is wider than what doubles round off, so that nothing
+    // outside the bounds ties with what is inside.
+    let margin = |quotas: u128| 1 + (quotas >> 48);
+    let sure = twice.saturating_sub(voters);
+    let least = Quota::new(sure.saturating_sub(margin(sure)), total);
+    let most = Quota::new(twice + voters + margin(twice + voters), total);
     let mut left = house;
-    if sure > 0 {
-        for (seats, (votes, _)) in seats.iter_mut().zip(claimants) {
-            *seats = odds_below(u128::from(*votes), sure, total);
-            left -= *seats;
-        }
+    let mut open: Vec<Seat> = Vec::with_capacity(2 * claimants.len() + 8);
+    for (claimant, (votes, _)) in claimants.iter().enumerate().filter(|(_, (votes, _))| *votes > 0) {
+        seats[claimant] = least.least(*votes);
+        left -= seats[claimant];
+        open.extend((seats[claimant]..most.most(*votes)).map(|before| Seat::new(*votes, before, claimant)));
     }
-    let mut claims: BinaryHeap<Claim<'_, N>> = claimants
-        .iter()
-        .enumerate()
-        .filter(|(_, (votes, _))| *votes > 0)
-        .map(|(index, (votes, name))| Claim { votes: *votes, seats: seats[index], name: *name, tie, index })
-        .collect();
-    for _ in 0..left {
-        let Some(mut claim) = claims.pop() else { break };
-        claim.seats += 1;
-        seats[claim.index] = claim.seats;
-        claims.push(claim);
+    let given = usize::try_from(left).unwrap_or(usize::MAX).min(open.len());
+    if given < open.len() {
+        open.select_nth_unstable_by(given, |a, b| a.order(b, claimants, tie));
+    }
+    for seat in &open[..given] {
+        seats[seat.claimant] += 1;
     }
     seats
-}
-
-/// How many odd numbers are below `votes * scale / total`.
-fn odds_below(votes: u128, scale: u128, total: u128) -> u64 {
-    let Some(product) = votes.checked_mul(scale) else { return 0 };
-    let (whole, exact) = (product / total, product.is_multiple_of(total));
-    u64::try_from(if exact { whole / 2 } else { whole.div_ceil(2) }).unwrap_or(0)
 }
 
 /// As [`divide`], but nobody gets more than their cap; what is over goes to the others by the same rule. Seats remain
@@ -157,15 +171,30 @@ mod tests {
 
     use super::*;
 
-    /// Karmada's loop, seat by seat.
+    /// Seat by seat, with exact quotients.
     fn naive(house: u64, votes: &[u64], tie: Tie) -> Vec<u64> {
+        seat_by_seat(house, votes, tie, |(votes, seats), (others, theirs)| {
+            (u128::from(votes) * (2 * u128::from(theirs) + 1)).cmp(&(u128::from(others) * (2 * u128::from(seats) + 1)))
+        })
+    }
+
+    /// Karmada's loop, seat by seat, with its doubles.
+    fn karmada(house: u64, votes: &[u64], tie: Tie) -> Vec<u64> {
+        let quotient = |(votes, seats): (u64, u64)| votes as f64 / (2 * seats + 1) as f64;
+        seat_by_seat(house, votes, tie, |one, two| quotient(one).total_cmp(&quotient(two)))
+    }
+
+    fn seat_by_seat(
+        house: u64,
+        votes: &[u64],
+        tie: Tie,
+        quotients: impl Fn((u64, u64), (u64, u64)) -> Ordering,
+    ) -> Vec<u64> {
         let names: Vec<String> = (0..votes.len()).map(|i| format!("c{i:03}")).collect();
         let mut seats = vec![0; votes.len()];
         for _ in 0..house {
             let best = (0..votes.len()).filter(|i| votes[*i] > 0).max_by(|a, b| {
-                let one = u128::from(votes[*a]) * (2 * u128::from(seats[*b]) + 1);
-                let two = u128::from(votes[*b]) * (2 * u128::from(seats[*a]) + 1);
-                one.cmp(&two)
+                quotients((votes[*a], seats[*a]), (votes[*b], seats[*b]))
                     .then_with(|| seats[*b].cmp(&seats[*a]))
                     .then_with(|| tie.order(names[*b].as_str(), names[*a].as_str()))
             });
@@ -196,6 +225,32 @@ mod tests {
         fn equals_seat_by_seat(votes in prop::collection::vec(0..50u64, 0..9), house in 0..120u64, down: bool) {
             let tie = if down { Tie::Descending } else { Tie::Ascending };
             prop_assert_eq!(named(&votes, tie, house), naive(house, &votes, tie));
+        }
+
+        #[test]
+        fn equals_karmadas_loop_where_doubles_tie(
+            votes in prop::collection::vec(prop_oneof![
+                0..5u64, (1_u64 << 53) - 4..(1 << 53) + 4, (1_u64 << 62)..(1 << 62) + 2000, u64::MAX - 9..=u64::MAX,
+            ], 0..7),
+            house in 0..200u64, down: bool,
+        ) {
+            let tie = if down { Tie::Descending } else { Tie::Ascending };
+            prop_assert_eq!(named(&votes, tie, house), karmada(house, &votes, tie));
+        }
+
+        #[test]
+        fn equals_karmadas_loop_with_many_claimants(
+            votes in prop::collection::vec(prop_oneof![0..9u64, 0..4000u64, 0..(1u64 << 31)], 0..60),
+            house in 0..400u64,
+        ) {
+            prop_assert_eq!(named(&votes, Tie::Ascending, house), karmada(house, &votes, Tie::Ascending));
+        }
+
+        #[test]
+        fn every_seat_of_any_house_is_given(votes in prop::collection::vec(any::<u64>(), 1..9), house: u64) {
+            let seats = named(&votes, Tie::Ascending, house);
+            let given: u128 = seats.iter().map(|seats| u128::from(*seats)).sum();
+            prop_assert_eq!(given, if votes.iter().all(|votes| *votes == 0) { 0 } else { u128::from(house) });
         }
 
         #[test]
