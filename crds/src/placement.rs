@@ -3,10 +3,12 @@
 //! Nothing here fails: what an API server should have refused becomes what Karmada makes of it (an invalid selector
 //! matches nothing, an unknown strategy is unsupported, a quantity that is none counts as zero).
 
+use std::sync::Arc;
+
 use caldera_core::{
     gang::{self, Operator, Requirement},
     inventory::Capacity,
-    place,
+    place::{self, general},
     quantity::Quantity,
     resources::Resources,
 };
@@ -49,6 +51,7 @@ pub fn cluster(cluster: &Cluster) -> place::Cluster {
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: status.api_enablements.iter().flat_map(serves).collect(),
+        published: place::Numbers(published(cluster).map(Arc::new)),
     }
 }
 
@@ -63,6 +66,29 @@ pub fn summary(status: Option<&ClusterStatus>) -> Capacity {
         ),
         None => Capacity::default(),
     }
+}
+
+/// What the cluster says of its capacity, for Karmada's estimates; `None` where it says nothing yet.
+#[must_use]
+pub fn published(cluster: &Cluster) -> Option<general::Published> {
+    let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
+    let models = &cluster.spec.resource_models;
+    let grade = |counted: &crate::karmada::cluster::AllocatableModeling| general::Grade {
+        count: counted.count,
+        least: models.iter().find(|model| model.grade == counted.grade).map(lower_ends),
+    };
+    let counts: &[_] = if models.is_empty() { &[] } else { &summary.allocatable_modelings };
+    Some(general::Published {
+        allocatable: resources(&summary.allocatable),
+        allocated: resources(&summary.allocated),
+        allocating: resources(&summary.allocating),
+        grades: counts.iter().map(grade).collect(),
+    })
+}
+
+fn lower_ends(model: &crate::karmada::cluster::ResourceModel) -> Resources {
+    let ends = model.ranges.iter().map(|range| (range.name.as_str(), range.min.0.parse().unwrap_or(Quantity::ZERO)));
+    ends.collect()
 }
 
 /// A binding as placement sees it.

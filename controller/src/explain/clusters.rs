@@ -51,7 +51,7 @@ pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<Cluster
                 name: cluster.name.as_str().into(),
                 refusal: deleting
                     .or(not_ready)
-                    .or_else(|| filter::refusal(placement, cluster).map(|(_, reason)| reason)),
+                    .or_else(|| filter::refusal(placement, cluster).map(|reason| reason.to_string())),
                 fit: split::pods_that_fit(gang, capacity).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),

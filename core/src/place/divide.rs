@@ -2,13 +2,13 @@
 //!
 //! Rule: karmada-scheduler's `AssignReplicas` (`pkg/scheduler/core/assignment.go`, `division_algorithm.go`): Duplicated,
 //! static weights (capacity ignored, no memory), dynamic weights and Aggregated (all or nothing on the total; what is
-//! assigned stays while replicas grow). Deliberate differences: sums do not wrap at 2^31, and weights above 2^53 are
-//! compared exactly.
+//! assigned stays while replicas grow). Deliberate difference: sums do not wrap at 2^31.
+//! Everything is by the candidates' indices, so that names are copied once, at the end, for those that get something.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
-use super::{Binding, Division, Target, WeightRule, filter::selects, select::Candidate};
-use crate::webster::{Tie, divide};
+use super::{Binding, Cluster, Division, Target, WeightRule, filter::Selector, lookup::Lookup, select::Candidate};
+use crate::webster::{self, Tie};
 
 /// Why replicas can not be divided.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum DivideError {
     Other(String),
 }
 
-/// `spec.clusters` for the binding. `empty_workloads`: clusters that get nothing are listed with 0 replicas.
+/// `spec.clusters` for the binding, by name. `empty_workloads`: clusters that get nothing are listed with 0 replicas.
 ///
 /// # Errors
 /// [`DivideError`], in Karmada's words.
@@ -30,143 +30,184 @@ pub fn assign(
     candidates: &[Candidate<'_>],
     empty_workloads: bool,
 ) -> Result<Vec<Target>, DivideError> {
-    let mut targets = assign_present(binding, candidates)?;
-    if empty_workloads {
-        for candidate in candidates {
-            if !targets.iter().any(|target| target.cluster == candidate.cluster.name) {
-                targets.push(Target { cluster: candidate.cluster.name.clone(), replicas: 0 });
-            }
-        }
-    }
-    targets.sort();
-    Ok(targets)
-}
-
-fn assign_present(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
     if candidates.is_empty() {
         return Err(DivideError::Other("no clusters available to schedule".to_owned()));
     }
-    if !(binding.divisible && binding.components <= 1) {
-        return Ok(candidates.iter().map(|candidate| target(candidate, 0)).collect());
-    }
-    let tiered = binding.placement.affinity.is_none() && binding.term().is_some_and(|term| !term.overflow.is_empty());
-    let mut targets = if tiered { by_tier(binding, candidates)? } else { by_strategy(binding, candidates)? };
-    targets.retain(|target| target.replicas > 0);
-    Ok(targets)
-}
-
-fn target(candidate: &Candidate<'_>, replicas: i64) -> Target {
-    Target { cluster: candidate.cluster.name.clone(), replicas }
-}
-
-fn by_strategy(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
-    match &binding.placement.division {
-        None | Some(Division::Duplicated) => Ok(candidates.iter().map(|one| target(one, binding.replicas)).collect()),
-        Some(Division::StaticWeight { rules, .. }) => Ok(static_weight(binding, candidates, rules)),
-        Some(Division::Aggregated) => dynamic(binding, candidates, true),
-        Some(Division::DynamicWeight) => dynamic(binding, candidates, false),
-        Some(Division::Unsupported) => Err(DivideError::Other(
-            "unsupported replica scheduling strategy, replicaSchedulingType: Divided, replicaDivisionPreference: , \
-             please try another scheduling strategy"
-                .to_owned(),
-        )),
-    }
-}
-
-/// Fills the tiers of an affinity term in order, each up to what it has.
-fn by_tier(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
-    let mut tiers: Vec<u32> = candidates.iter().map(|candidate| candidate.tier).collect();
-    tiers.sort_unstable();
-    tiers.dedup();
-    let mut left = binding.replicas;
-    let mut targets = Vec::new();
-    for tier in tiers {
-        if left <= 0 {
-            break;
-        }
-        let members: Vec<Candidate<'_>> = candidates.iter().filter(|one| one.tier == tier).cloned().collect();
-        let available: i64 = members.iter().map(|one| one.available).fold(0, i64::saturating_add);
-        if available <= 0 {
-            continue;
-        }
-        let part = Binding { replicas: left.min(available), ..binding.clone() };
-        targets.extend(by_strategy(&part, &members)?);
-        left -= part.replicas;
-    }
-    if left > 0 {
-        let message = "Clusters available replicas are not enough to schedule.";
-        return Err(DivideError::Unschedulable(message.to_owned()));
-    }
-    Ok(targets)
-}
-
-/// A cluster's static weight: the largest of the rules that select it.
-#[must_use]
-pub fn static_weight_of(rules: &[WeightRule], cluster: &super::Cluster) -> u64 {
-    let matching = rules.iter().filter(|rule| selects(&rule.clusters, cluster));
-    matching.map(|rule| u64::try_from(rule.weight).unwrap_or(0)).max().unwrap_or(0)
-}
-
-/// Each candidate's static weight; all 1 where no rule gives anybody any.
-#[must_use]
-pub fn static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a super::Cluster>) -> Vec<u64> {
-    let weights: Vec<u64> = clusters.map(|cluster| static_weight_of(rules, cluster)).collect();
-    if weights.iter().all(|weight| *weight == 0) { vec![1; weights.len()] } else { weights }
-}
-
-fn static_weight(binding: &Binding, candidates: &[Candidate<'_>], rules: &[WeightRule]) -> Vec<Target> {
-    let weights = static_weights(rules, candidates.iter().map(|candidate| candidate.cluster));
-    let claims: Vec<(u64, &str)> =
-        weights.into_iter().zip(candidates).map(|(weight, one)| (weight, one.cluster.name.as_str())).collect();
-    webster(binding, binding.replicas, &claims)
-}
-
-fn webster(binding: &Binding, house: i64, claims: &[(u64, &str)]) -> Vec<Target> {
-    let seats = divide(u64::try_from(house).unwrap_or(0), claims, Tie::of_uid(&binding.uid));
-    let named = claims.iter().zip(seats);
-    named
-        .map(|((_, name), seats)| Target {
-            cluster: (*name).to_owned(),
-            replicas: i64::try_from(seats).unwrap_or(i64::MAX),
-        })
-        .collect()
-}
-
-fn dynamic(binding: &Binding, candidates: &[Candidate<'_>], aggregated: bool) -> Result<Vec<Target>, DivideError> {
-    let scheduled: Vec<&Target> = binding
-        .previous
+    let divided = binding.divisible && binding.components <= 1;
+    let replicas = if divided { House::new(binding, candidates).divide()? } else { vec![0; candidates.len()] };
+    let all = !divided || empty_workloads;
+    let mut targets: Vec<Target> = candidates
         .iter()
-        .filter(|target| candidates.iter().any(|candidate| candidate.cluster.name == target.cluster))
+        .zip(replicas)
+        .filter(|(_, replicas)| all || *replicas > 0)
+        .map(|(candidate, replicas)| Target { cluster: candidate.cluster.name.clone(), replicas })
         .collect();
-    let assigned: i64 = scheduled.iter().map(|target| target.replicas).sum();
-    let free = |candidate: &Candidate<'_>| (candidate.allocatable, candidate.cluster.name.clone());
-    if binding.fresh {
-        let own = |candidate: &Candidate<'_>| {
-            (candidate.allocatable + binding.assigned(&candidate.cluster.name), candidate.cluster.name.clone())
+    targets.sort_unstable();
+    Ok(targets)
+}
+
+/// What one of the binding's clusters has.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// In `spec.clusters`.
+    position: usize,
+    replicas: i64,
+}
+
+/// Replicas to divide over candidates.
+struct House<'a> {
+    binding: &'a Binding,
+    replicas: i64,
+    candidates: &'a [Candidate<'a>],
+    /// By candidate; empty where the binding has no clusters.
+    held: Vec<Option<Held>>,
+}
+
+impl<'a> House<'a> {
+    fn new(binding: &'a Binding, candidates: &'a [Candidate<'a>]) -> Self {
+        let targets = binding.previous.iter().enumerate();
+        let held = |(position, target): (usize, &'a Target)| {
+            (target.cluster.as_str(), Held { position, replicas: target.replicas })
         };
-        return share(binding, candidates.iter().map(own).collect(), binding.replicas, &[], aggregated)
-            .map_err(|error| within("failed to do fresh scale", error));
+        let previous = Lookup::new(targets.map(held));
+        let held = if previous.is_empty() {
+            Vec::new()
+        } else {
+            candidates.iter().map(|candidate| previous.get(&candidate.cluster.name)).collect()
+        };
+        Self { binding, replicas: binding.replicas, candidates, held }
     }
-    if assigned > binding.replicas {
-        let held = scheduled.iter().map(|target| (target.replicas, target.cluster.clone())).collect();
-        return share(binding, held, binding.replicas, &[], aggregated)
-            .map_err(|error| within("failed to scale down", error));
+
+    fn held(&self, candidate: usize) -> Option<Held> {
+        self.held.get(candidate).copied().flatten()
     }
-    if assigned == binding.replicas {
-        return Ok(scheduled.into_iter().cloned().collect());
+
+    fn has(&self, candidate: usize) -> i64 {
+        self.held(candidate).map_or(0, |held| held.replicas)
     }
-    let more =
-        share(binding, candidates.iter().map(free).collect(), binding.replicas - assigned, &scheduled, aggregated)
+
+    /// Replicas by candidate.
+    fn divide(&self) -> Result<Vec<i64>, DivideError> {
+        let tiered = self.binding.placement.affinity.is_none()
+            && self.binding.term().is_some_and(|term| !term.overflow.is_empty());
+        if tiered { self.by_tier() } else { self.by_strategy() }
+    }
+
+    /// Fills the tiers of an affinity term in order, each up to what it has.
+    fn by_tier(&self) -> Result<Vec<i64>, DivideError> {
+        let mut tiers: Vec<u32> = self.candidates.iter().map(|candidate| candidate.tier).collect();
+        tiers.sort_unstable();
+        tiers.dedup();
+        let mut left = self.replicas;
+        let mut replicas = vec![0; self.candidates.len()];
+        for tier in tiers {
+            if left <= 0 {
+                break;
+            }
+            let of_tier = |index: &usize| self.candidates[*index].tier == tier;
+            let members: Vec<usize> = (0..self.candidates.len()).filter(of_tier).collect();
+            let available = members.iter().map(|i| self.candidates[*i].available).fold(0, i64::saturating_add);
+            if available <= 0 {
+                continue;
+            }
+            let candidates: Vec<Candidate<'_>> = members.iter().map(|i| self.candidates[*i]).collect();
+            let held = members.iter().map(|i| self.held(*i)).collect();
+            let part = House { binding: self.binding, replicas: left.min(available), candidates: &candidates, held };
+            for (member, got) in members.into_iter().zip(part.by_strategy()?) {
+                replicas[member] = got;
+            }
+            left -= part.replicas;
+        }
+        if left > 0 {
+            let message = "Clusters available replicas are not enough to schedule.";
+            return Err(DivideError::Unschedulable(message.to_owned()));
+        }
+        Ok(replicas)
+    }
+
+    fn by_strategy(&self) -> Result<Vec<i64>, DivideError> {
+        match &self.binding.placement.division {
+            None | Some(Division::Duplicated) => Ok(vec![self.replicas; self.candidates.len()]),
+            Some(Division::StaticWeight { rules, .. }) => {
+                let weights = static_weights(rules, self.candidates.iter().map(|candidate| candidate.cluster));
+                Ok(self.seats(self.replicas, weights.into_iter().enumerate()))
+            }
+            Some(Division::Aggregated) => self.dynamic(true),
+            Some(Division::DynamicWeight) => self.dynamic(false),
+            Some(Division::Unsupported) => Err(DivideError::Other(
+                "unsupported replica scheduling strategy, replicaSchedulingType: Divided, replicaDivisionPreference: \
+                 , please try another scheduling strategy"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// By what is free, with what is assigned staying where it is: Fresh, down, the same, or up.
+    fn dynamic(&self, aggregated: bool) -> Result<Vec<i64>, DivideError> {
+        let fewest = |order: Order| if aggregated { Some(order) } else { None };
+        let all = 0..self.candidates.len();
+        if self.binding.fresh {
+            let own = all.map(|i| self.candidates[i].allocatable.saturating_add(self.has(i))).collect();
+            return self
+                .share(self.replicas, own, fewest(Order::Candidates))
+                .map_err(|error| within("failed to do fresh scale", error));
+        }
+        let assigned: i64 = all.clone().map(|i| self.has(i)).fold(0, i64::saturating_add);
+        if assigned > self.replicas {
+            return self
+                .share(self.replicas, all.map(|i| self.has(i)).collect(), fewest(Order::Targets))
+                .map_err(|error| within("failed to scale down", error));
+        }
+        if assigned == self.replicas {
+            return Ok(all.map(|i| self.has(i)).collect());
+        }
+        let free = self.candidates.iter().map(|candidate| candidate.allocatable).collect();
+        let mut replicas = self
+            .share(self.replicas - assigned, free, fewest(Order::UsedFirst))
             .map_err(|error| within("failed to scale up", error))?;
-    if scheduled.is_empty() {
-        return Ok(more);
+        for (i, replicas) in replicas.iter_mut().enumerate() {
+            *replicas += self.has(i);
+        }
+        Ok(replicas)
     }
-    let mut targets: BTreeMap<String, i64> =
-        scheduled.into_iter().map(|target| (target.cluster.clone(), target.replicas)).collect();
-    for new in more {
-        *targets.entry(new.cluster).or_default() += new.replicas;
+
+    /// `replicas` over what is available: over everybody, or over the fewest in an order.
+    fn share(&self, replicas: i64, available: Vec<i64>, fewest: Option<Order>) -> Result<Vec<i64>, DivideError> {
+        let total = available.iter().copied().fold(0, i64::saturating_add);
+        if total < replicas {
+            let message = format!("Clusters available replicas {total} are not enough to schedule.");
+            return Err(DivideError::Unschedulable(message));
+        }
+        let votes = |free: i64| u64::try_from(free).unwrap_or(0);
+        let Some(order) = fewest else {
+            return Ok(self.seats(replicas, available.into_iter().map(votes).enumerate()));
+        };
+        let mut places: Vec<Place> = available
+            .into_iter()
+            .enumerate()
+            .map(|(candidate, free)| Place {
+                later: order == Order::UsedFirst && self.has(candidate) <= 0,
+                free: Reverse(votes(free)),
+                turn: if order == Order::Targets { self.held(candidate).map_or(0, |h| h.position) } else { candidate },
+                candidate,
+            })
+            .collect();
+        let chosen = shortest_prefix(&mut places, votes(replicas));
+        Ok(self.seats(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
     }
-    Ok(targets.into_iter().map(|(cluster, replicas)| Target { cluster, replicas }).collect())
+
+    /// Webster over some of the candidates, each with its votes.
+    fn seats(&self, replicas: i64, votes: impl Iterator<Item = (usize, u64)>) -> Vec<i64> {
+        let (chosen, claims): (Vec<usize>, Vec<(u64, &str)>) = votes
+            .map(|(candidate, votes)| (candidate, (votes, self.candidates[candidate].cluster.name.as_str())))
+            .unzip();
+        let seats = webster::divide(u64::try_from(replicas).unwrap_or(0), &claims, Tie::of_uid(&self.binding.uid));
+        let mut replicas = vec![0; self.candidates.len()];
+        for (candidate, seats) in chosen.into_iter().zip(seats) {
+            replicas[candidate] = i64::try_from(seats).unwrap_or(i64::MAX);
+        }
+        replicas
+    }
 }
 
 fn within(what: &str, error: DivideError) -> DivideError {
@@ -176,32 +217,74 @@ fn within(what: &str, error: DivideError) -> DivideError {
     }
 }
 
-/// `house` replicas over what is available: over everybody, or over the fewest (those who have some already first).
-fn share(
-    binding: &Binding,
-    mut available: Vec<(i64, String)>,
-    house: i64,
-    scheduled: &[&Target],
-    aggregated: bool,
-) -> Result<Vec<Target>, DivideError> {
-    // Karmada sorts by capacity alone and keeps the candidates' order among equals.
-    available.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
-    let total = available.iter().map(|(free, _)| *free).fold(0, i64::saturating_add);
-    if total < house {
-        let message = format!("Clusters available replicas {total} are not enough to schedule.");
-        return Err(DivideError::Unschedulable(message));
+/// In which order clusters are used until the replicas fit; always the roomiest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Equals as the candidates come.
+    Candidates,
+    /// Equals as `spec.clusters` lists them.
+    Targets,
+    /// Those that have some already before all others.
+    UsedFirst,
+}
+
+/// A cluster in line to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    later: bool,
+    free: Reverse<u64>,
+    turn: usize,
+    candidate: usize,
+}
+
+/// The first places, in order, that together hold `replicas`. Halves are set apart and only the one with the end in it
+/// is looked at again, so that not all has to be sorted.
+fn shortest_prefix(places: &mut [Place], replicas: u64) -> &[Place] {
+    let (mut start, mut end, mut left) = (0, places.len(), replicas);
+    while end - start > 8 {
+        let middle = start + (end - start) / 2;
+        places[start..end].select_nth_unstable(middle - start);
+        let held = places[start..middle].iter().fold(0, |sum: u64, place| sum.saturating_add(place.free.0));
+        if held >= left {
+            end = middle;
+        } else {
+            left -= held;
+            start = middle;
+        }
     }
-    if aggregated {
-        let prior = |name: &str| scheduled.iter().any(|target| target.replicas > 0 && target.cluster == name);
-        available.sort_by_key(|(_, name)| !prior(name));
-        let mut sum = 0_i64;
-        let enough = available.iter().position(|(free, _)| {
-            sum = sum.saturating_add(*free);
-            sum >= house
-        });
-        available.truncate(enough.map_or(available.len(), |last| last + 1));
-    }
-    let claims: Vec<(u64, &str)> =
-        available.iter().map(|(free, name)| (u64::try_from(*free).unwrap_or(0), name.as_str())).collect();
-    Ok(webster(binding, house, &claims))
+    places[start..end].sort_unstable();
+    let enough = places[start..end].iter().position(|place| {
+        left = left.saturating_sub(place.free.0);
+        left == 0
+    });
+    &places[..enough.map_or(end, |last| start + last + 1)]
+}
+
+/// Each cluster's static weight, the largest of the rules that select it; all 1 where no rule gives anybody any.
+#[must_use]
+pub fn static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a Cluster>) -> Vec<u64> {
+    let weight = |rule: &WeightRule| u64::try_from(rule.weight).unwrap_or(0);
+    // Rules that do no more than name clusters are looked up by the name, the others asked one by one.
+    let (named, asked): (Vec<&WeightRule>, Vec<&WeightRule>) = rules.iter().partition(|rule| {
+        let clusters = &rule.clusters;
+        !clusters.invalid
+            && clusters.labels.is_empty()
+            && clusters.fields.is_empty()
+            && clusters.exclude.is_empty()
+            && !clusters.names.is_empty()
+    });
+    let mut by_name: Vec<(&str, u64)> =
+        named.iter().flat_map(|rule| rule.clusters.names.iter().map(|name| (name.as_str(), weight(rule)))).collect();
+    // Of equal names the first is found: the largest.
+    by_name.sort_by_key(|(_, weight)| Reverse(*weight));
+    let by_name = Lookup::new(by_name.into_iter());
+    let asked: Vec<(Selector<'_>, u64)> =
+        asked.into_iter().map(|rule| (Selector::new(&rule.clusters), weight(rule))).collect();
+    let weights: Vec<u64> = clusters
+        .map(|cluster| {
+            let matching = asked.iter().filter(|(selector, _)| selector.selects(cluster)).map(|(_, weight)| *weight);
+            matching.chain(by_name.get(&cluster.name)).max().unwrap_or(0)
+        })
+        .collect();
+    if weights.iter().all(|weight| *weight == 0) { vec![1; weights.len()] } else { weights }
 }

@@ -5,10 +5,12 @@
 //! reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a reason.
 //! Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
 
-use std::{collections::BTreeMap, fmt};
+//! A [`Filter`] is made once for a binding and asked for each cluster.
 
-use super::{Affinity, Binding, Cluster, SpreadBy};
-use crate::gang::{Operator, Requirement};
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
+
+use super::{Affinity, AffinityTerm, ApiKey, Binding, Cluster, SpreadBy, lookup::Lookup};
+use crate::gang::{Operator, Requirement, Taint};
 
 /// Who refuses a cluster, named as Karmada names its plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,79 +39,214 @@ impl fmt::Display for Plugin {
     }
 }
 
-/// The first reason why the binding may not go to the cluster; `None` if it may.
-#[must_use]
-pub fn refusal(binding: &Binding, cluster: &Cluster) -> Option<(Plugin, String)> {
-    refusals(binding, cluster).into_iter().next()
+/// Why a binding may not go to a cluster; its text is Karmada's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason<'a> {
+    /// No affinity selects it.
+    NotSelected,
+    /// The binding is being evicted from it.
+    Evicting,
+    /// A taint is not tolerated.
+    Taint(&'a Taint),
+    /// Its API does not serve the kind.
+    NoApi,
+    /// It lacks the property that a constraint counts.
+    Lacks(&'static str),
+    /// It is not ready and the binding is not in it yet. Karmada leaves that to taints.
+    NotReady,
 }
 
-/// Every reason why the binding may not go to the cluster.
-#[must_use]
-pub fn refusals(binding: &Binding, cluster: &Cluster) -> Vec<(Plugin, String)> {
-    let mut reasons = Vec::new();
-    if tier(binding, cluster).is_none() {
-        let message = "cluster(s) did not match the placement cluster affinity constraint";
-        reasons.push((Plugin::ClusterAffinity, message.to_owned()));
-    }
-    if binding.evicting.contains(&cluster.name) {
-        reasons.push((Plugin::ClusterEviction, "cluster(s) is in the process of eviction".to_owned()));
-    }
-    if !binding.targets(&cluster.name) {
-        let tolerations = &binding.placement.tolerations;
-        if let Some(taint) = cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations)) {
-            let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
-            let message = format!("cluster(s) had untolerated taint {{{}{value}:{}}}", taint.key, taint.effect);
-            reasons.push((Plugin::TaintToleration, message));
-        }
-        if !cluster.serves.contains(&(binding.api_version.clone(), binding.kind.clone())) {
-            reasons.push((Plugin::ApiEnablement, "cluster(s) did not have the API resource".to_owned()));
+impl Reason<'_> {
+    /// Which of Karmada's plugins says so; `None` for what is ours alone.
+    #[must_use]
+    pub fn plugin(&self) -> Option<Plugin> {
+        match self {
+            Self::NotSelected => Some(Plugin::ClusterAffinity),
+            Self::Evicting => Some(Plugin::ClusterEviction),
+            Self::Taint(_) => Some(Plugin::TaintToleration),
+            Self::NoApi => Some(Plugin::ApiEnablement),
+            Self::Lacks(_) => Some(Plugin::SpreadConstraint),
+            Self::NotReady => None,
         }
     }
-    let lacks = |by: SpreadBy| match by {
+
+    fn text(&self) -> Cow<'static, str> {
+        match self {
+            Self::NotSelected => "cluster(s) did not match the placement cluster affinity constraint".into(),
+            Self::Evicting => "cluster(s) is in the process of eviction".into(),
+            Self::Taint(taint) => {
+                let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+                format!("cluster(s) had untolerated taint {{{}{value}:{}}}", taint.key, taint.effect).into()
+            }
+            Self::NoApi => "cluster(s) did not have the API resource".into(),
+            Self::Lacks(property) => format!("cluster(s) did not have {property} property").into(),
+            Self::NotReady => "cluster(s) is not ready".into(),
+        }
+    }
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// What is known of a cluster that passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passed {
+    /// Its affinity tier.
+    pub tier: u32,
+    /// The binding's replicas there; `None` where it is not a target.
+    pub held: Option<i64>,
+}
+
+/// A binding's demands on clusters, ready to be asked of many.
+#[derive(Debug, Clone)]
+pub struct Filter<'a> {
+    binding: &'a Binding,
+    /// By tier; `None` where every cluster is selected.
+    tiers: Option<Vec<Selector<'a>>>,
+    held: Lookup<'a, i64>,
+    evicting: Lookup<'a, ()>,
+    api: ApiKey,
+    /// The answer for the list of APIs (by its address) that was last looked at: most clusters share one.
+    last_api: Cell<(usize, bool)>,
+}
+
+impl<'a> Filter<'a> {
+    /// For the binding as it is, with the affinity term that is in use.
+    #[must_use]
+    pub fn new(binding: &'a Binding) -> Self {
+        let targets = binding.previous.iter().map(|target| (target.cluster.as_str(), target.replicas));
+        Self {
+            binding,
+            tiers: tiers(binding),
+            held: Lookup::new(targets),
+            evicting: Lookup::names(&binding.evicting),
+            api: (binding.api_version.clone(), binding.kind.clone()),
+            last_api: Cell::new((0, false)),
+        }
+    }
+
+    /// What is known of the cluster, or the first reason why the binding may not go there.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check<'b>(&self, cluster: &'b Cluster) -> Result<Passed, Reason<'b>> {
+        let tier = self.tier(cluster).ok_or(Reason::NotSelected)?;
+        let held = self.held.get(&cluster.name);
+        match self.beyond_affinity(cluster, held.is_some()).next() {
+            Some(reason) => Err(reason),
+            None => Ok(Passed { tier, held }),
+        }
+    }
+
+    /// Every reason why the binding may not go to the cluster.
+    pub fn reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = Reason<'b>> {
+        let selected = self.tier(cluster).is_some();
+        let held = self.held.get(&cluster.name).is_some();
+        (!selected).then_some(Reason::NotSelected).into_iter().chain(self.beyond_affinity(cluster, held))
+    }
+
+    fn beyond_affinity<'b>(&self, cluster: &'b Cluster, held: bool) -> impl Iterator<Item = Reason<'b>> {
+        let tolerations = &self.binding.placement.tolerations;
+        let evicting = self.evicting.contains(&cluster.name).then_some(Reason::Evicting);
+        let taint = || cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations));
+        let taint = if held { None } else { taint().map(Reason::Taint) };
+        let api = (!held && !self.is_served(cluster)).then_some(Reason::NoApi);
+        let lacks = self.binding.placement.spread.iter().find_map(|spread| lacks(spread.by, cluster));
+        [evicting, taint, api, lacks.map(Reason::Lacks)].into_iter().flatten()
+    }
+
+    fn is_served(&self, cluster: &Cluster) -> bool {
+        let (known, answer) = self.last_api.get();
+        if known == cluster.serves.address() {
+            return answer;
+        }
+        let answer = cluster.serves.contains(&self.api);
+        self.last_api.set((cluster.serves.address(), answer));
+        answer
+    }
+
+    /// The affinity tier that selects the cluster: 0 for the affinity itself, then the overflow affinities (of workloads
+    /// only) in order; `None` if nothing selects it.
+    #[must_use]
+    pub fn tier(&self, cluster: &Cluster) -> Option<u32> {
+        let Some(tiers) = &self.tiers else { return Some(0) };
+        let tier = tiers.iter().position(|selector| selector.selects(cluster))?;
+        u32::try_from(tier).ok()
+    }
+}
+
+fn tiers(binding: &Binding) -> Option<Vec<Selector<'_>>> {
+    if let Some(affinity) = &binding.placement.affinity {
+        return Some(vec![Selector::new(affinity)]);
+    }
+    let AffinityTerm { affinity, overflow, .. } = binding.term()?;
+    let overflow = if binding.is_workload { overflow.as_slice() } else { &[] };
+    Some(std::iter::once(affinity).chain(overflow).map(Selector::new).collect())
+}
+
+fn lacks(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
+    match by {
         SpreadBy::Provider => cluster.provider.is_empty().then_some("provider"),
         SpreadBy::Region => cluster.region.is_empty().then_some("region"),
         SpreadBy::Zone => cluster.zones.is_empty().then_some("zones"),
         SpreadBy::Cluster | SpreadBy::Label => None,
-    };
-    if let Some(property) = binding.placement.spread.iter().find_map(|spread| lacks(spread.by)) {
-        reasons.push((Plugin::SpreadConstraint, format!("cluster(s) did not have {property} property")));
     }
-    reasons
 }
 
-/// The affinity tier that selects the cluster: 0 for the affinity itself, then the overflow affinities (of workloads
-/// only) in order; `None` if nothing selects it.
+/// The first reason why the binding may not go to the cluster; `None` if it may.
+#[must_use]
+pub fn refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<Reason<'b>> {
+    Filter::new(binding).check(cluster).err()
+}
+
+/// The affinity tier that selects the cluster ([`Filter::tier`]).
 #[must_use]
 pub fn tier(binding: &Binding, cluster: &Cluster) -> Option<u32> {
-    if let Some(affinity) = &binding.placement.affinity {
-        return selects(affinity, cluster).then_some(0);
-    }
-    let Some(term) = binding.term() else { return Some(0) };
-    if selects(&term.affinity, cluster) {
-        return Some(0);
-    }
-    let overflow = if binding.is_workload { term.overflow.as_slice() } else { &[] };
-    let index = overflow.iter().position(|affinity| selects(affinity, cluster))?;
-    u32::try_from(index + 1).ok()
+    Filter::new(binding).tier(cluster)
 }
 
-/// True if the affinity selects the cluster (Karmada's `util.ClusterMatches`).
+/// An affinity, ready to be asked of many clusters (Karmada's `util.ClusterMatches`).
+#[derive(Debug, Clone)]
+pub struct Selector<'a> {
+    affinity: &'a Affinity,
+    names: Lookup<'a, ()>,
+    exclude: Lookup<'a, ()>,
+}
+
+impl<'a> Selector<'a> {
+    /// For the affinity.
+    #[must_use]
+    pub fn new(affinity: &'a Affinity) -> Self {
+        Self { affinity, names: Lookup::names(&affinity.names), exclude: Lookup::names(&affinity.exclude) }
+    }
+
+    /// True if the affinity selects the cluster.
+    #[must_use]
+    pub fn selects(&self, cluster: &Cluster) -> bool {
+        let affinity = self.affinity;
+        !affinity.invalid
+            && !self.exclude.contains(&cluster.name)
+            && affinity.labels.iter().all(|label| label.matches(cluster.labels.get(&label.key).map(String::as_str)))
+            && affinity.fields.iter().all(|field| field_matches(field, cluster))
+            && (self.names.is_empty() || self.names.contains(&cluster.name))
+    }
+}
+
+/// True if the affinity selects the cluster ([`Selector`]).
 #[must_use]
 pub fn selects(affinity: &Affinity, cluster: &Cluster) -> bool {
-    if affinity.invalid || affinity.exclude.contains(&cluster.name) {
-        return false;
-    }
-    affinity.labels.iter().all(|label| label.matches(cluster.labels.get(&label.key).map(String::as_str)))
-        && affinity.fields.iter().all(|field| field_matches(field, cluster))
-        && (affinity.names.is_empty() || affinity.names.contains(&cluster.name))
+    Selector::new(affinity).selects(cluster)
 }
 
 /// Provider and region are compared as labels are; of a cluster's zones one must be listed (`In`), or none (`NotIn`).
 fn field_matches(field: &Requirement, cluster: &Cluster) -> bool {
-    let text = |text: &str| if text.is_empty() { None } else { Some(text.to_owned()) };
+    let text = |text: &str| field.matches(Some(text).filter(|text| !text.is_empty()));
     match field.key.as_str() {
-        "provider" => field.matches(text(&cluster.provider).as_deref()),
-        "region" => field.matches(text(&cluster.region).as_deref()),
+        "provider" => text(&cluster.provider),
+        "region" => text(&cluster.region),
         "zone" => match field.operator {
             Operator::In => cluster.zones.iter().any(|zone| field.values.contains(zone)),
             Operator::NotIn => !cluster.zones.iter().any(|zone| field.values.contains(zone)),
@@ -123,10 +260,10 @@ fn field_matches(field: &Requirement, cluster: &Cluster) -> bool {
 
 /// Karmada's `FitError`: how many clusters were refused, and how many for each reason.
 #[must_use]
-pub fn fit_error(clusters: usize, reasons: &[String]) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+pub fn fit_error<'a>(clusters: usize, reasons: impl IntoIterator<Item = Reason<'a>>) -> String {
+    let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
     for reason in reasons {
-        *counts.entry(reason).or_default() += 1;
+        *counts.entry(reason.text()).or_default() += 1;
     }
     let mut sentences: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     sentences.sort();

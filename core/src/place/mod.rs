@@ -5,12 +5,21 @@
 //! controller asks the same [`place`] whether a gated binding would fit now.
 
 pub mod divide;
+pub mod estimate;
 pub mod filter;
+pub mod general;
+mod lookup;
+#[cfg(test)]
+mod model;
 mod schedule;
 pub mod select;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+pub use general::Published;
 pub use schedule::{Decision, NotPlaced, Request, concerns, place};
 
 use crate::gang::{Requirement, Taint, Toleration};
@@ -35,7 +44,53 @@ pub struct Cluster {
     /// Condition `Ready` is true.
     pub ready: bool,
     /// (group/version, kind) of what the member's API serves.
-    pub serves: BTreeSet<(String, String)>,
+    pub serves: Apis,
+    /// What it says of its capacity, for where its nodes can not be read.
+    pub published: Numbers,
+}
+
+/// Karmada's numbers of a cluster, `None` before the first. They change with every heartbeat and do not make the cluster
+/// another one: any two are equal.
+#[derive(Debug, Clone, Default)]
+pub struct Numbers(pub Option<Arc<Published>>);
+
+impl PartialEq for Numbers {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for Numbers {}
+
+/// Group/version and kind.
+pub type ApiKey = (String, String);
+
+/// What a member's API serves. Some hundred kinds, the same in most clusters: copies share them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Apis(Arc<BTreeSet<ApiKey>>);
+
+impl Apis {
+    /// True if the kind is served.
+    #[must_use]
+    pub fn contains(&self, kind: &ApiKey) -> bool {
+        self.0.contains(kind)
+    }
+
+    /// The same for all copies, and for nothing else as long as one of them is there.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+impl FromIterator<ApiKey> for Apis {
+    fn from_iter<I: IntoIterator<Item = ApiKey>>(kinds: I) -> Self {
+        Self(Arc::new(kinds.into_iter().collect()))
+    }
+}
+
+impl<const N: usize> From<[ApiKey; N]> for Apis {
+    fn from(kinds: [ApiKey; N]) -> Self {
+        kinds.into_iter().collect()
+    }
 }
 
 /// `spec.placement` of a binding.

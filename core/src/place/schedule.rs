@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use super::{
     Affinity, Binding, Cluster, Division, SpreadBy, Target,
     divide::{self, DivideError, static_weights},
-    filter,
-    select::{Candidate, is_duplicated, select},
+    estimate::Estimate,
+    filter::{self, Filter, Passed, Reason},
+    select::{self, Candidate, is_duplicated},
 };
 use crate::{
     gang::{ClusterName, Gang},
@@ -106,50 +107,64 @@ pub fn concerns(binding: &Binding, cluster: &Cluster) -> bool {
 struct Fitting<'a> {
     cluster: &'a Cluster,
     capacity: &'a Capacity,
-    tier: u32,
+    passed: Passed,
 }
 
 fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
     let nothing = Capacity::default();
-    let mut fitting = Vec::new();
+    let filter = Filter::new(binding);
+    let mut fitting = Vec::with_capacity(request.clusters.len());
     let mut reasons = Vec::new();
-    for (cluster, capacity) in &request.clusters {
-        if cluster.deleting {
-            continue;
-        }
-        if let Some((_, reason)) = filter::refusal(binding, cluster) {
-            reasons.push(reason);
-        } else if !cluster.ready && !binding.targets(&cluster.name) {
-            reasons.push("cluster(s) is not ready".to_owned());
-        } else {
-            let capacity = if cluster.ready { *capacity } else { &nothing };
-            fitting.push(Fitting { cluster, capacity, tier: filter::tier(binding, cluster).unwrap_or(0) });
+    for (cluster, capacity) in request.clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
+        match filter.check(cluster) {
+            Ok(Passed { held: None, .. }) if !cluster.ready => reasons.push(Reason::NotReady),
+            Ok(passed) => {
+                let capacity = if cluster.ready { *capacity } else { &nothing };
+                fitting.push(Fitting { cluster, capacity, passed });
+            }
+            Err(reason) => reasons.push(reason),
         }
     }
     if fitting.is_empty() {
-        return Err(NotPlaced::NoClusterFits(filter::fit_error(request.clusters.len(), &reasons)));
+        return Err(NotPlaced::NoClusterFits(filter::fit_error(request.clusters.len(), reasons)));
     }
     if request.whole { gang(request, binding, &fitting) } else { replicas(request, binding, &fitting) }
 }
 
-fn candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+fn candidates<'a>(request: &Request<'_>, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+    let estimate = Estimate::new(request.gang);
     let candidate = |fitting: &Fitting<'a>| {
-        let fits = split::pods_that_fit(request.gang, fitting.capacity);
+        let fits = estimate.replicas(fitting.cluster, fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+        let Passed { tier, held } = fitting.passed;
         Candidate {
             cluster: fitting.cluster,
-            score: if binding.targets(&fitting.cluster.name) { 100 } else { 0 },
-            tier: fitting.tier,
+            score: if held.is_some() { 100 } else { 0 },
+            tier,
             allocatable,
-            available: allocatable + binding.assigned(&fitting.cluster.name),
+            available: allocatable + held.unwrap_or(0),
         }
     };
     fitting.iter().map(candidate).collect()
 }
 
+/// The candidates that the spread constraints leave, in the order in which Karmada divides over them.
+fn selected<'a>(
+    request: &Request<'_>,
+    binding: &Binding,
+    fitting: &[Fitting<'a>],
+) -> Result<Vec<Candidate<'a>>, NotPlaced> {
+    let candidates = candidates(request, fitting);
+    let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
+    if in_order && select::keeps_all(binding) && !select::order_matters(binding) {
+        return Ok(candidates);
+    }
+    select::select(binding, candidates).map_err(NotPlaced::Unsupported)
+}
+
 /// Karmada's division with our capacity.
 fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
-    let candidates = select(binding, candidates(request, binding, fitting)).map_err(NotPlaced::Unsupported)?;
+    let candidates = selected(request, binding, fitting)?;
     let targets = divide::assign(binding, &candidates, false).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
         DivideError::Other(why) => NotPlaced::Unsupported(why),
@@ -175,7 +190,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
     };
     let previous = if binding.fresh { None } else { request.previous };
     let solve = |tier: u32| {
-        let usable = |index: &usize| chosen[*index].tier <= tier || binding.targets(&chosen[*index].cluster.name);
+        let usable = |index: &usize| chosen[*index].passed.tier <= tier || chosen[*index].passed.held.is_some();
         let candidate = |index: usize| split::Candidate {
             name: &names[index],
             weight: weights[index],
@@ -194,7 +209,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             tie: Tie::of_uid(&binding.uid),
         })
     };
-    let mut tiers: Vec<u32> = chosen.iter().map(|one| one.tier).collect();
+    let mut tiers: Vec<u32> = chosen.iter().map(|one| one.passed.tier).collect();
     tiers.sort_unstable();
     tiers.dedup();
     let last = tiers.pop().unwrap_or(0);
@@ -251,7 +266,7 @@ fn spread<'a, 'b>(
         }
         return Ok((fitting.iter().collect(), Some(most)));
     }
-    let selected = select(binding, candidates(request, binding, fitting)).map_err(NotPlaced::Unsupported)?;
+    let selected = selected(request, binding, fitting)?;
     let chosen =
         fitting.iter().filter(|fitting| selected.iter().any(|one| one.cluster.name == fitting.cluster.name)).collect();
     Ok((chosen, None))

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{Binding, Cluster, Division, Spread, SpreadBy};
 
 /// A fitting cluster with what is known of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
@@ -30,10 +30,10 @@ pub struct Candidate<'a> {
 /// Karmada's sentence about what is missing.
 pub fn select<'a>(binding: &Binding, mut candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, String> {
     sort(&mut candidates);
-    let spread = &binding.placement.spread;
-    if spread.is_empty() || ignores_spread(binding.placement.division.as_ref()) {
+    if keeps_all(binding) {
         return Ok(candidates);
     }
+    let spread = &binding.placement.spread;
     let by = |by: SpreadBy| spread.iter().rev().find(|spread| spread.by == by);
     match (by(SpreadBy::Region), by(SpreadBy::Cluster)) {
         (Some(region), cluster) => by_region(binding, candidates, region, cluster),
@@ -51,8 +51,19 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     });
 }
 
-fn ignores_spread(division: Option<&Division>) -> bool {
-    matches!(division, Some(Division::StaticWeight { rules, preference }) if !preference || !rules.is_empty())
+/// True if no candidate is left out: there are no constraints, or static weights that ignore them.
+#[must_use]
+pub fn keeps_all(binding: &Binding) -> bool {
+    let ignored = |division: &Division| matches!(division, Division::StaticWeight { rules, preference } if !preference || !rules.is_empty());
+    binding.placement.spread.is_empty() || binding.placement.division.as_ref().is_some_and(ignored)
+}
+
+/// True if the order of the candidates can change how replicas are divided over them: only Aggregated uses one cluster
+/// before another, the roomiest first and by name among equals, unless tiers or what the binding has come before that.
+#[must_use]
+pub fn order_matters(binding: &Binding) -> bool {
+    let aggregated = matches!(binding.placement.division, Some(Division::Aggregated));
+    aggregated && !(binding.previous.is_empty() && binding.placement.affinities.is_empty())
 }
 
 /// True for strategies that never look at capacity.
@@ -134,8 +145,8 @@ fn by_region<'a>(
     let mut selected = Vec::new();
     let mut rest = Vec::new();
     for index in chosen {
-        selected.push(regions[index].clusters[0].clone());
-        rest.extend(regions[index].clusters[1..].iter().cloned());
+        selected.push(regions[index].clusters[0]);
+        rest.extend_from_slice(&regions[index].clusters[1..]);
     }
     let most = cluster.map_or(0, |spread| count(spread.max));
     sort(&mut rest);

@@ -1,73 +1,19 @@
-//! How many replicas Karmada believes a cluster can take.
-//!
-//! Rule: Karmada `pkg/estimator/client/general.go`: bounded by free pods; by models where the cluster has any counts
-//! (each node as small as its grade allows, 110 pods; what is not in the models is not there: GPUs with default models
-//! give 0); by the sums of the summary otherwise.
+//! How many replicas Karmada believes a cluster can take: the estimate of `caldera_core::place::general`, of objects.
 
-use std::collections::BTreeMap;
-
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, resources::Resources};
+use caldera_crds::{karmada::cluster::Cluster, placement};
 use serde_json::Value;
-
-use crate::karmada::object::ObjectExt;
-
-/// A node of a model has room for so many pods.
-const PODS_OF_A_MODEL: i64 = 110;
-
-fn amount(list: &Value, name: &str) -> i128 {
-    list.get(name).and_then(Value::as_str).and_then(|text| text.parse::<Quantity>().ok()).map_or(0, Quantity::as_nano)
-}
-
-fn requested(requirements: &Value) -> BTreeMap<String, i128> {
-    let list = &requirements["resourceRequest"];
-    let names = list.as_object().into_iter().flatten().map(|(name, _)| name.clone());
-    names.map(|name| (name.clone(), amount(list, &name))).filter(|(_, amount)| *amount > 0).collect()
-}
-
-fn free(summary: &Value, name: &str) -> i128 {
-    amount(&summary["allocatable"], name) - amount(&summary["allocated"], name) - amount(&summary["allocating"], name)
-}
 
 /// Replicas with these requirements that a cluster can take.
 #[must_use]
 pub fn replicas(cluster: &Value, requirements: Option<&Value>) -> i64 {
-    let Some(summary) = cluster.present("/status/resourceSummary") else { return 0 };
-    let pods = i64::try_from(free(summary, "pods") / 1_000_000_000).unwrap_or(0);
-    if pods <= 0 {
-        return 0;
-    }
-    let Some(requirements) = requirements else { return pods };
-    let request = requested(requirements);
-    let by_models = by_models(cluster, summary, &request);
-    pods.min(by_models.unwrap_or_else(|| by_summary(summary, &request))).max(0)
-}
-
-fn by_summary(summary: &Value, request: &BTreeMap<String, i128>) -> i64 {
-    let fits = request.iter().map(|(name, asked)| free(summary, name).max(0) / asked);
-    fits.min().map_or(i64::MAX, |fits| i64::try_from(fits).unwrap_or(i64::MAX))
-}
-
-fn by_models(cluster: &Value, summary: &Value, request: &BTreeMap<String, i128>) -> Option<i64> {
-    let counts = summary.items("/allocatableModelings");
-    let models = cluster.items("/spec/resourceModels");
-    if counts.is_empty() || models.is_empty() || counts.iter().any(|one| one.number("/count") < 0) {
-        return None;
-    }
-    let known = |name: &str| {
-        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.contains('/') || name.starts_with("hugepages-")
-    };
-    let mut total = 0_i64;
-    for count in counts.iter().filter(|one| one.number("/count") > 0) {
-        let model = models.iter().find(|model| model.number("/grade") == count.number("/grade"))?;
-        let minimum = |name: &str| {
-            let range = model.items("/ranges").iter().find(|range| range.text("/name") == name);
-            range.map_or(0, |range| amount(range, "min"))
-        };
-        let fits = request.iter().filter(|(name, _)| known(name)).map(|(name, asked)| minimum(name) / asked).min();
-        let each = fits.map_or(PODS_OF_A_MODEL, |fits| i64::try_from(fits).unwrap_or(i64::MAX).min(PODS_OF_A_MODEL));
-        total = total.saturating_add(each.saturating_mul(count.number("/count")));
-    }
-    Some(total)
+    let request = requirements.map(|requirements| {
+        let amount = |amount: &Value| amount.as_str().and_then(|text| text.parse().ok()).unwrap_or(Quantity::ZERO);
+        let list = requirements["resourceRequest"].as_object().into_iter().flatten();
+        list.map(|(name, value)| (name.as_str(), amount(value))).collect::<Resources>()
+    });
+    let cluster = serde_json::from_value::<Cluster>(cluster.clone()).ok();
+    cluster.as_ref().and_then(placement::published).map_or(0, |published| published.replicas(request.as_ref()))
 }
 
 #[cfg(test)]
@@ -100,6 +46,6 @@ mod tests {
 
     #[test]
     fn nothing_is_known_before_the_first_summary() {
-        assert_eq!(replicas(&json!({}), None), 0);
+        assert_eq!(replicas(&json!({"metadata": {"name": "m"}, "spec": {}}), None), 0);
     }
 }

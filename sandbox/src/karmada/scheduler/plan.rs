@@ -5,7 +5,7 @@
 use caldera_core::place::{
     self, Target,
     divide::{self, DivideError},
-    filter,
+    filter::{Filter, fit_error},
     select::{Candidate, select},
 };
 use caldera_crds::karmada::{
@@ -209,26 +209,28 @@ fn attempt(
     requirements: Option<&Value>,
     clusters: &[(place::Cluster, Shared)],
 ) -> Result<Vec<Target>, NotPlaced> {
+    let filter = Filter::new(binding);
     let mut reasons = Vec::new();
     let mut candidates = Vec::new();
     for (cluster, value) in clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
-        if let Some((_, reason)) = filter::refusal(binding, cluster) {
-            reasons.push(reason);
-            continue;
-        }
+        let passed = match filter.check(cluster) {
+            Ok(passed) => passed,
+            Err(reason) => {
+                reasons.push(reason);
+                continue;
+            }
+        };
         let allocatable = estimate::replicas(value, requirements);
-        let held: i64 = binding.previous.iter().filter(|one| one.cluster == cluster.name).map(|one| one.replicas).sum();
-        let stays = binding.previous.iter().any(|one| one.cluster == cluster.name);
         candidates.push(Candidate {
             cluster,
-            score: if stays { 100 } else { 0 },
-            tier: filter::tier(binding, cluster).unwrap_or(0),
+            score: if passed.held.is_some() { 100 } else { 0 },
+            tier: passed.tier,
             allocatable,
-            available: allocatable + held,
+            available: allocatable + passed.held.unwrap_or(0),
         });
     }
     if candidates.is_empty() {
-        return Err(NotPlaced::NoClusterFit(filter::fit_error(clusters.len(), &reasons)));
+        return Err(NotPlaced::NoClusterFit(fit_error(clusters.len(), reasons)));
     }
     let selected =
         select(binding, candidates).map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
