@@ -128,7 +128,8 @@ pub fn rbac() -> Vec<Value> {
         rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
     let leases = rule(&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
     let works = rule(&["work.karmada.io"], &["works"], &read);
-    let status = rule(&["work.karmada.io"], &["resourcebindings/status"], &["patch"]);
+    let global = rule(&["work.karmada.io"], &["clusterresourcebindings"], &["get", "list", "watch", "patch"]);
+    let status = rule(&["work.karmada.io"], &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]);
     let configurations = rule(
         &["admissionregistration.k8s.io", "config.karmada.io"],
         &[
@@ -199,6 +200,7 @@ pub fn rbac() -> Vec<Value> {
         vec![
             workloads,
             bindings,
+            global,
             status,
             clusters,
             proxy,

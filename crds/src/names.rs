@@ -87,6 +87,12 @@ pub mod karmada {
     pub const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
     /// On a Work: its ResourceBinding.
     pub const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+    /// Label of a binding: the PropagationPolicy that made it.
+    pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
+    /// Label of a binding: the ClusterPropagationPolicy that made it.
+    pub const CLUSTER_POLICY_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
+    /// Label of a binding that something other than a policy made.
+    pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
     /// Works of cluster `x` are in namespace `karmada-es-x`.
     pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
 }

@@ -13,7 +13,7 @@ use caldera_core::{
     resources::Resources,
 };
 use k8s_openapi::{
-    api::core::v1::{NodeSelectorRequirement, Taint, Toleration},
+    api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
@@ -27,6 +27,7 @@ use crate::{
         work::{ResourceBindingSpec, ResourceBindingStatus},
     },
     wire::ResourceList,
+    workload::SOLE_TASK,
 };
 
 /// A cluster as placement sees it.
@@ -114,7 +115,45 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
         placement: spec.placement.as_ref().map(placement).unwrap_or_default(),
         observed_affinity: status.and_then(|s| s.scheduler_observing_affinity_name.clone()).unwrap_or_default(),
         fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
+        // Of others, so not to be read from this one.
+        peers: place::Peers::default(),
     }
+}
+
+/// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds whose
+/// template is not read.
+#[must_use]
+pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
+    let requirements = spec.replica_requirements.clone().unwrap_or_default();
+    let claim = requirements.node_claim.unwrap_or_default();
+    let terms = claim.hard_node_affinity.into_iter().flat_map(|affinity| affinity.node_selector_terms);
+    let term = |term: NodeSelectorTerm| {
+        let read = |list: Option<Vec<NodeSelectorRequirement>>| {
+            list.into_iter().flatten().map(|one| node_requirement(&one)).collect::<Option<Vec<_>>>()
+        };
+        // One that can not be read is as an empty one: it matches no node.
+        match (read(term.match_expressions), read(term.match_fields)) {
+            (Some(labels), Some(fields)) => gang::NodeTerm { labels, fields },
+            _ => gang::NodeTerm::default(),
+        }
+    };
+    let mut request = resources(&requirements.resource_request);
+    request.set("pods", Quantity::from_units(1));
+    let replicas = u32::try_from(spec.replicas.unwrap_or(0)).unwrap_or(0);
+    let task = gang::Task {
+        name: SOLE_TASK.into(),
+        replicas,
+        min_available: replicas,
+        request,
+        node: gang::NodeClaim {
+            selector: claim.node_selector,
+            affinity: terms.map(term).collect(),
+            tolerations: claim.tolerations.iter().map(toleration).collect(),
+        },
+        priority_class: requirements.priority_class_name.unwrap_or_default(),
+        partition: None,
+    };
+    gang::Gang { tasks: vec![task], min_available: replicas, min_success: None, topology: None, one_cluster: None }
 }
 
 /// `spec.placement`.

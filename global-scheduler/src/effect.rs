@@ -26,9 +26,15 @@ use crate::{
 /// Kind and version of what is written.
 const API_VERSION: &str = "work.karmada.io/v1alpha2";
 
+/// The kind of a binding: cluster-scoped templates have one of their own.
+fn kind(binding: &Binding) -> &'static str {
+    if binding.key.is_global() { "ClusterResourceBinding" } else { "ResourceBinding" }
+}
+
 fn write(binding: &Binding, subresource: Option<&'static str>, body: Body) -> Write {
+    let plural = if binding.key.is_global() { "clusterresourcebindings" } else { "resourcebindings" };
     Write {
-        resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        resource: resource("work.karmada.io", "v1alpha2", kind(binding), plural),
         namespace: binding.key.namespace.clone(),
         name: binding.key.name.clone(),
         subresource,
@@ -59,8 +65,11 @@ fn patch(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": binding.resource_version}),
         json!({"op": "add", "path": "/spec/clusters", "value": clusters}),
-        json!({"op": "add", "path": annotation(APPLIED_PLACEMENT), "value": applied}),
     ];
+    if !binding.annotated {
+        operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    }
+    operations.push(json!({"op": "add", "path": annotation(APPLIED_PLACEMENT), "value": applied}));
     match plan {
         Some(plan) => operations.push(json!({"op": "add", "path": annotation(PLAN), "value": plan})),
         None if binding.plan.is_some() => operations.push(json!({"op": "remove", "path": annotation(PLAN)})),
@@ -69,7 +78,6 @@ fn patch(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
     write(binding, None, Body::JsonPatch(Value::Array(operations)))
 }
 
-/// A released binding always has annotations: its admission is one.
 fn annotation(key: &str) -> String {
     format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
 }
@@ -134,7 +142,7 @@ pub fn success_message(targets: &[Target]) -> String {
 pub fn events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
     let on_binding = Regarding {
         api_version: API_VERSION.to_owned(),
-        kind: "ResourceBinding".to_owned(),
+        kind: kind(binding).to_owned(),
         namespace: binding.key.namespace.clone(),
         name: binding.key.name.clone(),
         uid: binding.uid.clone(),

@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use caldera_core::{
     admission::Admission,
     fleet::{Fleet, Promise, Update},
     gang::{Gang, WorkloadRef},
-    place::{self, Target},
+    place::{self, Peers, Target},
     plan::Plan,
     queue::give_back::Eviction,
 };
@@ -25,14 +25,15 @@ use caldera_crds::{
     },
     names::{
         caldera::{ADMISSION, EVICTION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
-        karmada::APPLIED_PLACEMENT,
+        karmada::{APPLIED_PLACEMENT, BINDING_MANAGED_BY, CLUSTER_POLICY_ID, POLICY_ID},
     },
-    placement, workload,
+    placement,
+    workload::{self, WorkloadKind},
 };
 use caldera_runtime::watch::Event;
 use serde_json::Value;
 
-/// Namespace and name of a binding.
+/// Namespace (empty for a ClusterResourceBinding) and name of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Namespace.
@@ -47,7 +48,15 @@ impl fmt::Display for Key {
     }
 }
 
-/// A ResourceBinding as far as the scheduler looks at it.
+impl Key {
+    /// Whether it is a ClusterResourceBinding's.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.namespace.is_empty()
+    }
+}
+
+/// A ResourceBinding or ClusterResourceBinding as far as the scheduler looks at it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Binding {
     /// Which.
@@ -62,10 +71,14 @@ pub struct Binding {
     pub created: String,
     /// Being deleted.
     pub deleting: bool,
+    /// It has annotations at all.
+    pub annotated: bool,
+    /// Karmada made it from a policy, or somebody says that it is to be scheduled.
+    pub claimed: bool,
     /// `spec.schedulerName` is ours.
     pub ours: bool,
-    /// We lifted its gate.
-    pub open: bool,
+    /// Its gate; `None` for one that is not queued.
+    pub gate: Option<Gate>,
     /// `spec.suspension.scheduling`: while the gate is open, somebody else's hold.
     pub held: bool,
     /// `spec.schedulePriority.priority`.
@@ -80,8 +93,12 @@ pub struct Binding {
     pub api_version: String,
     /// `spec.placement` as written; `None` for a dependency's binding.
     pub placement: Option<Value>,
-    /// As placement sees it.
+    /// As placement sees it, but for its peers ([`Index::peers`]).
     pub place: place::Binding,
+    /// `spec.workloadAffinityGroups`.
+    pub groups: Vec<Group>,
+    /// What it asks for by its own words.
+    pub replica: Arc<Gang>,
     /// The plan annotation, if it can be read.
     pub plan: Option<Plan>,
     /// The applied-placement annotation.
@@ -90,6 +107,24 @@ pub struct Binding {
     pub status: Status,
     /// Clusters where the workload has ended.
     pub ended: BTreeSet<String>,
+}
+
+/// The state of a queued binding's gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// It waits to be admitted.
+    Closed,
+    /// We lifted it.
+    Open,
+}
+
+/// A workload affinity group; it ends at its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Its members go where the others are.
+    Together(String),
+    /// Its members go where no other is.
+    Apart(String),
 }
 
 /// The part of a binding's status that the scheduler writes, and the conditions that others do.
@@ -117,7 +152,7 @@ impl Status {
 }
 
 impl Binding {
-    /// Reads a ResourceBinding; `None` if it is none.
+    /// Reads a binding; `None` if it is none.
     #[must_use]
     pub fn read(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -132,6 +167,11 @@ impl Binding {
             namespace: resource.namespace.clone().unwrap_or_default(),
             name: resource.name.clone(),
         };
+        let gate = annotation(GATE).map(|gate| if gate == GATE_OPEN { Gate::Open } else { Gate::Closed });
+        let named = spec.workload_affinity_groups.clone().unwrap_or_default();
+        let group = |name: Option<String>, kind: fn(String) -> Group| name.filter(|name| !name.is_empty()).map(kind);
+        let groups = [group(named.affinity_group, Group::Together), group(named.anti_affinity_group, Group::Apart)];
+        let has_label = |label: &&str| object["metadata"]["labels"].get(*label).is_some();
         let ended = status.aggregated_status.iter().filter(|item| item.status.as_ref().is_some_and(has_ended));
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         Some(Self {
@@ -142,7 +182,9 @@ impl Binding {
             created: text("/metadata/creationTimestamp"),
             deleting: object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()),
             ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
-            open: annotation(GATE) == Some(GATE_OPEN),
+            annotated: object["metadata"]["annotations"].is_object(),
+            claimed: [POLICY_ID, CLUSTER_POLICY_ID, BINDING_MANAGED_BY].iter().any(has_label),
+            gate,
             held: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
@@ -153,6 +195,8 @@ impl Binding {
             api_version: resource.api_version.clone(),
             placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),
             place: placement::binding(&spec, Some(&status)),
+            groups: groups.into_iter().flatten().collect(),
+            replica: Arc::new(placement::replica(&spec)),
             plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()),
             applied: annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),
             status: Status {
@@ -166,8 +210,26 @@ impl Binding {
 
     /// Whether it is ours to place now.
     #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.is_released() || self.is_unqueued()
+    }
+
+    /// Whether it was queued and is admitted.
+    #[must_use]
     pub fn is_released(&self) -> bool {
-        self.ours && self.open && !self.held && !self.deleting && self.admission.is_some() && self.placement.is_some()
+        self.gate == Some(Gate::Open) && self.admission.is_some() && self.is_ours_now()
+    }
+
+    /// Whether a policy names us as the scheduler of something that is not queued: it is placed as karmada-scheduler would.
+    /// A Volcano Job is always queued.
+    #[must_use]
+    pub fn is_unqueued(&self) -> bool {
+        let volcano = WorkloadKind::parse(&self.api_version, &self.workload.kind) == Some(WorkloadKind::VolcanoJob);
+        self.gate.is_none() && self.admission.is_none() && self.claimed && !volcano && self.is_ours_now()
+    }
+
+    fn is_ours_now(&self) -> bool {
+        self.ours && !self.held && !self.deleting && self.placement.is_some()
     }
 
     /// A version that can be compared, where the server's can.
@@ -186,8 +248,14 @@ fn has_ended(status: &Value) -> bool {
         || status.get("conditions").and_then(Value::as_array).is_some_and(|all| all.iter().any(finished))
 }
 
-/// What a workload asks for, or why that can not be read.
-pub type Asked = Result<Arc<Gang>, String>;
+/// What a workload says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What it asks for, or why that can not be read.
+    pub gang: Result<Arc<Gang>, String>,
+    /// It names a queue: without admission it goes nowhere.
+    pub queued: bool,
+}
 
 /// Everything known.
 #[derive(Debug, Default)]
@@ -198,6 +266,10 @@ pub struct Index {
     pub fleet: Fleet,
     workloads: BTreeMap<WorkloadRef, Asked>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<Key>>,
+    /// By namespace and group.
+    by_group: BTreeMap<(String, Group), BTreeSet<Key>>,
+    /// Where bindings go whose placement is being written.
+    assumed: BTreeMap<Key, Vec<Target>>,
     /// Bindings to look at, most urgent first.
     due: BTreeSet<(Reverse<i32>, String, Key)>,
     /// Bindings that may do better when there is more room.
@@ -205,12 +277,13 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes in what happened to bindings.
-    pub fn bindings(&mut self, event: Event<Binding>) {
+    /// Takes in what happened to bindings. `global`: of cluster-scoped templates, which are listed by themselves.
+    pub fn bindings(&mut self, global: bool, event: Event<Binding>) {
         match event {
             Event::Reset(all) => {
                 let named: BTreeSet<&Key> = all.iter().map(|binding| &binding.key).collect();
-                let gone: Vec<Key> = self.bindings.keys().filter(|key| !named.contains(key)).cloned().collect();
+                let missing = |key: &&Key| key.is_global() == global && !named.contains(key);
+                let gone: Vec<Key> = self.bindings.keys().filter(missing).cloned().collect();
                 for key in gone {
                     self.remove(&key);
                 }
@@ -232,11 +305,14 @@ impl Index {
                 return;
             }
             self.due.remove(&due(known));
-            if known.workload != binding.workload {
+            if known.workload != binding.workload || known.groups != binding.groups {
                 self.remove(&binding.key.clone());
             }
         }
         let key = binding.key.clone();
+        for group in &binding.groups {
+            self.by_group.entry((key.namespace.clone(), group.clone())).or_default().insert(key.clone());
+        }
         self.by_workload.entry(binding.workload.clone()).or_default().insert(key.clone());
         let holds = |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone());
         let moved = self.bindings.get(&key).is_some_and(|old| holds(old) != holds(&binding));
@@ -256,6 +332,15 @@ impl Index {
                 self.by_workload.remove(&binding.workload);
             }
         }
+        for group in binding.groups.iter().cloned() {
+            if let Entry::Occupied(mut keys) = self.by_group.entry((key.namespace.clone(), group)) {
+                keys.get_mut().remove(key);
+                if keys.get().is_empty() {
+                    keys.remove();
+                }
+            }
+        }
+        self.assumed.remove(key);
         self.due.remove(&due(&binding));
         self.waiting.remove(key);
         self.fleet.withdraw(&key.to_string());
@@ -340,7 +425,7 @@ impl Index {
     /// Looks at a binding again.
     pub fn mark(&mut self, key: &Key) {
         if let Some(binding) = self.bindings.get(key) {
-            if binding.is_released() {
+            if binding.is_due() {
                 self.due.insert(due(binding));
             } else {
                 self.due.remove(&due(binding));
@@ -376,18 +461,40 @@ impl Index {
         self.workloads.get(&binding.workload)
     }
 
+    /// Where the others of the binding's groups are, or will be once it is written.
+    #[must_use]
+    pub fn peers(&self, binding: &Binding) -> Peers {
+        let mut peers = Peers::default();
+        for group in &binding.groups {
+            let members = self.by_group.get(&(binding.key.namespace.clone(), group.clone()));
+            for other in members.into_iter().flatten().filter(|other| **other != binding.key) {
+                let placed = self.bindings.get(other).map(|other| other.place.previous.as_slice());
+                let targets = self.assumed.get(other).map(Vec::as_slice).or(placed).unwrap_or_default();
+                match group {
+                    Group::Together(_) => peers.join(targets),
+                    Group::Apart(_) => peers.part(targets),
+                }
+            }
+        }
+        peers
+    }
+
     /// Holds what a decision promises, until the binding itself says it.
     pub fn assume(&mut self, key: &Key, targets: &[Target], plan: Option<&Plan>) {
         let Some(binding) = self.bindings.get(key) else { return };
-        let Some(Ok(gang)) = self.workloads.get(&binding.workload) else { return };
+        if !binding.groups.is_empty() {
+            self.assumed.insert(key.clone(), targets.to_vec());
+        }
+        let Some(Ok(gang)) = self.workloads.get(&binding.workload).map(|asked| &asked.gang) else { return };
         let promise = promise(binding, gang, targets, plan, &BTreeSet::new());
         self.fleet.promise(&key.to_string(), promise);
     }
 
     /// Holds what the binding itself says (after a decision could not be written, too).
     pub fn promise(&mut self, key: &Key) {
+        self.assumed.remove(key);
         let Some(binding) = self.bindings.get(key) else { return };
-        let gang = self.workloads.get(&binding.workload);
+        let gang = self.workloads.get(&binding.workload).map(|asked| &asked.gang);
         match gang {
             Some(Ok(gang)) if binding.ours && !binding.place.previous.is_empty() => {
                 let targets = &binding.place.previous;
@@ -433,5 +540,6 @@ fn promise(
 #[must_use]
 pub fn read_workload(object: &Value) -> Option<(WorkloadRef, Asked)> {
     let reference = workload::reference(object)?;
-    Some((reference, workload::gang(object).map(Arc::new).map_err(|error| error.to_string())))
+    let gang = workload::gang(object).map(Arc::new).map_err(|error| error.to_string());
+    Some((reference, Asked { gang, queued: workload::names_queue(object) }))
 }

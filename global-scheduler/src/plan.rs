@@ -3,16 +3,16 @@
 //! Rule: karmada-scheduler's `doScheduleBinding` (`pkg/scheduler/scheduler.go`) decides when a binding is looked at anew:
 //! its placement changed, its replicas changed, a reschedule was triggered, it is duplicated, a target is going away.
 //! On top: never more than the controller granted, a gang never below its minimum, and a gang that was placed smaller
-//! than it wants grows when there is room.
+//! than it wants grows when there is room. What is not queued is placed just as karmada-scheduler would.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     admission::Admission,
     fleet::Fleet,
     gang::Gang,
     inventory::Capacity,
-    place::{self, Cluster, Decision, NotPlaced, Request, select::is_duplicated},
+    place::{self, Cluster, Decision, NotPlaced, Peers, Request, select::is_duplicated},
     plan::{Plan, Share, TaskShare},
 };
 use caldera_crds::{
@@ -75,47 +75,36 @@ impl Verdict {
     }
 }
 
-/// What to do about a binding that is released.
-#[must_use]
-pub fn decide(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Verdict {
-    decide_by(binding, asked, fleet, &BTreeMap::new())
-}
-
-/// A binding that is to be placed.
-struct Ripe<'a> {
-    admission: &'a Admission,
-    gang: Gang,
+/// What a binding asks to be placed.
+struct Job<'a> {
+    gang: Cow<'a, Gang>,
+    /// As a gang, not divided as Karmada would.
     whole: bool,
+    /// Clusters that it may be duplicated to; `None` for any number.
+    copies: Option<usize>,
+    /// How it holds what it holds.
     previous: Option<Plan>,
 }
 
-/// A binding that is released and not where it should be; else what to do about it.
-fn ripe<'a>(binding: &'a Binding, asked: Option<&Asked>, fleet: &Fleet) -> Result<Ripe<'a>, Verdict> {
-    let (true, Some(admission)) = (binding.is_released(), &binding.admission) else { return Err(Verdict::REST) };
-    let whole_gang = match asked {
-        // Its event will come, or the garbage collector takes the binding.
-        None => return Err(Verdict::REST),
-        Some(Err(why)) => {
-            return Err(Verdict::refuse(SCHEDULER_ERROR, format!("its workload can not be read: {why}")));
-        }
-        Some(Ok(gang)) => gang,
-    };
-    let gang = granted(whole_gang, admission).map_err(|why| Verdict::refuse(UNSCHEDULABLE, why))?;
-    let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind) == Some(WorkloadKind::VolcanoJob);
-    let Ok(previous) = previous(binding, &gang, whole) else {
-        let message = "it has clusters but no readable plan; clear spec.clusters to place it anew";
-        return Err(Verdict::refuse(SCHEDULER_ERROR, message));
-    };
-    if is_settled(binding, &gang, previous.as_ref(), whole, fleet) {
+/// What to do about a binding, with what is known of its template, of the others of its groups, and of the fleet.
+#[must_use]
+pub fn decide(binding: &Binding, asked: Option<&Asked>, peers: Peers, fleet: &Fleet) -> Verdict {
+    decide_by(binding, asked, peers, fleet, &BTreeMap::new())
+}
+
+/// What a binding asks for that is to be placed and not where it should be; else what to do about it.
+fn ripe<'a>(binding: &'a Binding, asked: Option<&'a Asked>, fleet: &Fleet) -> Result<Job<'a>, Verdict> {
+    let job = job(binding, asked)?;
+    if is_settled(binding, &job.gang, job.previous.as_ref(), job.whole, fleet) {
         return Err(Verdict { step: status_step(binding, false), wants_room: false });
     }
-    Ok(Ripe { admission, gang, whole, previous })
+    Ok(job)
 }
 
 /// What a binding asks for, if it is to be placed.
 #[must_use]
 pub fn to_place(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Option<Arc<Gang>> {
-    ripe(binding, asked, fleet).ok().map(|ripe| Arc::new(ripe.gang))
+    ripe(binding, asked, fleet).ok().map(|job| Arc::new(job.gang.into_owned()))
 }
 
 /// [`decide`], where something better than their summary is known of some clusters whose nodes can not be read.
@@ -123,14 +112,16 @@ pub fn to_place(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Opti
 pub fn decide_by(
     binding: &Binding,
     asked: Option<&Asked>,
+    peers: Peers,
     fleet: &Fleet,
     estimated: &BTreeMap<String, Capacity>,
 ) -> Verdict {
-    let Ripe { admission, gang, whole, previous } = match ripe(binding, asked, fleet) {
-        Ok(ripe) => ripe,
+    let job = match ripe(binding, asked, fleet) {
+        Ok(job) => job,
         Err(verdict) => return verdict,
     };
-    let mut capped = binding.place.clone();
+    let (gang, whole, previous) = (&*job.gang, job.whole, job.previous.as_ref());
+    let mut capped = place::Binding { peers, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
@@ -138,9 +129,9 @@ pub fn decide_by(
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
-    let request = Request { binding: &capped, gang: &gang, whole, previous: previous.as_ref(), clusters };
+    let request = Request { binding: &capped, gang, whole, previous, clusters };
     match elsewhere(&request, &binding.avoid).map_or_else(|| place::place(&request), Ok) {
-        Ok(decision) => placed(binding, &gang, keep_copies(binding, admission, decision)),
+        Ok(decision) => placed(binding, gang, keep_copies(binding, job.copies, decision)),
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
             wants_room: true,
@@ -164,6 +155,40 @@ fn elsewhere(request: &Request<'_>, avoid: &[String]) -> Option<Decision> {
     }
     let others = request.clusters.iter().filter(|(cluster, _)| !avoid.contains(&cluster.name));
     place::place(&Request { clusters: others.copied().collect(), ..request.clone() }).ok()
+}
+
+/// What is to be placed of a binding that is due, or what to do instead.
+fn job<'a>(binding: &'a Binding, asked: Option<&'a Asked>) -> Result<Job<'a>, Verdict> {
+    if binding.is_unqueued() {
+        return unqueued(binding, asked);
+    }
+    let (true, Some(admission)) = (binding.is_released(), &binding.admission) else { return Err(Verdict::REST) };
+    // Its template's event will come, or the garbage collector takes the binding.
+    let asked = asked.ok_or(Verdict::REST)?;
+    let gang = asked.gang.as_ref();
+    let gang = gang.map_err(|why| Verdict::refuse(SCHEDULER_ERROR, format!("its workload can not be read: {why}")))?;
+    let gang = granted(gang, admission).map_err(|why| Verdict::refuse(UNSCHEDULABLE, why))?;
+    let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind) == Some(WorkloadKind::VolcanoJob);
+    let previous = previous(binding, &gang, whole).map_err(|()| {
+        let message = "it has clusters but no readable plan; clear spec.clusters to place it anew";
+        Verdict::refuse(SCHEDULER_ERROR, message)
+    })?;
+    Ok(Job { gang: Cow::Owned(gang), whole, copies: Some(admission.copies.max(1) as usize), previous })
+}
+
+/// A binding that is not queued, with what it says itself of its replicas. One whose template names a queue slipped past
+/// the webhook: it waits for its gate.
+fn unqueued<'a>(binding: &'a Binding, asked: Option<&'a Asked>) -> Result<Job<'a>, Verdict> {
+    let may_be_queued = WorkloadKind::parse(&binding.api_version, &binding.workload.kind).is_some();
+    match asked {
+        None if may_be_queued => return Err(Verdict::REST),
+        Some(asked) if asked.queued => {
+            let message = "its workload names a queue and it was not gated; its next update gates it";
+            return Err(Verdict::refuse(SCHEDULER_ERROR, message));
+        }
+        _ => {}
+    }
+    Ok(Job { gang: Cow::Borrowed(&binding.replica), whole: false, copies: None, previous: None })
 }
 
 /// The gang cut down to what was granted.
@@ -271,9 +296,9 @@ fn placement_changed(binding: &Binding) -> bool {
 }
 
 /// A duplicated job never runs in more clusters than it was admitted for; those it is in come first.
-fn keep_copies(binding: &Binding, admission: &Admission, mut decision: Decision) -> Decision {
-    let copies = admission.copies.max(1) as usize;
-    if !is_duplicated(binding.place.placement.division.as_ref()) || decision.targets.len() <= copies {
+fn keep_copies(binding: &Binding, copies: Option<usize>, mut decision: Decision) -> Decision {
+    let Some(copies) = copies.filter(|copies| decision.targets.len() > *copies) else { return decision };
+    if !is_duplicated(binding.place.placement.division.as_ref()) {
         return decision;
     }
     decision.targets.sort_by_key(|target| !binding.place.targets(&target.cluster));

@@ -65,7 +65,8 @@ pub enum Error {
 
 /// What arrives.
 enum Input {
-    Bindings(Event<Binding>),
+    /// `true` for ClusterResourceBindings.
+    Bindings(bool, Event<Binding>),
     Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
     Clusters(Event<Cluster>),
 }
@@ -171,10 +172,16 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken) {
-    let bindings = resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
-    let read = |event: Event<Value>| event.filter_map(|object| Binding::read(&object)).map(Input::Bindings);
     let config = watcher::Config::default;
-    tokio::spawn(follow_json(client.clone(), bindings, config(), inputs.clone(), read, stop.clone()));
+    for (global, kind, plural) in
+        [(false, "ResourceBinding", "resourcebindings"), (true, "ClusterResourceBinding", "clusterresourcebindings")]
+    {
+        let bindings = resource("work.karmada.io", "v1alpha2", kind, plural);
+        let read = move |event: Event<Value>| {
+            event.filter_map(|object| Binding::read(&object)).map(|event| Input::Bindings(global, event))
+        };
+        tokio::spawn(follow_json(client.clone(), bindings, config(), inputs.clone(), read, stop.clone()));
+    }
     let clusters: Api<DeserializeGuard<Cluster>> = Api::all(client.clone());
     let read = |event| Some(Input::Clusters(event));
     tokio::spawn(follow_typed(clusters, config(), inputs.clone(), read, stop.clone()));
@@ -230,14 +237,14 @@ struct Scheduler {
 impl Scheduler {
     fn take(&mut self, input: Input) {
         match input {
-            Input::Bindings(event) => {
-                if matches!(event, Event::Reset(_)) {
+            Input::Bindings(global, event) => {
+                if matches!(event, Event::Reset(_)) && !global {
                     self.arrived("bindings");
                 }
                 if let Event::Deleted(binding) = &event {
                     self.forget(&binding.key);
                 }
-                self.index.bindings(event);
+                self.index.bindings(global, event);
             }
             Input::Workloads(kind, event) => self.index.workloads((kind.group(), kind.kind()), event),
             Input::Clusters(event) => {
@@ -336,7 +343,8 @@ impl Scheduler {
             let (asked, fleet) = (self.index.asked(binding), &self.index.fleet);
             // While it waits for estimators others go on; an answer makes it due again.
             let Some(estimated) = estimates::gather(&mut self.desk, binding, asked, fleet) else { continue };
-            let Verdict { step, wants_room } = plan::decide_by(binding, asked, fleet, &estimated);
+            let peers = self.index.peers(binding);
+            let Verdict { step, wants_room } = plan::decide_by(binding, asked, peers, fleet, &estimated);
             if wants_room && !estimated.is_empty() {
                 self.look_again.get_or_insert_with(|| Instant::now() + LOOK_AGAIN);
             }

@@ -1,8 +1,12 @@
 //! Decisions from objects as they come from the API, without an API.
 
+mod parity;
+mod staying;
+
 use caldera_core::{
     fleet::Update,
     inventory::{Change, Node},
+    place,
     quantity::Quantity,
     resources::Resources,
 };
@@ -93,7 +97,7 @@ fn set_cores(index: &mut Index, member: usize, cores: i64) {
 fn verdict(index: &mut Index) -> Verdict {
     index.fleet.refresh();
     let binding = &index.bindings[&key()];
-    decide(binding, index.asked(binding), &index.fleet)
+    decide(binding, index.asked(binding), index.peers(binding), &index.fleet)
 }
 
 fn targets(step: &Step) -> Vec<(String, i64)> {
@@ -227,7 +231,7 @@ fn promised_room_is_not_given_twice() {
     world.bind(Binding::read(&second).unwrap());
     world.fleet.refresh();
     let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
-    let verdict = decide(binding, world.asked(binding), &world.fleet);
+    let verdict = decide(binding, world.asked(binding), world.peers(binding), &world.fleet);
     let Step::Refuse { reason: "Unschedulable", message, .. } = verdict.step else { panic!("{verdict:?}") };
     assert!(message.starts_with("needs 2 pods at once; 1 fit now in 2 clusters; best cluster m0 takes 1"), "{message}");
     assert!(verdict.wants_room);
@@ -238,7 +242,10 @@ fn promised_room_is_not_given_twice() {
     world.bind(Binding::read(&ended).unwrap());
     world.fleet.refresh();
     let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
-    assert_eq!(targets(&decide(binding, world.asked(binding), &world.fleet).step), [("m1".into(), 2)]);
+    assert_eq!(
+        targets(&decide(binding, world.asked(binding), world.peers(binding), &world.fleet).step),
+        [("m1".into(), 2)]
+    );
 }
 
 #[test]

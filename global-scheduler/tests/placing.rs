@@ -2,9 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use axum::{Router, extract::Request, response::Response, routing::any};
+use axum::{
+    Json, Router,
+    extract::Request,
+    http::{Method, StatusCode},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+    routing::any,
+};
 use caldera_apiserver::{ApiServer, Options};
 use caldera_crds::manifests;
 use caldera_global_scheduler::{Config, run};
@@ -18,6 +29,8 @@ use tower::ServiceExt;
 
 struct Stage {
     host: Client,
+    /// While it is set a FederatedResourceQuota denies every placement with it, as Karmada's webhook does.
+    denial: Arc<Mutex<Option<&'static str>>>,
     members: BTreeMap<String, Client>,
     _stop: DropGuard,
 }
@@ -88,9 +101,16 @@ impl Stage {
             let routers = routers.clone();
             async move { proxied(&routers, request).await }
         };
+        let denial = Arc::new(Mutex::new(None));
+        let denied = Arc::clone(&denial);
+        let judge = move |request: Request, next: Next| {
+            let denial = *denied.lock().unwrap();
+            async move { judged(denial, request, next).await }
+        };
         let router = Router::new()
             .route("/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy/{*path}", any(proxy))
-            .fallback_service(server.router());
+            .fallback_service(server.router())
+            .layer(from_fn(judge));
         let host = Client::new(router, "default");
         for crd in manifests::manifests() {
             create(&host, "customresourcedefinitions", crd).await;
@@ -107,7 +127,7 @@ impl Stage {
         }
         let stop = CancellationToken::new();
         tokio::spawn(run(Config::default(), host.clone(), stop.clone()));
-        Self { host, members, _stop: stop.drop_guard() }
+        Self { host, denial, members, _stop: stop.drop_guard() }
     }
 
     async fn submit(&self, name: &str, pods: u32, min: u32) {
@@ -156,6 +176,22 @@ async fn until_served(api: &Api<DynamicObject>) {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), served).await.unwrap();
+}
+
+async fn judged(denial: Option<&'static str>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let placement =
+        request.method() == Method::PATCH && path.contains("/resourcebindings/") && !path.ends_with("/status");
+    match denial {
+        Some(message) if placement => {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403,
+                "reason": "QuotaExceeded", "message": message,
+            });
+            (StatusCode::FORBIDDEN, Json(status)).into_response()
+        }
+        _ => next.run(request).await,
+    }
 }
 
 async fn proxied(routers: &BTreeMap<String, Router>, mut request: Request) -> Response {
@@ -274,6 +310,53 @@ async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
     add_node(&stage.members["m1"], "n1", 3).await;
     let object = stage.scheduled("train", "True").await;
     assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 1}, {"name": "m1", "replicas": 5}]));
+}
+
+/// A FederatedResourceQuota is Karmada's to enforce: the denial is told, nothing is placed, and it is tried again.
+#[tokio::test]
+async fn a_federated_resource_quota_that_denies_is_told_and_tried_again() {
+    let stage = Stage::new(&[9]).await;
+    let message = "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 2, limit 1.";
+    *stage.denial.lock().unwrap() = Some(message);
+    stage.submit("train", 2, 2).await;
+    let object = stage.scheduled("train", "False").await;
+    let condition = &object["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "QuotaExceeded");
+    assert!(condition["message"].as_str().unwrap().contains(message), "{condition}");
+    assert_eq!(object["spec"].get("clusters"), None);
+    *stage.denial.lock().unwrap() = None;
+    let object = stage.scheduled("train", "True").await;
+    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}]));
+}
+
+/// A policy that names our scheduler also selects what is not queued.
+#[tokio::test]
+async fn cluster_scoped_templates_and_config_are_placed_for_a_policy_that_names_us() {
+    let stage = Stage::new(&[1]).await;
+    let resource = resource("work.karmada.io/v1alpha2", "ClusterResourceBinding", "clusterresourcebindings");
+    let api: Api<DynamicObject> = Api::all_with(stage.host.clone(), &resource);
+    let object = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ClusterResourceBinding",
+        "metadata": {"name": "train-job", "labels": {"clusterpropagationpolicy.karmada.io/permanent-id": "p"}},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "train"},
+            "schedulerName": "caldera", "placement": {"clusterAffinity": {"clusterNames": ["m0"]}},
+        },
+    });
+    create(&stage.host, "clusterresourcebindings", object).await;
+    let says = |object: &Value| object["status"]["conditions"][0]["reason"] == "NoClusterFit";
+    let refused = until(&api, "train-job", says).await;
+    let message = "0/1 clusters are available: 1 cluster(s) did not have the API resource.";
+    assert_eq!(refused["status"]["conditions"][0]["message"], message);
+    let clusters =
+        Api::all_with(stage.host.clone(), &self::resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
+    let serves = json!({"status": {"apiEnablements": [{
+        "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobflows", "kind": "JobFlow"}],
+    }]}});
+    let _: DynamicObject = clusters.patch_status("m0", &PatchParams::default(), &Patch::Merge(serves)).await.unwrap();
+    let placed = until(&api, "train-job", |object| object["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!(placed["spec"]["clusters"], json!([{"name": "m0"}]));
+    assert_eq!(placed["status"]["schedulerObservedGeneration"], placed["metadata"]["generation"]);
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Which clusters a binding may go to at all.
 //!
 //! Rule: karmada-scheduler's in-tree filter plugins (`pkg/scheduler/framework/plugins`): ClusterAffinity, APIEnablement,
-//! TaintToleration, SpreadConstraint and ClusterEviction, with their messages. Karmada runs them in random order and
-//! reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a reason.
+//! TaintToleration, SpreadConstraint, ClusterEviction, WorkloadAffinity and WorkloadAntiAffinity (in Karmada behind a
+//! feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random order and reports
+//! the first that refuses; here the order is fixed. Clusters being deleted are passed over without a reason.
 //! Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
-
 //! A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
@@ -25,6 +25,10 @@ pub enum Plugin {
     ApiEnablement,
     /// It lacks the property that a constraint counts.
     SpreadConstraint,
+    /// The others of the affinity group are elsewhere.
+    WorkloadAffinity,
+    /// One of the anti-affinity group is there.
+    WorkloadAntiAffinity,
 }
 
 impl fmt::Display for Plugin {
@@ -35,6 +39,8 @@ impl fmt::Display for Plugin {
             Self::TaintToleration => "TaintToleration",
             Self::ApiEnablement => "APIEnablement",
             Self::SpreadConstraint => "SpreadConstraint",
+            Self::WorkloadAffinity => "WorkloadAffinity",
+            Self::WorkloadAntiAffinity => "WorkloadAntiAffinity",
         })
     }
 }
@@ -52,6 +58,10 @@ pub enum Reason<'a> {
     NoApi,
     /// It lacks the property that a constraint counts.
     Lacks(&'static str),
+    /// Another one of the binding's affinity group is placed and not there.
+    GroupElsewhere,
+    /// One of the binding's anti-affinity group is there.
+    GroupThere,
     /// It is not ready and the binding is not in it yet. Karmada leaves that to taints.
     NotReady,
 }
@@ -66,6 +76,8 @@ impl Reason<'_> {
             Self::Taint(_) => Some(Plugin::TaintToleration),
             Self::NoApi => Some(Plugin::ApiEnablement),
             Self::Lacks(_) => Some(Plugin::SpreadConstraint),
+            Self::GroupElsewhere => Some(Plugin::WorkloadAffinity),
+            Self::GroupThere => Some(Plugin::WorkloadAntiAffinity),
             Self::NotReady => None,
         }
     }
@@ -80,6 +92,8 @@ impl Reason<'_> {
             }
             Self::NoApi => "cluster(s) did not have the API resource".into(),
             Self::Lacks(property) => format!("cluster(s) did not have {property} property").into(),
+            Self::GroupElsewhere => "ResourceBinding with the same affinity group does not target this cluster".into(),
+            Self::GroupThere => "cluster already has workload with the same anti-affinity group".into(),
             Self::NotReady => "cluster(s) is not ready".into(),
         }
     }
@@ -155,7 +169,19 @@ impl<'a> Filter<'a> {
         let taint = if held { None } else { taint().map(Reason::Taint) };
         let api = (!held && !self.is_served(cluster)).then_some(Reason::NoApi);
         let lacks = self.binding.placement.spread.iter().find_map(|spread| lacks(spread.by, cluster));
-        [evicting, taint, api, lacks.map(Reason::Lacks)].into_iter().flatten()
+        let peers = &self.binding.peers;
+        let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
+        let there = !held && peers.apart.contains(&cluster.name);
+        [
+            evicting,
+            taint,
+            api,
+            lacks.map(Reason::Lacks),
+            elsewhere.then_some(Reason::GroupElsewhere),
+            there.then_some(Reason::GroupThere),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn is_served(&self, cluster: &Cluster) -> bool {

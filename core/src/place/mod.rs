@@ -226,6 +226,36 @@ pub struct Binding {
     pub observed_affinity: String,
     /// A reschedule was triggered after the last scheduling: start afresh.
     pub fresh: bool,
+    /// Where the others of its workload affinity groups are.
+    pub peers: Peers,
+}
+
+/// Where the others of a binding's `workloadAffinityGroups` are placed. Groups end at the namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peers {
+    /// Clusters that every placed one of its affinity group is in; `None` while none of them is placed.
+    pub together: Option<BTreeSet<String>>,
+    /// Clusters that any one of its anti-affinity group is in.
+    pub apart: BTreeSet<String>,
+}
+
+impl Peers {
+    /// Takes in the clusters of another one of the affinity group; one that is not placed says nothing.
+    pub fn join(&mut self, targets: &[Target]) {
+        if targets.is_empty() {
+            return;
+        }
+        let theirs: BTreeSet<String> = targets.iter().map(|target| target.cluster.clone()).collect();
+        self.together = Some(match self.together.take() {
+            Some(all) => &all & &theirs,
+            None => theirs,
+        });
+    }
+
+    /// Takes in the clusters of another one of the anti-affinity group.
+    pub fn part(&mut self, targets: &[Target]) {
+        self.apart.extend(targets.iter().map(|target| target.cluster.clone()));
+    }
 }
 
 impl Binding {

@@ -117,6 +117,17 @@ struct Region<'a> {
     clusters: Vec<Candidate<'a>>,
 }
 
+/// Of more regions the heaviest are combined: Karmada tries every combination of all of them, which with a hundred regions
+/// takes longer than anybody waits.
+const MOST_REGIONS: usize = 16;
+
+fn keep_heaviest(regions: &mut Vec<Region<'_>>, most: usize) {
+    if regions.len() > most {
+        regions.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(b.name)));
+        regions.truncate(most);
+    }
+}
+
 fn by_region<'a>(
     binding: &Binding,
     candidates: Vec<Candidate<'a>>,
@@ -135,6 +146,7 @@ fn by_region<'a>(
         .into_iter()
         .map(|(name, clusters)| Region { name, weight: weight(binding, &clusters, region.min, least), clusters })
         .collect();
+    keep_heaviest(&mut regions, MOST_REGIONS.max(count(region.min)));
     regions.sort_by(|a, b| {
         (a.clusters.len(), b.weight).cmp(&(b.clusters.len(), a.weight)).then_with(|| a.name.cmp(b.name))
     });
@@ -221,12 +233,41 @@ fn search(
         found.push(Path { weight, clusters, regions: path });
         return;
     }
-    if current.len() >= most {
+    // Those that are left may be too few to come to an end.
+    let rest: usize = regions[begin..].iter().map(|region| region.clusters.len()).sum();
+    if current.len() >= most || current.len() + regions.len() - begin < least || clusters + rest < target {
         return;
     }
     for index in begin..regions.len() {
         current.push(index);
         search(regions, (least, most), target, index + 1, current, found);
         current.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(spread: Vec<Spread>) -> Binding {
+        let placement = super::super::Placement { division: Some(Division::Aggregated), spread, ..Default::default() };
+        Binding { replicas: 60, divisible: true, is_workload: true, placement, ..Binding::default() }
+    }
+
+    /// Every combination of 20 of 60 regions would be 4 * 10^15.
+    #[test]
+    fn many_regions_do_not_stall_the_choice() {
+        let cluster = |i: usize| Cluster { name: format!("m{i:02}"), region: format!("r{i:02}"), ..Cluster::default() };
+        let clusters: Vec<Cluster> = (0..60).map(cluster).collect();
+        let free = |i: usize| i64::try_from(i).unwrap();
+        let candidate =
+            |(i, cluster)| Candidate { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
+        let candidates: Vec<Candidate<'_>> = clusters.iter().enumerate().map(candidate).collect();
+        for (min, max) in [(5, 20), (20, 40), (60, 60)] {
+            let by = |by: SpreadBy| Spread { by, min, max };
+            let chosen =
+                select(&binding(vec![by(SpreadBy::Region), by(SpreadBy::Cluster)]), candidates.clone()).unwrap();
+            assert!(chosen.len() >= usize::try_from(min).unwrap(), "{min} to {max}: {}", chosen.len());
+        }
     }
 }
