@@ -129,6 +129,8 @@ pub fn rbac() -> Vec<Value> {
     let leases = rule(&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
     let works = rule(&["work.karmada.io"], &["works"], &read);
     let global = rule(&["work.karmada.io"], &["clusterresourcebindings"], &["get", "list", "watch", "patch"]);
+    let policies = rule(&["policy.karmada.io"], &["propagationpolicies", "clusterpropagationpolicies"], &read);
+    let scores = rule(&["federation.caldera.dev"], &["clusterscores"], &read);
     let status = rule(&["work.karmada.io"], &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]);
     let configurations = rule(
         &["admissionregistration.k8s.io", "config.karmada.io"],
@@ -201,6 +203,8 @@ pub fn rbac() -> Vec<Value> {
             workloads,
             bindings,
             global,
+            policies,
+            scores,
             status,
             clusters,
             proxy,

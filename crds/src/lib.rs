@@ -10,6 +10,7 @@ pub mod placement;
 pub mod published;
 pub mod queue_admission;
 mod schema;
+pub mod score;
 pub mod volcano;
 pub mod wire;
 pub mod workload;

@@ -11,6 +11,7 @@ use crate::{
     karmada::{apps, cluster, config, policy, work, work_v1alpha1},
     published,
     schema::{claim_marks, object_schema, pod_template_marks},
+    score,
     volcano::{batch, bus, scheduling, topology},
 };
 
@@ -240,15 +241,20 @@ pub fn volcano_crds() -> Vec<Value> {
 /// Our own, for a Karmada host.
 #[must_use]
 pub fn federation_crds() -> Vec<Value> {
-    let heartbeat = |name, kind, field| (name, kind, field, 0);
-    [Definition::of::<published::ClusterInventory>(&["spec"]).short(&["cinv"]).columns(&[
-        heartbeat("CLUSTER", "string", ".spec.cluster"),
-        heartbeat("SEEN", "date", ".spec.heartbeat.seenAt"),
-        heartbeat("NODES", "integer", ".spec.heartbeat.nodes"),
-        heartbeat("PARTS", "integer", ".spec.heartbeat.parts"),
-        heartbeat("REACHED", "string", ".spec.heartbeat.reached"),
-        heartbeat("FAULT", "string", ".spec.heartbeat.fault"),
-    ])]
+    let of = |name, kind, field| (name, kind, field, 0);
+    [
+        Definition::of::<published::ClusterInventory>(&["spec"]).short(&["cinv"]).columns(&[
+            of("CLUSTER", "string", ".spec.cluster"),
+            of("SEEN", "date", ".spec.heartbeat.seenAt"),
+            of("NODES", "integer", ".spec.heartbeat.nodes"),
+            of("PARTS", "integer", ".spec.heartbeat.parts"),
+            of("REACHED", "string", ".spec.heartbeat.reached"),
+            of("FAULT", "string", ".spec.heartbeat.fault"),
+        ]),
+        Definition::of::<score::ClusterScore>(&["spec"])
+            .short(&["cscore"])
+            .columns(&[of("MEASURED", "date", ".spec.measuredAt"), of("VALID", "integer", ".spec.validForSeconds")]),
+    ]
     .map(|definition| definition.0)
     .into()
 }

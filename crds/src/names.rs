@@ -35,6 +35,9 @@ pub mod caldera {
     pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
     /// On a job: how its pods find each other when it is split over clusters. Absent: rank plugins keep it whole.
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
+    /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters are ranked
+    /// (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
+    pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";
     /// On a PodGroup of ours (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of ours (label): the name of its workload.
@@ -87,6 +90,12 @@ pub mod karmada {
     pub const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
     /// On a Work: its ResourceBinding.
     pub const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+    /// On a binding: the namespace of the PropagationPolicy that made it.
+    pub const POLICY_NAMESPACE: &str = "propagationpolicy.karmada.io/namespace";
+    /// On a binding: the PropagationPolicy that made it.
+    pub const POLICY_NAME: &str = "propagationpolicy.karmada.io/name";
+    /// On a binding: the ClusterPropagationPolicy that made it.
+    pub const CLUSTER_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
     /// Label of a binding: the PropagationPolicy that made it.
     pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
     /// Label of a binding: the ClusterPropagationPolicy that made it.

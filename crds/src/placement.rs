@@ -115,8 +115,9 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
         placement: spec.placement.as_ref().map(placement).unwrap_or_default(),
         observed_affinity: status.and_then(|s| s.scheduler_observing_affinity_name.clone()).unwrap_or_default(),
         fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
-        // Of others, so not to be read from this one.
+        // Of other objects, so not to be read from this one.
         peers: place::Peers::default(),
+        ranking: place::score::Ranking::default(),
     }
 }
 

@@ -14,7 +14,10 @@ use caldera_core::{
     admission::Admission,
     fleet::{Fleet, Promise, Update},
     gang::{Gang, WorkloadRef},
-    place::{self, Peers, Target},
+    place::{
+        self, Peers, Target,
+        score::{Ranking, Weights},
+    },
     plan::Plan,
     queue::give_back::Eviction,
 };
@@ -31,7 +34,10 @@ use caldera_crds::{
     workload::{self, WorkloadKind},
 };
 use caldera_runtime::watch::Event;
+use jiff::Timestamp;
 use serde_json::Value;
+
+use crate::ranking::{self, PolicyKey, Rankings};
 
 /// Namespace (empty for a ClusterResourceBinding) and name of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,12 +99,16 @@ pub struct Binding {
     pub api_version: String,
     /// `spec.placement` as written; `None` for a dependency's binding.
     pub placement: Option<Value>,
-    /// As placement sees it, but for its peers ([`Index::peers`]).
+    /// As placement sees it, but for what others say ([`Index::around`]).
     pub place: place::Binding,
     /// `spec.workloadAffinityGroups`.
     pub groups: Vec<Group>,
     /// What it asks for by its own words.
     pub replica: Arc<Gang>,
+    /// How clusters rank, where it says so itself.
+    pub weights: Option<Weights>,
+    /// The policy that made it.
+    pub policy: Option<PolicyKey>,
     /// The plan annotation, if it can be read.
     pub plan: Option<Plan>,
     /// The applied-placement annotation.
@@ -197,6 +207,8 @@ impl Binding {
             place: placement::binding(&spec, Some(&status)),
             groups: groups.into_iter().flatten().collect(),
             replica: Arc::new(placement::replica(&spec)),
+            weights: ranking::weights_of(object),
+            policy: ranking::policy_of(object),
             plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()),
             applied: annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),
             status: Status {
@@ -257,6 +269,15 @@ pub struct Asked {
     pub queued: bool,
 }
 
+/// What other objects say about a binding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Where the others of its groups are.
+    pub peers: Peers,
+    /// How clusters rank for it.
+    pub ranking: Ranking,
+}
+
 /// Everything known.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -264,6 +285,8 @@ pub struct Index {
     pub bindings: BTreeMap<Key, Binding>,
     /// The members.
     pub fleet: Fleet,
+    /// How policies rank clusters.
+    pub rankings: Rankings,
     workloads: BTreeMap<WorkloadRef, Asked>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<Key>>,
     /// By namespace and group.
@@ -461,9 +484,15 @@ impl Index {
         self.workloads.get(&binding.workload)
     }
 
-    /// Where the others of the binding's groups are, or will be once it is written.
+    /// What other objects say about a binding now.
     #[must_use]
-    pub fn peers(&self, binding: &Binding) -> Peers {
+    pub fn around(&self, binding: &Binding, now: Timestamp) -> Around {
+        let ranking = self.rankings.of(binding.weights.as_ref(), binding.policy.as_ref(), now);
+        Around { peers: self.peers(binding), ranking }
+    }
+
+    /// Where the others of the binding's groups are, or will be once it is written.
+    fn peers(&self, binding: &Binding) -> Peers {
         let mut peers = Peers::default();
         for group in &binding.groups {
             let members = self.by_group.get(&(binding.key.namespace.clone(), group.clone()));

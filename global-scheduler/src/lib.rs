@@ -9,6 +9,7 @@ mod estimates;
 pub mod index;
 mod metrics;
 pub mod plan;
+pub mod ranking;
 mod run;
 #[cfg(test)]
 mod tests;

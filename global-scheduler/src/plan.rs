@@ -12,7 +12,7 @@ use caldera_core::{
     fleet::Fleet,
     gang::Gang,
     inventory::Capacity,
-    place::{self, Cluster, Decision, NotPlaced, Peers, Request, select::is_duplicated},
+    place::{self, Cluster, Decision, NotPlaced, Request, select::is_duplicated},
     plan::{Plan, Share, TaskShare},
 };
 use caldera_crds::{
@@ -20,7 +20,7 @@ use caldera_crds::{
     workload::{SOLE_TASK, WorkloadKind},
 };
 
-use crate::index::{Asked, Binding};
+use crate::index::{Around, Asked, Binding};
 
 /// Reason of `Scheduled=False`: not enough room.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
@@ -86,10 +86,10 @@ struct Job<'a> {
     previous: Option<Plan>,
 }
 
-/// What to do about a binding, with what is known of its template, of the others of its groups, and of the fleet.
+/// What to do about a binding, with what is known of its template, of what is around it, and of the fleet.
 #[must_use]
-pub fn decide(binding: &Binding, asked: Option<&Asked>, peers: Peers, fleet: &Fleet) -> Verdict {
-    decide_by(binding, asked, peers, fleet, &BTreeMap::new())
+pub fn decide(binding: &Binding, asked: Option<&Asked>, around: Around, fleet: &Fleet) -> Verdict {
+    decide_by(binding, asked, around, fleet, &BTreeMap::new())
 }
 
 /// What a binding asks for that is to be placed and not where it should be; else what to do about it.
@@ -112,7 +112,7 @@ pub fn to_place(binding: &Binding, asked: Option<&Asked>, fleet: &Fleet) -> Opti
 pub fn decide_by(
     binding: &Binding,
     asked: Option<&Asked>,
-    peers: Peers,
+    around: Around,
     fleet: &Fleet,
     estimated: &BTreeMap<String, Capacity>,
 ) -> Verdict {
@@ -121,7 +121,7 @@ pub fn decide_by(
         Err(verdict) => return verdict,
     };
     let (gang, whole, previous) = (&*job.gang, job.whole, job.previous.as_ref());
-    let mut capped = place::Binding { peers, ..binding.place.clone() };
+    let mut capped = place::Binding { peers: around.peers, ranking: around.ranking, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }

@@ -5,8 +5,12 @@ use std::{
     time::Duration,
 };
 
-use caldera_core::place::{Decision, Target};
-use caldera_crds::{karmada::cluster::Cluster, workload::WorkloadKind};
+use caldera_core::place::{Decision, Target, score::Weights};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    score::{ClusterScore, Scores},
+    workload::WorkloadKind,
+};
 use caldera_estimator::desk::{Desk, Said, Settings};
 use caldera_runtime::{
     client::WriteCounts,
@@ -26,6 +30,7 @@ use crate::{
     index::{Asked, Binding, Index, Key, read_workload},
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
+    ranking::{PolicyKey, read_policy},
 };
 
 /// What the scheduler is started with.
@@ -69,6 +74,9 @@ enum Input {
     Bindings(bool, Event<Binding>),
     Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
     Clusters(Event<Cluster>),
+    /// `true` for ClusterPropagationPolicies.
+    Policies(bool, Event<(PolicyKey, Option<Weights>)>),
+    Scores(Event<Scores>),
 }
 
 /// What a write was for.
@@ -185,6 +193,19 @@ fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken
     let clusters: Api<DeserializeGuard<Cluster>> = Api::all(client.clone());
     let read = |event| Some(Input::Clusters(event));
     tokio::spawn(follow_typed(clusters, config(), inputs.clone(), read, stop.clone()));
+    for (global, kind, plural) in [
+        (false, "PropagationPolicy", "propagationpolicies"),
+        (true, "ClusterPropagationPolicy", "clusterpropagationpolicies"),
+    ] {
+        let policies = resource("policy.karmada.io", "v1alpha1", kind, plural);
+        let read = move |event: Event<Value>| {
+            event.filter_map(|object| read_policy(&object)).map(|event| Input::Policies(global, event))
+        };
+        tokio::spawn(follow_json(client.clone(), policies, config(), inputs.clone(), read, stop.clone()));
+    }
+    let scores: Api<DeserializeGuard<ClusterScore>> = Api::all(client.clone());
+    let read = |event: Event<ClusterScore>| event.filter_map(|one| Some(Scores::from(&one))).map(Input::Scores);
+    tokio::spawn(follow_typed(scores, config(), inputs.clone(), read, stop.clone()));
     for kind in WorkloadKind::ALL {
         let (version, plural) = match kind {
             WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
@@ -247,6 +268,8 @@ impl Scheduler {
                 self.index.bindings(global, event);
             }
             Input::Workloads(kind, event) => self.index.workloads((kind.group(), kind.kind()), event),
+            Input::Policies(global, event) => self.index.rankings.policies(global, event),
+            Input::Scores(event) => self.index.rankings.scores(event),
             Input::Clusters(event) => {
                 self.watch_members(&event);
                 self.index.clusters(&event);
@@ -343,8 +366,8 @@ impl Scheduler {
             let (asked, fleet) = (self.index.asked(binding), &self.index.fleet);
             // While it waits for estimators others go on; an answer makes it due again.
             let Some(estimated) = estimates::gather(&mut self.desk, binding, asked, fleet) else { continue };
-            let peers = self.index.peers(binding);
-            let Verdict { step, wants_room } = plan::decide_by(binding, asked, peers, fleet, &estimated);
+            let around = self.index.around(binding, self.clock.now());
+            let Verdict { step, wants_room } = plan::decide_by(binding, asked, around, fleet, &estimated);
             if wants_room && !estimated.is_empty() {
                 self.look_again.get_or_insert_with(|| Instant::now() + LOOK_AGAIN);
             }

@@ -1,6 +1,7 @@
 //! Decisions from objects as they come from the API, without an API.
 
 mod parity;
+mod ranking;
 mod staying;
 
 use caldera_core::{
@@ -19,6 +20,10 @@ use crate::{
     index::{Binding, Index, Key, read_workload},
     plan::{Step, Verdict, decide},
 };
+
+fn now() -> jiff::Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
 
 fn key() -> Key {
     Key { namespace: "ns".into(), name: "train-job".into() }
@@ -97,7 +102,7 @@ fn set_cores(index: &mut Index, member: usize, cores: i64) {
 fn verdict(index: &mut Index) -> Verdict {
     index.fleet.refresh();
     let binding = &index.bindings[&key()];
-    decide(binding, index.asked(binding), index.peers(binding), &index.fleet)
+    decide(binding, index.asked(binding), index.around(binding, now()), &index.fleet)
 }
 
 fn targets(step: &Step) -> Vec<(String, i64)> {
@@ -231,7 +236,7 @@ fn promised_room_is_not_given_twice() {
     world.bind(Binding::read(&second).unwrap());
     world.fleet.refresh();
     let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
-    let verdict = decide(binding, world.asked(binding), world.peers(binding), &world.fleet);
+    let verdict = decide(binding, world.asked(binding), world.around(binding, now()), &world.fleet);
     let Step::Refuse { reason: "Unschedulable", message, .. } = verdict.step else { panic!("{verdict:?}") };
     assert!(message.starts_with("needs 2 pods at once; 1 fit now in 2 clusters; best cluster m0 takes 1"), "{message}");
     assert!(verdict.wants_room);
@@ -243,7 +248,7 @@ fn promised_room_is_not_given_twice() {
     world.fleet.refresh();
     let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
     assert_eq!(
-        targets(&decide(binding, world.asked(binding), world.peers(binding), &world.fleet).step),
+        targets(&decide(binding, world.asked(binding), world.around(binding, now()), &world.fleet).step),
         [("m1".into(), 2)]
     );
 }

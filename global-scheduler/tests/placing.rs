@@ -112,7 +112,7 @@ impl Stage {
             .fallback_service(server.router())
             .layer(from_fn(judge));
         let host = Client::new(router, "default");
-        for crd in manifests::manifests() {
+        for crd in manifests::manifests().into_iter().chain(manifests::federation_crds()) {
             create(&host, "customresourcedefinitions", crd).await;
         }
         for crd in manifests::karmada_crds().into_iter().chain([manifests::cluster_crd()]) {
@@ -348,15 +348,81 @@ async fn cluster_scoped_templates_and_config_are_placed_for_a_policy_that_names_
     let refused = until(&api, "train-job", says).await;
     let message = "0/1 clusters are available: 1 cluster(s) did not have the API resource.";
     assert_eq!(refused["status"]["conditions"][0]["message"], message);
-    let clusters =
-        Api::all_with(stage.host.clone(), &self::resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
-    let serves = json!({"status": {"apiEnablements": [{
-        "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobflows", "kind": "JobFlow"}],
-    }]}});
-    let _: DynamicObject = clusters.patch_status("m0", &PatchParams::default(), &Patch::Merge(serves)).await.unwrap();
+    serve(&stage.host, "m0", "JobFlow").await;
     let placed = until(&api, "train-job", |object| object["status"]["conditions"][0]["status"] == "True").await;
     assert_eq!(placed["spec"]["clusters"], json!([{"name": "m0"}]));
     assert_eq!(placed["status"]["schedulerObservedGeneration"], placed["metadata"]["generation"]);
+}
+
+/// Karmada copies no annotation of a policy to its bindings: the scheduler reads the policy, and whoever writes scores.
+#[tokio::test]
+async fn a_policy_ranks_clusters_by_scores_that_anybody_writes() {
+    let stage = Stage::new(&[4, 4, 4]).await;
+    let measured = "2100-01-01T00:00:00Z";
+    let score = |name: &str, measured: Option<&str>| {
+        json!({
+            "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterScore", "metadata": {"name": name},
+            "spec": {"measuredAt": measured, "scores": [{"cluster": "m1", "score": 80}, {"cluster": "m2", "score": 90}]},
+        })
+    };
+    create(&stage.host, "clusterscores", score("future", Some(measured))).await;
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "p", "namespace": "default", "annotations": {"caldera.dev/score-weights": "future=9,now=1"}},
+        "spec": {"resourceSelectors": [{"apiVersion": "example.io/v1", "kind": "Widget"}], "placement": {}},
+    });
+    create(&stage.host, "propagationpolicies", policy).await;
+    let place = |name: &str| {
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {
+                "name": name, "namespace": "default",
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+                "annotations": {"propagationpolicy.karmada.io/name": "p", "propagationpolicy.karmada.io/namespace": "default"},
+            },
+            "spec": {
+                "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job2", "namespace": "default", "name": name},
+                "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "schedulerName": "caldera",
+                "placement": {
+                    "clusterAffinity": {"clusterNames": ["m0", "m1", "m2"]},
+                    "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+                    "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+                },
+            },
+        })
+    };
+    for name in ["m0", "m1", "m2"] {
+        serve(&stage.host, name, "Job2").await;
+    }
+    let api = bindings(&stage.host);
+    let done = |object: &Value| object["status"]["conditions"][0]["status"] == "True";
+    // Scores of a time that is yet to come do not count.
+    create(&stage.host, "resourcebindings", place("first")).await;
+    assert_eq!(until(&api, "first", done).await["spec"]["clusters"][0]["name"], "m0");
+    create(&stage.host, "clusterscores", score("now", Some(&jiff::Timestamp::now().to_string()))).await;
+    // They come by another watch than bindings: until they are known, m0 and then m1 are the roomiest.
+    let mut last = Value::Null;
+    for attempt in 0..50 {
+        let name = format!("next-{attempt}");
+        create(&stage.host, "resourcebindings", place(&name)).await;
+        last = until(&api, &name, done).await["spec"]["clusters"][0]["name"].clone();
+        if last == "m2" {
+            break;
+        }
+        api.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(last, "m2");
+}
+
+async fn serve(host: &Client, cluster: &str, kind: &str) {
+    let clusters: Api<DynamicObject> =
+        Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
+    let serves = json!({"status": {"apiEnablements": [{
+        "groupVersion": "batch.volcano.sh/v1alpha1",
+        "resources": [{"name": kind.to_lowercase() + "s", "kind": kind}],
+    }]}});
+    clusters.patch_status(cluster, &PatchParams::default(), &Patch::Merge(serves)).await.unwrap();
 }
 
 #[tokio::test]

@@ -182,11 +182,13 @@ impl<'a> House<'a> {
         let Some(order) = fewest else {
             return Ok(self.seats(replicas, available.into_iter().map(votes).enumerate()));
         };
+        let ranked = !self.binding.ranking.is_empty();
         let mut places: Vec<Place> = available
             .into_iter()
             .enumerate()
             .map(|(candidate, free)| Place {
                 later: order == Order::UsedFirst && self.has(candidate) <= 0,
+                rank: Reverse(if ranked && order != Order::Targets { self.candidates[candidate].score } else { 0 }),
                 free: Reverse(votes(free)),
                 turn: if order == Order::Targets { self.held(candidate).map_or(0, |h| h.position) } else { candidate },
                 candidate,
@@ -217,7 +219,8 @@ fn within(what: &str, error: DivideError) -> DivideError {
     }
 }
 
-/// In which order clusters are used until the replicas fit; always the roomiest first.
+/// In which order clusters are used until the replicas fit; always the roomiest first (after the best scored, where the
+/// policy ranks clusters and something is added).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Equals as the candidates come.
@@ -232,6 +235,8 @@ enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     later: bool,
+    /// By score, where the policy ranks clusters.
+    rank: Reverse<i64>,
     free: Reverse<u64>,
     turn: usize,
     candidate: usize,

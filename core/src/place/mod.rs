@@ -12,6 +12,7 @@ mod lookup;
 #[cfg(test)]
 mod model;
 mod schedule;
+pub mod score;
 pub mod select;
 
 use std::{
@@ -228,6 +229,8 @@ pub struct Binding {
     pub fresh: bool,
     /// Where the others of its workload affinity groups are.
     pub peers: Peers,
+    /// How its policy ranks clusters.
+    pub ranking: score::Ranking,
 }
 
 /// Where the others of a binding's `workloadAffinityGroups` are placed. Groups end at the namespace.

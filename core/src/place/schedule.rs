@@ -12,6 +12,7 @@ use super::{
     divide::{self, DivideError, static_weights},
     estimate::Estimate,
     filter::{self, Filter, Passed, Reason},
+    score::Site,
     select::{self, Candidate, is_duplicated},
 };
 use crate::{
@@ -110,6 +111,12 @@ struct Fitting<'a> {
     passed: Passed,
 }
 
+impl<'a> Fitting<'a> {
+    fn site(&self) -> Site<'a> {
+        Site { cluster: self.cluster, capacity: self.capacity }
+    }
+}
+
 fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
     let nothing = Capacity::default();
     let filter = Filter::new(binding);
@@ -131,21 +138,26 @@ fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlac
     if request.whole { gang(request, binding, &fitting) } else { replicas(request, binding, &fitting) }
 }
 
-fn candidates<'a>(request: &Request<'_>, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+fn candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
     let estimate = Estimate::new(request.gang);
-    let candidate = |fitting: &Fitting<'a>| {
+    let ranked = if binding.ranking.is_empty() {
+        Vec::new()
+    } else {
+        binding.ranking.scores(request.gang, &fitting.iter().map(Fitting::site).collect::<Vec<_>>())
+    };
+    let candidate = |(index, fitting): (usize, &Fitting<'a>)| {
         let fits = estimate.replicas(fitting.cluster, fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
         let Passed { tier, held } = fitting.passed;
         Candidate {
             cluster: fitting.cluster,
-            score: if held.is_some() { 100 } else { 0 },
+            score: if held.is_some() { 100 } else { 0 } + ranked.get(index).copied().unwrap_or(0),
             tier,
             allocatable,
             available: allocatable + held.unwrap_or(0),
         }
     };
-    fitting.iter().map(candidate).collect()
+    fitting.iter().enumerate().map(candidate).collect()
 }
 
 /// The candidates that the spread constraints leave, in the order in which Karmada divides over them.
@@ -154,7 +166,7 @@ fn selected<'a>(
     binding: &Binding,
     fitting: &[Fitting<'a>],
 ) -> Result<Vec<Candidate<'a>>, NotPlaced> {
-    let candidates = candidates(request, fitting);
+    let candidates = candidates(request, binding, fitting);
     let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
     if in_order && select::keeps_all(binding) && !select::order_matters(binding) {
         return Ok(candidates);
@@ -188,13 +200,14 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         Some(Division::StaticWeight { rules, .. }) => static_weights(rules, chosen.iter().map(|one| one.cluster)),
         _ => vec![1; chosen.len()],
     };
+    let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
     let previous = if binding.fresh { None } else { request.previous };
     let solve = |tier: u32| {
         let usable = |index: &usize| chosen[*index].passed.tier <= tier || chosen[*index].passed.held.is_some();
         let candidate = |index: usize| split::Candidate {
             name: &names[index],
             weight: weights[index],
-            cost: 0,
+            cost: costs[index],
             capacity: chosen[index].capacity,
         };
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();

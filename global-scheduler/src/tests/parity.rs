@@ -19,14 +19,14 @@ fn unqueued(kind: (&str, &str), spec: Value) -> Value {
     object
 }
 
-fn widget(replicas: u32, placement: &Value) -> Value {
+pub(super) fn widget(replicas: u32, placement: &Value) -> Value {
     let spec = json!({
         "replicas": replicas, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "placement": placement,
     });
     unqueued(("example.io/v1", "Widget"), spec)
 }
 
-fn aggregated(rest: &Value) -> Value {
+pub(super) fn aggregated(rest: &Value) -> Value {
     let mut placement = json!({
         "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
     });
@@ -35,7 +35,7 @@ fn aggregated(rest: &Value) -> Value {
 }
 
 /// Members of so many cores, each with what `edit` says of it.
-fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Index {
+pub(super) fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Index {
     let mut index = index(cores, &[]);
     for i in 0..cores.len() {
         let mut object = cluster(&format!("m{i}"));
@@ -56,10 +56,10 @@ fn ask(index: &mut Index, object: &Value) -> Verdict {
     index.bind(binding);
     index.fleet.refresh();
     let binding = &index.bindings[&key];
-    decide(binding, index.asked(binding), index.peers(binding), &index.fleet)
+    decide(binding, index.asked(binding), index.around(binding, now()), &index.fleet)
 }
 
-fn goes(index: &mut Index, object: &Value) -> Vec<(String, i64)> {
+pub(super) fn goes(index: &mut Index, object: &Value) -> Vec<(String, i64)> {
     targets(&ask(index, object).step)
 }
 
@@ -68,7 +68,7 @@ fn refused(verdict: Verdict) -> (&'static str, String) {
     (reason, message)
 }
 
-fn to(targets: &[(&str, i64)]) -> Vec<(String, i64)> {
+pub(super) fn to(targets: &[(&str, i64)]) -> Vec<(String, i64)> {
     targets.iter().map(|(name, replicas)| ((*name).to_owned(), *replicas)).collect()
 }
 

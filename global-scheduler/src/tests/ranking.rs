@@ -1,0 +1,112 @@
+//! How a policy's weights, and scores from outside, order what is possible.
+
+use caldera_core::place::score::External;
+use caldera_crds::score::{ClusterScore, Scores};
+
+use super::{
+    parity::{aggregated, goes, to, widget, world},
+    *,
+};
+use crate::ranking::read_policy;
+
+fn costs(i: usize, object: &mut Value) {
+    let cost = ["30", "10", "20"][i];
+    object["metadata"]["labels"] = json!({"caldera.dev/cost": cost});
+}
+
+fn policy(namespace: Option<&str>, weights: Option<&str>) -> Value {
+    let mut object = json!({"kind": "PropagationPolicy", "metadata": {"name": "p", "annotations": {}}});
+    if let Some(namespace) = namespace {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    if let Some(weights) = weights {
+        object["metadata"]["annotations"]["caldera.dev/score-weights"] = weights.into();
+    }
+    object
+}
+
+fn scores(measured: &str, scores: Value) -> Scores {
+    let object = json!({
+        "metadata": {"name": "carbon"}, "spec": {"measuredAt": measured, "validForSeconds": 60, "scores": scores},
+    });
+    Scores::from(&serde_json::from_value::<ClusterScore>(object).unwrap())
+}
+
+/// Two replicas of the policy `p` in namespace `ns`, or of the cluster's `p`.
+fn of_policy(global: bool) -> Value {
+    let mut object = widget(2, &aggregated(&json!({})));
+    object["metadata"]["annotations"] = if global {
+        json!({"clusterpropagationpolicy.karmada.io/name": "p"})
+    } else {
+        json!({"propagationpolicy.karmada.io/name": "p", "propagationpolicy.karmada.io/namespace": "ns"})
+    };
+    object
+}
+
+#[test]
+fn the_weights_of_the_policy_that_made_a_binding_rank_clusters_for_it() {
+    let mut world = world(&[9, 5, 7], costs);
+    let object = of_policy(false);
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "without weights the roomiest");
+    let say = |world: &mut Index, weights: Option<&str>| {
+        let policy = read_policy(&policy(Some("ns"), weights)).unwrap();
+        world.rankings.policies(false, Event::Applied(policy));
+    };
+    say(&mut world, Some("cheapest=1"));
+    assert_eq!(goes(&mut world, &object), to(&[("m1", 2)]));
+    // Scores beat no capacity: what the cheapest has not goes to the next.
+    let mut more = object.clone();
+    more["spec"]["replicas"] = 6.into();
+    more["metadata"]["name"] = "more".into();
+    assert_eq!(goes(&mut world, &more).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m1", "m2"]);
+    say(&mut world, Some("cheapest=lots"));
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "what makes no sense ranks nothing");
+    say(&mut world, None);
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]));
+}
+
+#[test]
+fn a_cluster_policy_ranks_too_and_a_binding_s_own_weights_come_first() {
+    let mut world = world(&[9, 5, 7], costs);
+    world.rankings.policies(true, Event::Reset(vec![read_policy(&policy(None, Some("cheapest=1"))).unwrap()]));
+    assert_eq!(goes(&mut world, &of_policy(true)), to(&[("m1", 2)]));
+    assert_eq!(goes(&mut world, &of_policy(false)), to(&[("m0", 2)]), "another policy of the same name");
+    let mut own = of_policy(true);
+    own["metadata"]["annotations"]["caldera.dev/score-weights"] = "cheapest=-1".into();
+    assert_eq!(goes(&mut world, &own), to(&[("m0", 2)]));
+    // A list of the policies in namespaces says nothing of the others.
+    world.rankings.policies(false, Event::Reset(vec![]));
+    assert_eq!(goes(&mut world, &of_policy(true)), to(&[("m1", 2)]));
+}
+
+#[test]
+fn scores_from_outside_count_until_they_are_too_old() {
+    let mut world = world(&[9, 5, 7], |_, _| {});
+    let mut object = of_policy(true);
+    object["metadata"]["annotations"]["caldera.dev/score-weights"] = "carbon=1".into();
+    let listed = json!([{"cluster": "m2", "score": 90}, {"cluster": "m1", "score": 50}]);
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "nobody has said anything yet");
+    world.rankings.scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
+    assert_eq!(goes(&mut world, &object), to(&[("m2", 2)]));
+    world.rankings.scores(Event::Applied(scores("2025-12-31T23:59:00Z", listed.clone())));
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "a minute old, and good for a minute");
+    world.rankings.scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
+    world.rankings.scores(Event::Deleted(scores("2026-01-01T00:00:00Z", listed)));
+    assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]));
+}
+
+/// Feasibility and the fewest clusters come before any score.
+#[test]
+fn a_gang_is_not_split_nor_refused_for_a_score() {
+    let mut world = index(&[4, 3, 3], &[job(4, 4), binding(4)]);
+    let best: External = External::new([("m1".to_owned(), 100), ("m2".to_owned(), 100)].into());
+    let ranking = || caldera_core::place::score::Ranking {
+        weights: "carbon=100".parse().unwrap(),
+        external: [("carbon".to_owned(), best.clone())].into(),
+    };
+    world.fleet.refresh();
+    let bound = &world.bindings[&key()];
+    let around = crate::index::Around { ranking: ranking(), ..world.around(bound, now()) };
+    let verdict = decide(bound, world.asked(bound), around, &world.fleet);
+    assert_eq!(targets(&verdict.step), to(&[("m0", 4)]));
+}
