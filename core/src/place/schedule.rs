@@ -5,7 +5,7 @@
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
 //! taints, and a gang is placed whole or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Affinity, Binding, Cluster, Division, SpreadBy, Target,
@@ -201,9 +201,15 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         _ => vec![1; chosen.len()],
     };
     let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
+    let by_score = binding.ranking.weights.come_first();
+    let turns = if by_score { turns(&chosen, &costs) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
-    let solve = |tier: u32| {
-        let usable = |index: &usize| chosen[*index].passed.tier <= tier || chosen[*index].passed.held.is_some();
+    // With the clusters of the first tiers, and of those the first so many by score.
+    let solve = |tier: u32, most: usize| {
+        let usable = |index: &usize| {
+            let Passed { tier: own, held } = chosen[*index].passed;
+            held.is_some() || (own <= tier && turns[*index] < most)
+        };
         let candidate = |index: usize| split::Candidate {
             name: &names[index],
             weight: weights[index],
@@ -227,8 +233,14 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
     tiers.dedup();
     let last = tiers.pop().unwrap_or(0);
     let whole = |plan: &Plan| plan.replicas() >= request.gang.replicas();
-    let early = tiers.into_iter().find_map(|tier| solve(tier).ok().filter(whole));
-    let plan = early.map_or_else(|| solve(last), Ok).map_err(NotPlaced::Gang)?;
+    let all = chosen.len();
+    let wholly = |tier: u32| {
+        let best = |most: usize| solve(tier, most).ok().filter(whole);
+        if by_score { fewest(all, best) } else { best(all) }
+    };
+    let early = tiers.into_iter().find_map(&wholly);
+    let early = early.or_else(|| if by_score { wholly(last) } else { None });
+    let plan = early.map_or_else(|| solve(last, all), Ok).map_err(NotPlaced::Gang)?;
     let target = |(cluster, replicas): (&ClusterName, u32)| Target {
         cluster: cluster.as_str().to_owned(),
         replicas: i64::from(replicas),
@@ -252,6 +264,30 @@ fn levels<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<Level> {
         groups: groups.into_values().collect(),
     };
     ["region", "provider"].into_iter().zip(by).map(level).collect()
+}
+
+/// Each cluster's turn by cost, then name.
+fn turns(chosen: &[&Fitting<'_>], costs: &[i64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..chosen.len()).collect();
+    order.sort_by_key(|index| (costs[*index], &chosen[*index].cluster.name));
+    let mut turns = vec![0; chosen.len()];
+    for (turn, index) in order.into_iter().enumerate() {
+        turns[index] = turn;
+    }
+    turns
+}
+
+/// What the least number (at most `all`) gives anything for, where more never gives less.
+fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
+    let (mut none, mut some, mut found) = (0, all, of(all)?);
+    while some - none > 1 {
+        let middle = none + (some - none) / 2;
+        match of(middle) {
+            Some(better) => (some, found) = (middle, better),
+            None => none = middle,
+        }
+    }
+    Some(found)
 }
 
 /// The clusters that a gang may use under its spread constraints, and how many of them together. Which ones is left to
@@ -280,7 +316,6 @@ fn spread<'a, 'b>(
         return Ok((fitting.iter().collect(), Some(most)));
     }
     let selected = selected(request, binding, fitting)?;
-    let chosen =
-        fitting.iter().filter(|fitting| selected.iter().any(|one| one.cluster.name == fitting.cluster.name)).collect();
-    Ok((chosen, None))
+    let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
+    Ok((fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str())).collect(), None))
 }

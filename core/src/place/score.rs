@@ -3,7 +3,8 @@
 //! Rule: karmada-scheduler's score plugins (`pkg/scheduler/framework`): 0 to 100 for each cluster, summed by weight. Scores
 //! only order what is possible. For replicas that are divided they add to Karmada's own (100 where the binding is
 //! already), which spread constraints go by, and Aggregated fills the best clusters first. For a gang they are the declared
-//! cost of a cluster: of placements that are equally whole, equally close and in equally few clusters the best scored wins.
+//! cost of a cluster: of placements that are equally whole, equally close and in equally few clusters the best scored wins;
+//! where the policy says `first`, the gang uses only so many of the best scored clusters as hold it whole.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
@@ -122,15 +123,22 @@ fn taken(gang: &Gang, capacity: &Capacity) -> i64 {
 /// Scores that somebody outside gives, by cluster: 0 to [`BEST`], 0 where nothing is said.
 pub type External = Arc<BTreeMap<String, i64>>;
 
+/// The word that puts scores before closeness and few clusters.
+const FIRST: &str = "first";
+
 /// The weights that a policy gives: `binpack=2,cheapest=1,carbon=-1`. A name is a plugin's or that of scores from outside.
+/// The word `first` among them puts a gang where the scores are best before anything but whether it fits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Weights(Vec<(String, i64)>);
+pub struct Weights {
+    by_name: Vec<(String, i64)>,
+    first: bool,
+}
 
 /// Why a text is no table of weights.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseWeightsError {
     /// Not `name=number`.
-    #[error("{0:?} is not name=weight with a whole number from -{HEAVIEST} to {HEAVIEST}")]
+    #[error("{0:?} is not name=weight with a whole number from -{HEAVIEST} to {HEAVIEST}, nor {FIRST}")]
     Malformed(String),
     /// A name is there twice.
     #[error("{0} has two weights")]
@@ -145,7 +153,12 @@ impl FromStr for Weights {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut weights: Vec<(String, i64)> = Vec::new();
+        let mut first = false;
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            if part == FIRST {
+                first = true;
+                continue;
+            }
             let malformed = || ParseWeightsError::Malformed(part.to_owned());
             let (name, weight) = part.split_once('=').ok_or_else(malformed)?;
             let (name, weight) = (name.trim(), weight.trim().parse::<i64>().map_err(|_| malformed())?);
@@ -160,14 +173,20 @@ impl FromStr for Weights {
             }
             weights.push((name.to_owned(), weight));
         }
-        Ok(Self(weights))
+        Ok(Self { by_name: weights, first })
     }
 }
 
 impl Weights {
     /// The names that have a weight.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+        self.by_name.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether scores come before closeness and few clusters.
+    #[must_use]
+    pub fn come_first(&self) -> bool {
+        self.first && !self.by_name.is_empty()
     }
 }
 
@@ -184,14 +203,14 @@ impl Ranking {
     /// True where the policy does not rank clusters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.weights.0.is_empty()
+        self.weights.by_name.is_empty()
     }
 
     /// Each site's sum; more is better. Who has no scores yet counts for nothing.
     #[must_use]
     pub fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
         let mut sums = vec![0; sites.len()];
-        for (name, weight) in &self.weights.0 {
+        for (name, weight) in &self.weights.by_name {
             let plugin = PLUGINS.iter().find(|plugin| plugin.name() == name);
             let scores = match (plugin, self.external.get(name)) {
                 (Some(plugin), _) => plugin.scores(gang, sites),
@@ -210,7 +229,7 @@ impl Ranking {
     /// The same as costs, of which less is better and none is below zero, so that a further cluster is never a gain.
     #[must_use]
     pub fn costs(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        let best: i64 = self.weights.0.iter().map(|(_, weight)| weight.max(&0) * BEST).sum();
+        let best: i64 = self.weights.by_name.iter().map(|(_, weight)| weight.max(&0) * BEST).sum();
         self.scores(gang, sites).into_iter().map(|score| best - score).collect()
     }
 }
@@ -276,7 +295,8 @@ mod tests {
     #[test]
     fn weights_are_read_and_what_makes_no_sense_is_refused_in_words() {
         let weights: Weights = " binpack=2, cheapest = 1,carbon=-1, ".parse().unwrap();
-        assert_eq!(weights.0, [("binpack".to_owned(), 2), ("cheapest".into(), 1), ("carbon".into(), -1)]);
+        assert_eq!(weights.by_name, [("binpack".to_owned(), 2), ("cheapest".into(), 1), ("carbon".into(), -1)]);
+        assert!(!weights.come_first() && "cheapest=1,first".parse::<Weights>().unwrap().come_first());
         assert_eq!("".parse(), Ok(Weights::default()));
         for bad in ["binpack", "binpack=much", "=2", "binpack=101", "binpack=9223372036854775808"] {
             assert_eq!(bad.parse::<Weights>(), Err(ParseWeightsError::Malformed(bad.to_owned())));

@@ -95,18 +95,25 @@ fn scores_from_outside_count_until_they_are_too_old() {
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]));
 }
 
-/// Feasibility and the fewest clusters come before any score.
-#[test]
-fn a_gang_is_not_split_nor_refused_for_a_score() {
-    let mut world = index(&[4, 3, 3], &[job(4, 4), binding(4)]);
+fn gang_goes(cores: &[i64], weights: &str) -> Vec<(String, i64)> {
+    let mut world = index(cores, &[job(4, 4), binding(4)]);
     let best: External = External::new([("m1".to_owned(), 100), ("m2".to_owned(), 100)].into());
     let ranking = || caldera_core::place::score::Ranking {
-        weights: "carbon=100".parse().unwrap(),
+        weights: weights.parse().unwrap(),
         external: [("carbon".to_owned(), best.clone())].into(),
     };
     world.fleet.refresh();
     let bound = &world.bindings[&key()];
     let around = crate::index::Around { ranking: ranking(), ..world.around(bound, now()) };
-    let verdict = decide(bound, world.asked(bound), around, &world.fleet);
-    assert_eq!(targets(&verdict.step), to(&[("m0", 4)]));
+    targets(&decide(bound, world.asked(bound), around, &world.fleet).step)
+}
+
+/// Feasibility and the fewest clusters come before any score, unless the policy says otherwise; then still feasibility.
+#[test]
+fn a_gang_is_split_for_a_score_only_if_the_policy_says_so() {
+    assert_eq!(gang_goes(&[4, 3, 3], "carbon=100"), to(&[("m0", 4)]));
+    let split = gang_goes(&[4, 3, 3], "first,carbon=100");
+    assert_eq!(split.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m1", "m2"]);
+    assert_eq!(gang_goes(&[4, 1, 1], "first,carbon=100").iter().map(|(_, pods)| pods).sum::<i64>(), 4);
+    assert_eq!(gang_goes(&[4, 9, 9], "first,carbon=100").len(), 1);
 }
