@@ -126,13 +126,12 @@ fn capacities(count: usize) -> Vec<Capacity> {
             labels: Some(Arc::new([("pool".to_owned(), format!("p{i}"))].into())),
             taints: Arc::from([]),
             allocatable: Arc::new(free.clone()),
-            free,
+            free: Arc::new(free),
+            domains: Vec::new(),
             nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
         }
     };
-    (0..count)
-        .map(|cluster| Capacity { shapes: (0..8).map(|i| shape(cluster, i)).collect(), source: Source::Nodes })
-        .collect()
+    (0..count).map(|cluster| Capacity::new((0..8).map(|i| shape(cluster, i)).collect(), Source::Nodes)).collect()
 }
 
 fn deployment(replicas: u32) -> Gang {

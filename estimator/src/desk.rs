@@ -271,7 +271,7 @@ fn request(gang: &Gang, task: usize, times: u64) -> Amounts {
 fn offers(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
     let shape = |(free, count): (Amounts, u32)| Shape {
         allocatable: Arc::new(free.clone()),
-        free,
+        free: Arc::new(free),
         nodes: vec![Arc::from(""); count as usize],
         ..Shape::default()
     };

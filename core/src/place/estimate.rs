@@ -133,10 +133,11 @@ mod tests {
                     .into_iter()
                     .collect(),
                 allocatable: Arc::default(),
-                free: exact(free, 1).iter().map(|(name, amount)| (name.clone(), amount)).collect(),
+                free: Arc::new(exact(free, 1).iter().map(|(name, amount)| (name.clone(), amount)).collect()),
+                domains: Vec::new(),
                 nodes: (0..*nodes).map(|node| format!("n{node}").into()).collect(),
             };
-            let capacity = Capacity { shapes: shapes.iter().map(shape).collect(), source: Source::Nodes };
+            let capacity = Capacity::new(shapes.iter().map(shape).collect(), Source::Nodes);
             for selector in [&[][..], &[("pool", "a")], &[("kubernetes.io/hostname", "n1")]] {
                 let gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
                 let ours = Estimate::new(&gang).replicas(&Cluster::default(), &capacity);
@@ -161,7 +162,7 @@ mod tests {
         };
         assert_eq!(replicas(&[("cpu", 5), ("pods", 1)], &capacity), 4, "one on each node");
         assert_eq!(replicas(&[("cpu", 5), ("nvidia.com/gpu", 2), ("pods", 1)], &capacity), 2, "no model names GPUs");
-        let nodes = Capacity { source: Source::Nodes, ..capacity };
+        let nodes = Capacity::new(capacity.shapes, Source::Nodes);
         assert_eq!(replicas(&[("cpu", 5), ("pods", 1)], &nodes), 9, "what is seen counts, not what is published");
     }
 }
