@@ -25,6 +25,7 @@ impl Search<'_> {
         self.sets(sites).into_iter().find_map(|(_, spots)| {
             let sites: Vec<usize> = spots.iter().map(|spot| spot.site).collect();
             let pods = self.bounds.might_take_together(&sites, &ask).then(|| self.pack_into(&spots, want))??;
+            let pods = self.gathered(&spots, pods);
             Some(Choice { spots, pods })
         })
     }
@@ -77,7 +78,10 @@ impl Search<'_> {
                 best = Some((key, spots, pods));
             }
         }
-        best.map(|(_, spots, pods)| Choice { spots, pods })
+        best.map(|(_, spots, pods)| {
+            let pods = self.gathered(&spots, pods);
+            Choice { spots, pods }
+        })
     }
 
     /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best first.

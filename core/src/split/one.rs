@@ -105,6 +105,28 @@ impl Search<'_> {
         self.pack_all(&self.nodes(spots), want, spots.len())
     }
 
+    /// The same pods with as many of them together as can be: the site that takes most gets them first. As they were where
+    /// that does not hold them all.
+    pub(super) fn gathered(&self, spots: &[Spot], pods: Pods) -> Pods {
+        let mut left: Vec<u32> = (0..self.kit.tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
+        let rooms: Vec<&Room> = spots.iter().map(|spot| self.room(spot.site)).collect();
+        let order = self.kit.order(&rooms, ORDERS[0]);
+        let mut open: Vec<usize> = (0..spots.len()).collect();
+        let mut gathered = vec![vec![0; left.len()]; spots.len()];
+        while total(&left) > 0 {
+            let fills = |at: usize| rooms[at].clone().fill(&self.kit, &left, &order);
+            let most = open.iter().map(|at| (fills(*at), *at)).max_by(|a, b| {
+                let by_name = self.rank(spots[b.1].site, spots[a.1].site);
+                total(&a.0).cmp(&total(&b.0)).then(by_name)
+            });
+            let Some((fill, at)) = most.filter(|(fill, _)| total(fill) > 0) else { return pods };
+            left.iter_mut().zip(&fill).for_each(|(left, fill)| *left -= fill);
+            gathered[at] = fill;
+            open.retain(|other| *other != at);
+        }
+        gathered
+    }
+
     fn pack_all(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
         let kit = &self.kit;
         if (0..kit.tasks()).any(|task| room.most(kit, task) < u64::from(want[task])) {

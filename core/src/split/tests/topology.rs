@@ -249,7 +249,7 @@ fn close_clusters_are_preferred_to_far_ones_and_required_by_name() {
         solve(&problem).map(|plan| placed(&plan)).map_err(|refusal| refusal.to_string())
     };
     // 8 + 2 and 6 + 4 would fit better, and are farther apart.
-    assert_eq!(solved(&workers(5, 5, None)).unwrap(), ["m0 -: 3", "m1 -: 2"]);
+    assert_eq!(solved(&workers(5, 5, None)).unwrap(), ["m0 -: 4", "m1 -: 1"]);
     assert_eq!(solved(&workers(4, 4, named("region"))).unwrap(), ["m0 r0-0@1: 4"]);
     assert_eq!(solved(&workers(6, 6, named("region"))).unwrap(), ["m0 -: 4", "m1 -: 2"]);
     assert!(solved(&workers(7, 7, named("region"))).unwrap_err().contains("tier region or lower"));
