@@ -11,7 +11,9 @@ use caldera_core::{
     select::HOSTNAME,
 };
 
-use super::{Bound, Closed, Contents, NodeShape, Part, Pods, Workload, domains, ranges};
+use super::{
+    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::fnv1a, ranges,
+};
 use crate::wire::ResourceList;
 
 /// Why what was published is no inventory.
@@ -48,17 +50,46 @@ const MOST_PODS: usize = 1_000_000;
 /// # Errors
 /// [`Malformed`]: nothing of it is to be believed then.
 pub fn decode(part: &Part) -> Result<Contents, Malformed> {
-    let Contents { mut nodes, mut pods, mut hyper_nodes } = Contents::default();
-    for domain in &part.domains {
-        hyper_nodes.insert(domain.name.clone(), domains::read(domain)?);
+    let reader = Reader::new(part)?;
+    let mut contents = Contents { nodes: reader.nodes()?, pods: reader.held()?, hyper_nodes: hyper_nodes(part)? };
+    for workload in &part.workloads {
+        reader.bound(workload, &mut contents.pods)?;
     }
-    let mut names = Vec::new();
-    for shape in &part.shapes {
-        let own = ranges::unfold(&shape.names)?;
-        if let Some((label, _)) = shape.own_labels.iter().find(|(_, values)| values.len() != own.len()) {
-            return Err(Malformed::Labels(label.clone()));
+    Ok(contents)
+}
+
+/// The domains of a part.
+pub(super) fn hyper_nodes(part: &Part) -> Result<HyperNodes, Malformed> {
+    let read = |domain: &super::NetworkDomain| Ok((domain.name.clone(), domains::read(domain)?));
+    part.domains.iter().map(read).collect()
+}
+
+/// A part whose nodes are numbered.
+pub(super) struct Reader<'a> {
+    part: &'a Part,
+    /// By number.
+    pub(super) names: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(part: &'a Part) -> Result<Self, Malformed> {
+        let mut names = Vec::new();
+        for shape in &part.shapes {
+            names.extend(ranges::unfold(&shape.names)?);
         }
-        if !shape.closed.contains(&Closed::Gone) {
+        Ok(Self { part, names })
+    }
+
+    pub(super) fn nodes(&self) -> Result<Nodes, Malformed> {
+        let mut nodes = Nodes::new();
+        for shape in &self.part.shapes {
+            let own = ranges::unfold(&shape.names)?;
+            if let Some((label, _)) = shape.own_labels.iter().find(|(_, values)| values.len() != own.len()) {
+                return Err(Malformed::Labels(label.clone()));
+            }
+            if shape.closed.contains(&Closed::Gone) {
+                continue;
+            }
             let allocatable = resources(&shape.allocatable)?;
             for (at, name) in own.iter().enumerate() {
                 let node = node(shape, at, name, &allocatable);
@@ -67,35 +98,38 @@ pub fn decode(part: &Part) -> Result<Contents, Malformed> {
                 }
             }
         }
-        names.extend(own);
+        Ok(nodes)
     }
-    for held in &part.held {
-        let request = resources(&held.amounts)?;
-        for number in ranges::read(&held.nodes)? {
-            let node = named(&names, number)?;
-            let pod = Pod {
-                name: format!("~{node}~"),
-                node: Some(node.to_owned()),
-                request: request.clone(),
-                ..Pod::default()
-            };
-            add(&mut pods, pod)?;
+
+    /// One pod for all of others on each node.
+    pub(super) fn held(&self) -> Result<Pods, Malformed> {
+        let mut pods = Pods::new();
+        for held in &self.part.held {
+            let request = resources(&held.amounts)?;
+            for number in ranges::read(&held.nodes)? {
+                let node = named(&self.names, number)?;
+                let (name, node) = (format!("~{node}~"), Some(node.to_owned()));
+                add(&mut pods, Pod { name, node, request: request.clone(), ..Pod::default() })?;
+            }
         }
+        Ok(pods)
     }
-    for workload in &part.workloads {
+
+    /// Adds a workload's pods.
+    pub(super) fn bound(&self, workload: &Workload, pods: &mut Pods) -> Result<(), Malformed> {
         for (at, bound) in workload.bound.iter().enumerate() {
-            bind(workload, at, bound, &names, &mut pods)?;
+            bind(workload, at, bound, &self.names, pods)?;
         }
         for finished in &workload.finished {
             let ended = PodOf::new(workload, finished.task.as_deref());
             for count in 0..finished.pods {
                 // Of which part, for another may have more of them.
-                let pod = ended.pod(format!("ended~{}~{count}~", part.index), String::new());
-                add(&mut pods, Pod { finished: true, ..pod })?;
+                let pod = ended.pod(&["ended", &self.part.index.to_string()], &format!("{count}~"), String::new());
+                add(pods, Pod { finished: true, ..pod })?;
             }
         }
+        Ok(())
     }
-    Ok(Contents { nodes, pods, hyper_nodes })
 }
 
 fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> Node {
@@ -126,15 +160,15 @@ fn bind(workload: &Workload, at: usize, bound: &Bound, names: &[String], pods: &
         let node = named(names, place[..split].parse().map_err(|_| malformed())?)?;
         let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
         // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
-        let name = |last: &str| format!("{node}~{at}~{last}");
+        let at = at.to_string();
         if is_numbered {
             for number in ranges::read(rest)? {
-                let pod = of.pod(name(&format!("-{number}")), node.to_owned());
+                let pod = of.pod(&[node, &at], &format!("-{number}"), node.to_owned());
                 add(pods, Pod { request: request.clone(), ..pod })?;
             }
         } else {
             for count in 0..rest.parse::<u32>().map_err(|_| malformed())? {
-                let pod = of.pod(name(&format!("{count}~")), node.to_owned());
+                let pod = of.pod(&[node, &at], &format!("{count}~"), node.to_owned());
                 add(pods, Pod { request: request.clone(), ..pod })?;
             }
         }
@@ -156,22 +190,25 @@ fn add(pods: &mut Pods, pod: Pod) -> Result<(), Malformed> {
 struct PodOf<'a> {
     namespace: &'a str,
     owner: Owner,
-    name: String,
 }
 
 impl<'a> PodOf<'a> {
     fn new(workload: &'a Workload, task: Option<&str>) -> Self {
         let Workload { group, kind, namespace, name, .. } = workload;
-        let full_name = format!("{group}~{kind}~{name}~{}", task.unwrap_or_default());
         let task = task.map(TaskName::from);
-        let owner = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task };
-        Self { namespace, owner, name: full_name }
+        Self { namespace, owner: Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task } }
     }
 
-    fn pod(&self, last: String, node: String) -> Pod {
+    /// Names are kept for every pod of every member: a hash of whose it is and where is shorter than both.
+    fn pod(&self, place: &[&str], last: &str, node: String) -> Pod {
+        let Owner { group, kind, name, task } = &self.owner;
+        let task = task.as_ref().map_or("", |task| task.as_str());
+        let all = [group, kind, name, task].into_iter().chain(place.iter().copied());
+        // Words are kept apart, for two are not the same as one.
+        let bytes = all.flat_map(|word: &str| word.bytes().chain([0]));
         Pod {
             namespace: self.namespace.to_owned(),
-            name: format!("{}~{last}", self.name),
+            name: format!("{:x}~{last}", fnv1a(bytes)),
             node: Some(node),
             owner: Some(self.owner.clone()),
             ..Pod::default()

@@ -46,7 +46,7 @@ pub fn divide(contents: &Contents, parts: u32) -> Vec<Part> {
 /// The parts, so many.
 pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
-    let index = |name: &str| (hash(name) % u64::from(parts)) as usize;
+    let index = |name: &str| (fnv1a(name.bytes()) % u64::from(parts)) as usize;
     for (name, node) in &contents.nodes {
         views[index(name)].nodes.insert(name, Some(node));
     }
@@ -68,9 +68,10 @@ pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
     all
 }
 
-/// FNV-1a: which part a node falls to must be the same for every collector.
-fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// The same for everybody, always: which part a node falls to must not depend on who collects.
+pub(super) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 type Amounts = BTreeMap<ResourceName, Quantity>;

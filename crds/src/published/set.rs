@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::inventory::Change;
 
-use super::{ClusterInventory, Contents, Heartbeat, Malformed, Part, decode};
+use super::{
+    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload, decode,
+    decode::{Reader, hyper_nodes},
+};
 
 /// The objects of one member, as they arrive.
 #[derive(Debug, Clone, Default)]
@@ -114,30 +117,52 @@ impl Published {
         let mut changes = Vec::new();
         for (now, then) in self.parts.iter().zip(&before.parts) {
             if !Arc::ptr_eq(now, then) && now != then {
-                let (now, then) = (decode(now)?, decode(then)?);
-                differences(now, &then, &mut changes);
+                differences(now, then, &mut changes)?;
             }
         }
         Ok(changes)
     }
 }
 
-fn differences(now: Contents, then: &Contents, changes: &mut Vec<Change>) {
-    if now.hyper_nodes != then.hyper_nodes {
-        changes.push(Change::HyperNodes(now.hyper_nodes.into_values().collect()));
+/// Reads only what is not written as it was: a part has thousands of pods, and few of them change.
+fn differences(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(), Malformed> {
+    if now.domains != then.domains {
+        changes.push(Change::HyperNodes(hyper_nodes(now)?.into_values().collect()));
     }
-    let gone_nodes: Vec<Change> =
-        then.nodes.keys().filter(|name| !now.nodes.contains_key(*name)).cloned().map(Change::NodeGone).collect();
-    let gone_pods: Vec<Change> = then
-        .pods
-        .keys()
-        .filter(|key| !now.pods.contains_key(*key))
-        .map(|(namespace, name)| Change::PodGone(namespace.clone(), name.clone()))
-        .collect();
-    let nodes = now.nodes.into_iter().filter(|(name, node)| then.nodes.get(name) != Some(node));
+    let (new, old) = (Reader::new(now)?, Reader::new(then)?);
+    let same_numbers = new.names == old.names;
+    let (mut nodes, mut old_nodes) = (Nodes::new(), Nodes::new());
+    if now.shapes != then.shapes {
+        (nodes, old_nodes) = (new.nodes()?, old.nodes()?);
+    }
+    let (mut pods, mut old_pods) = (Pods::new(), Pods::new());
+    if !same_numbers || now.held != then.held {
+        (pods, old_pods) = (new.held()?, old.held()?);
+    }
+    let id = |workload: &Workload| {
+        let Workload { group, kind, namespace, name, .. } = workload.clone();
+        (group, kind, namespace, name)
+    };
+    let mut known: BTreeMap<_, &Workload> = then.workloads.iter().map(|workload| (id(workload), workload)).collect();
+    for workload in &now.workloads {
+        let before = known.remove(&id(workload));
+        if !(same_numbers && before == Some(workload)) {
+            new.bound(workload, &mut pods)?;
+            before.map_or(Ok(()), |before| old.bound(before, &mut old_pods))?;
+        }
+    }
+    for gone in known.into_values() {
+        old.bound(gone, &mut old_pods)?;
+    }
+    let gone_pods = old_pods.keys().filter(|key| !pods.contains_key(*key)).cloned();
+    let gone_pods: Vec<Change> = gone_pods.map(|(namespace, name)| Change::PodGone(namespace, name)).collect();
+    let gone_nodes = old_nodes.keys().filter(|name| !nodes.contains_key(*name)).cloned();
+    let gone_nodes: Vec<Change> = gone_nodes.map(Change::NodeGone).collect();
+    let nodes = nodes.into_iter().filter(|(name, node)| old_nodes.get(name) != Some(node));
     changes.extend(nodes.map(|(_, node)| Change::Node(node)));
-    let pods = now.pods.into_iter().filter(|(key, pod)| then.pods.get(key) != Some(pod));
+    let pods = pods.into_iter().filter(|(key, pod)| old_pods.get(key) != Some(pod));
     changes.extend(pods.map(|(_, pod)| Change::Pod(pod)));
     changes.extend(gone_pods);
     changes.extend(gone_nodes);
+    Ok(())
 }
