@@ -113,6 +113,9 @@ pub struct Part {
     /// What pods hold that are nobody's we know, by node.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
+    /// What pods of workloads ask for, each once; numbered from 0.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<ResourceList>,
     /// Pods of workloads that Karmada may have brought.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<Workload>,
@@ -213,8 +216,9 @@ pub struct Bound {
     /// The task, for kinds that have tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// What each asks for.
-    pub request: ResourceList,
+    /// What each asks for: a number of the part's `requests`.
+    #[schemars(extend("format" = null, "minimum" = 0))]
+    pub request: u32,
     /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node 5.
     pub on: String,
 }

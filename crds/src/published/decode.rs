@@ -25,6 +25,9 @@ pub enum Malformed {
     /// A number without a node.
     #[error("there is no node {0}")]
     NoNode(u32),
+    /// A number without a request.
+    #[error("there is no request {0}")]
+    NoRequest(u32),
     /// A node or pod that is listed twice.
     #[error("{0} is listed twice")]
     Twice(String),
@@ -69,6 +72,8 @@ pub(super) struct Reader<'a> {
     part: &'a Part,
     /// By number.
     pub(super) names: Vec<String>,
+    /// By number.
+    pub(super) requests: Vec<Resources>,
 }
 
 impl<'a> Reader<'a> {
@@ -77,7 +82,8 @@ impl<'a> Reader<'a> {
         for shape in &part.shapes {
             names.extend(ranges::unfold(&shape.names)?);
         }
-        Ok(Self { part, names })
+        let requests = part.requests.iter().map(resources).collect::<Result<_, _>>()?;
+        Ok(Self { part, names, requests })
     }
 
     pub(super) fn nodes(&self) -> Result<Nodes, Malformed> {
@@ -118,7 +124,7 @@ impl<'a> Reader<'a> {
     /// Adds a workload's pods.
     pub(super) fn bound(&self, workload: &Workload, pods: &mut Pods) -> Result<(), Malformed> {
         for (at, bound) in workload.bound.iter().enumerate() {
-            bind(workload, at, bound, &self.names, pods)?;
+            self.bind(workload, at, bound, pods)?;
         }
         for finished in &workload.finished {
             let ended = PodOf::new(workload, finished.task.as_deref());
@@ -126,6 +132,31 @@ impl<'a> Reader<'a> {
                 // Of which part, for another may have more of them.
                 let pod = ended.pod(&["ended", &self.part.index.to_string()], &format!("{count}~"), String::new());
                 add(pods, Pod { finished: true, ..pod })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bind(&self, workload: &Workload, at: usize, bound: &Bound, pods: &mut Pods) -> Result<(), Malformed> {
+        let malformed = || Malformed::Range(bound.on.clone());
+        let request = self.requests.get(bound.request as usize).ok_or(Malformed::NoRequest(bound.request))?;
+        let of = PodOf::new(workload, bound.task.as_deref());
+        for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
+            let split = place.find([':', '*']).ok_or_else(malformed)?;
+            let node = named(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
+            let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
+            // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
+            let at = at.to_string();
+            if is_numbered {
+                for number in ranges::read(rest)? {
+                    let pod = of.pod(&[node, &at], &format!("-{number}"), node.to_owned());
+                    add(pods, Pod { request: request.clone(), ..pod })?;
+                }
+            } else {
+                for count in 0..rest.parse::<u32>().map_err(|_| malformed())? {
+                    let pod = of.pod(&[node, &at], &format!("{count}~"), node.to_owned());
+                    add(pods, Pod { request: request.clone(), ..pod })?;
+                }
             }
         }
         Ok(())
@@ -149,31 +180,6 @@ fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> No
         ready: !shape.closed.contains(&Closed::NotReady),
         unschedulable: shape.closed.contains(&Closed::Cordoned),
     }
-}
-
-fn bind(workload: &Workload, at: usize, bound: &Bound, names: &[String], pods: &mut Pods) -> Result<(), Malformed> {
-    let malformed = || Malformed::Range(bound.on.clone());
-    let request = resources(&bound.request)?;
-    let of = PodOf::new(workload, bound.task.as_deref());
-    for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
-        let split = place.find([':', '*']).ok_or_else(malformed)?;
-        let node = named(names, place[..split].parse().map_err(|_| malformed())?)?;
-        let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
-        // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
-        let at = at.to_string();
-        if is_numbered {
-            for number in ranges::read(rest)? {
-                let pod = of.pod(&[node, &at], &format!("-{number}"), node.to_owned());
-                add(pods, Pod { request: request.clone(), ..pod })?;
-            }
-        } else {
-            for count in 0..rest.parse::<u32>().map_err(|_| malformed())? {
-                let pod = of.pod(&[node, &at], &format!("{count}~"), node.to_owned());
-                add(pods, Pod { request: request.clone(), ..pod })?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn add(pods: &mut Pods, pod: Pod) -> Result<(), Malformed> {

@@ -127,6 +127,9 @@ impl<'a> View<'a> {
             held.entry(amounts(resources)).or_default().extend(numbers.get(*node));
         }
         let held = held.into_iter().map(|(amounts, on)| Held { nodes: ranges::write(on), amounts: list(&amounts) });
+        let requests: BTreeSet<&Amounts> =
+            self.workloads.values().flat_map(|tasks| tasks.bound.keys().map(|(_, request)| request)).collect();
+        let requests: BTreeMap<&Amounts, u32> = requests.into_iter().zip(0..).collect();
         let mut over = 0;
         let workloads = self.workloads.iter().filter(|(_, tasks)| {
             over += usize::from(tasks.bound.is_empty());
@@ -135,14 +138,20 @@ impl<'a> View<'a> {
         Part {
             shapes,
             held: held.collect(),
-            workloads: workloads.map(|(workload, tasks)| tasks.workload(workload, &numbers)).collect(),
+            workloads: workloads.map(|(workload, tasks)| tasks.workload(workload, &numbers, &requests)).collect(),
+            requests: requests.keys().map(|request| list(request)).collect(),
             ..Part::default()
         }
     }
 }
 
 impl Tasks<'_> {
-    fn workload(&self, reference: &WorkloadRef, numbers: &BTreeMap<String, u32>) -> Workload {
+    fn workload(
+        &self,
+        reference: &WorkloadRef,
+        numbers: &BTreeMap<String, u32>,
+        requests: &BTreeMap<&Amounts, u32>,
+    ) -> Workload {
         let bound = self.bound.iter().map(|((task, request), on)| {
             let mut places: Vec<(u32, &Where)> =
                 on.iter().filter_map(|(node, place)| Some((*numbers.get(*node)?, place))).collect();
@@ -155,7 +164,7 @@ impl Tasks<'_> {
             });
             Bound {
                 task: task.as_ref().map(ToString::to_string),
-                request: list(request),
+                request: requests.get(request).copied().unwrap_or(u32::MAX),
                 on: texts.collect::<Vec<_>>().join(" "),
             }
         });

@@ -130,13 +130,14 @@ fn differences(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(),
         changes.push(Change::HyperNodes(hyper_nodes(now)?.into_values().collect()));
     }
     let (new, old) = (Reader::new(now)?, Reader::new(then)?);
-    let same_numbers = new.names == old.names;
+    let same_nodes = new.names == old.names;
+    let same_numbers = same_nodes && new.requests == old.requests;
     let (mut nodes, mut old_nodes) = (Nodes::new(), Nodes::new());
     if now.shapes != then.shapes {
         (nodes, old_nodes) = (new.nodes()?, old.nodes()?);
     }
     let (mut pods, mut old_pods) = (Pods::new(), Pods::new());
-    if !same_numbers || now.held != then.held {
+    if !same_nodes || now.held != then.held {
         (pods, old_pods) = (new.held()?, old.held()?);
     }
     let id = |workload: &Workload| {

@@ -144,8 +144,8 @@ proptest! {
     ) {
         let part = json!({
             "index": 0, "of": 1, "shapes": [{"names": names, "allocatable": {"cpu": amount}}],
-            "held": [{"nodes": on, "amounts": {"cpu": "1"}}],
-            "workloads": [{"kind": "Job", "namespace": "ns", "name": "j", "bound": [{"request": {}, "on": on}]}],
+            "requests": [{"cpu": "1"}], "held": [{"nodes": on, "amounts": {"cpu": "1"}}],
+            "workloads": [{"kind": "Job", "namespace": "ns", "name": "j", "bound": [{"request": 0, "on": on}]}],
         });
         let _ = decode(&serde_json::from_value(part).unwrap());
     }
