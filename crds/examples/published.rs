@@ -28,7 +28,7 @@ fn amounts(cpu: i64, memory: i64, gpu: i64, pods: i64) -> Resources {
     all.into_iter().map(|(name, amount)| (name, Quantity::from_units(amount))).collect()
 }
 
-fn member(jobs: usize, each: usize) -> Contents {
+fn member(jobs: usize, each: usize, own_labels: bool) -> Contents {
     let mut contents = Contents::default();
     for at in 0..NODES {
         // Names as clouds give them: nothing to fold.
@@ -41,7 +41,9 @@ fn member(jobs: usize, each: usize) -> Contents {
             ("topology.kubernetes.io/zone", format!("zone-{}", at % 8 % 3)),
             ("example.com/instance-id", format!("i-{:016x}", at * 2_654_435_761)),
         ];
-        let labels: BTreeMap<String, String> = labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        // What many clouds do: a label whose value no other node has.
+        let labels = labels.into_iter().filter(|(key, _)| own_labels || *key != "example.com/instance-id");
+        let labels: BTreeMap<String, String> = labels.map(|(key, value)| (key.to_owned(), value)).collect();
         let node =
             Node { name: name.clone(), labels, allocatable: amounts(96, 1024, 8, 110), ready: true, ..Node::default() };
         contents.nodes.insert(name.clone(), node);
@@ -111,7 +113,7 @@ fn resident() -> usize {
 
 fn main() {
     for jobs in [100, 8000] {
-        let contents = member(jobs, 8);
+        let contents = member(jobs, 8, true);
         let (dividing, parts) = measured(|| divide(&contents, 1));
         let before = published(parts);
         println!(
@@ -147,16 +149,22 @@ fn main() {
             );
         }
     }
+    for own_labels in [false, true] {
+        fleet(own_labels);
+    }
+}
+
+/// Memory of a process that knows all members.
+fn fleet(own_labels: bool) {
     let at_first = resident();
     let mut all = Vec::new();
     for _ in 0..MEMBERS {
         // As it arrives: parsed, and nothing shared with another member's.
-        let published = published(divide(&member(100, 2), 1));
+        let published = published(divide(&member(100, 2, own_labels), 1));
         let json: Vec<Vec<u8>> = published.parts.iter().map(|part| serde_json::to_vec(&**part).unwrap()).collect();
         let parts = json.iter().map(|json| Arc::new(serde_json::from_slice::<Part>(json).unwrap())).collect();
         all.push(Published { heartbeat: published.heartbeat, parts });
     }
-    let objects = resident().saturating_sub(at_first);
     let began = Instant::now();
     let inventories: Vec<Inventory> = all
         .iter()
@@ -167,8 +175,9 @@ fn main() {
         })
         .collect();
     println!(
-        "{MEMBERS} members, 2 pods of jobs and 6 of others a node: objects {} MB, objects and {} inventories {} MB; all read and applied in {:?}",
-        objects / 1_000_000,
+        "{MEMBERS} members, 2 pods of jobs and 6 of others a node, labels of their own: {own_labels}: {} bytes each; \
+         objects and {} inventories {} MB; all read and applied in {:?}",
+        bytes(&all[0]),
         inventories.len(),
         resident().saturating_sub(at_first) / 1_000_000,
         began.elapsed()

@@ -12,6 +12,8 @@
 mod board;
 pub mod collect;
 mod reach;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::{

@@ -45,7 +45,11 @@ impl Member {
     /// reached for: with success the numbers are replaced before they are too old.
     pub(super) async fn tell_published(&mut self) -> Option<Connection> {
         let mut told: Option<Arc<Published>> = None;
-        while let Some(trusted) = self.trusted() {
+        loop {
+            if let Some(posted) = &mut self.posted {
+                posted.mark_unchanged();
+            }
+            let Some(trusted) = self.trusted() else { break };
             let Trusted { published, late, until } = trusted;
             let is_late = late <= Instant::now();
             self.tell(Update::From(origin(&published, is_late))).await;

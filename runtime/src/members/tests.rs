@@ -1,0 +1,166 @@
+//! Members on virtual time, against a host that is a router in this process. The member is behind its cluster proxy, so
+//! that every request to it is seen.
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use caldera_core::fleet::Origin;
+use caldera_crds::published::{Contents, divide};
+use http::StatusCode;
+use serde_json::json;
+
+use super::*;
+use crate::clock::{Clock, rfc3339_micro};
+
+/// The wall clock, which goes with virtual time.
+#[derive(Debug)]
+struct Wall(Instant);
+
+impl Clock for Wall {
+    fn now(&self) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        start + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+}
+
+#[derive(Default)]
+struct Host {
+    /// What is published, by list; watches tell nothing new.
+    published: Mutex<Vec<Value>>,
+    /// Requests to the member.
+    asked: AtomicUsize,
+}
+
+async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
+    let path = request.uri().path();
+    if path.contains("/proxy/") {
+        host.asked.fetch_add(1, Ordering::Relaxed);
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+        return Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response();
+    }
+    let items = host.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Json(json!({
+        "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventoryList",
+        "metadata": {"resourceVersion": "1"}, "items": items,
+    }))
+    .into_response()
+}
+
+fn objects(seen_at: Timestamp, part: Value) -> Vec<Value> {
+    let heartbeat = json!({
+        "seenAt": rfc3339_micro(seen_at), "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 1,
+    });
+    let object = |name: &str, key: &str, value: Value| {
+        json!({
+            "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventory",
+            "metadata": {"name": name}, "spec": {"cluster": "m1", key: value},
+        })
+    };
+    vec![object("m1", "heartbeat", heartbeat), object("m1.0", "part", part)]
+}
+
+fn one_node() -> Value {
+    let node = Node { name: "n1".into(), ready: true, ..Node::default() };
+    let contents = Contents { nodes: [("n1".to_owned(), node)].into(), ..Contents::default() };
+    serde_json::to_value(divide(&contents, 1).remove(0)).unwrap()
+}
+
+struct World {
+    host: Arc<Host>,
+    events: mpsc::Receiver<MemberEvent>,
+    _members: Members,
+    began: Instant,
+}
+
+/// One Pull member, of which this was published so many seconds ago.
+fn world(age: i64, part: Option<Value>) -> World {
+    let began = Instant::now();
+    let clock = Arc::new(Wall(began));
+    let published = part.map(|part| objects(clock.now() - jiff::SignedDuration::from_secs(age), part));
+    let host = Arc::new(Host { published: Mutex::new(published.unwrap_or_default()), ..Host::default() });
+    let router = Router::new().fallback(answer).with_state(Arc::clone(&host));
+    let client = Client::new(router, "default");
+    let (events_in, events) = mpsc::channel(64);
+    let stop = CancellationToken::new();
+    let mut members = Members::new(client, "test", WriteCounts::default(), clock, events_in, stop);
+    let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    members.observe(&serde_json::from_value(cluster).unwrap());
+    World { host, events, _members: members, began }
+}
+
+impl World {
+    async fn next(&mut self) -> Update {
+        self.events.recv().await.unwrap().update
+    }
+
+    fn asked(&self) -> usize {
+        self.host.asked.load(Ordering::Relaxed)
+    }
+
+    fn seconds(&self) -> u64 {
+        self.began.elapsed().as_secs()
+    }
+}
+
+fn origin_is_late(update: &Update) -> bool {
+    match update {
+        Update::From(Origin::Published { late, .. }) => late.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_trusted_beyond_three_heartbeats() {
+    let mut world = world(0, Some(one_node()));
+    assert!(!origin_is_late(&world.next().await));
+    assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(all)) if all.is_empty()));
+    assert!(matches!(world.next().await, Update::Change(Change::Nodes(all)) if all[0].name == "n1"));
+    assert!(matches!(world.next().await, Update::Change(Change::Pods(_))));
+    assert_eq!(world.next().await, Update::Up);
+    assert_eq!((world.asked(), world.seconds()), (0, 0));
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(world.asked(), 0);
+    // Two heartbeats later it is looked for, and said to be late.
+    assert!(origin_is_late(&world.next().await));
+    assert_eq!(world.seconds(), 60);
+    assert!(matches!(world.next().await, Update::Down(why) if why.contains("too old")));
+    assert!(world.asked() > 0);
+    assert_eq!(world.seconds(), 90);
+    assert!(matches!(world.next().await, Update::Down(why) if why.contains("does not answer")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_starter_trusts_it_less_long_and_reaches_for_the_member_at_once() {
+    let mut world = world(70, Some(one_node()));
+    assert!(origin_is_late(&world.next().await));
+    while world.next().await != Update::Up {}
+    assert!(matches!(world.next().await, Update::Down(why) if why.contains("too old")));
+    assert_eq!(world.seconds(), 20);
+    assert!(world.asked() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_out_of_time_or_none_is_not_used_at_all() {
+    for (age, part) in [(90, Some(one_node())), (3600, Some(one_node())), (0, None)] {
+        let mut world = world(age, part);
+        assert!(matches!(world.next().await, Update::Down(why) if why.contains("does not answer")), "{age}");
+        assert_eq!(world.seconds(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_inventory_is_refused_whole_and_the_member_asked() {
+    let mut part = one_node();
+    part["held"] = json!([{"nodes": "7", "amounts": {"cpu": "1"}}]);
+    let mut world = world(0, Some(part));
+    assert!(!origin_is_late(&world.next().await));
+    let Update::Down(why) = world.next().await else { panic!("it was told") };
+    assert!(why.contains("no inventory: there is no node 7"), "{why}");
+}
