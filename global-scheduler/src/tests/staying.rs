@@ -4,7 +4,7 @@ use super::*;
 
 /// Six pods in two members (m0: 2, m1: 4), and a third member with room for all of them.
 fn settled() -> (Index, Value) {
-    let mut world = index(&[3, 4, 0], &[job(6, 6), binding(6)]);
+    let mut world = index(&[2, 4, 0], &[job(6, 6), binding(6)]);
     let object = placed(binding(6), &mut world);
     world.bind(Binding::read(&object).unwrap());
     set_cores(&mut world, 2, 20);
@@ -86,7 +86,7 @@ fn a_part_that_finds_no_room_leaves_the_others_where_they_are() {
 /// An elastic gang that is above its minimum without the lost part runs on with what it has.
 #[test]
 fn an_elastic_gang_goes_on_smaller_and_grows_again() {
-    let mut world = index(&[3, 4], &[job(6, 4), binding(6)]);
+    let mut world = index(&[2, 4], &[job(6, 4), binding(6)]);
     let mut object = placed(binding(6), &mut world);
     world.bind(Binding::read(&object).unwrap());
     evict(&mut world, &mut object, "9", "m0");
