@@ -269,7 +269,7 @@ fn binding(name: &str, pods: u32) -> Value {
 
 #[tokio::test]
 async fn a_released_gang_is_placed_with_two_writes_and_one_event() {
-    let stage = Stage::new(&[3, 4]).await;
+    let stage = Stage::new(&[2, 4, 1]).await;
     stage.submit("train", 6, 6).await;
     let object = stage.scheduled("train", "True").await;
     assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}, {"name": "m1", "replicas": 4}]));
@@ -299,7 +299,7 @@ async fn a_released_gang_is_placed_with_two_writes_and_one_event() {
 
 #[tokio::test]
 async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
-    let stage = Stage::new(&[3, 2]).await;
+    let stage = Stage::new(&[1, 2]).await;
     stage.submit("train", 6, 6).await;
     let object = stage.scheduled("train", "False").await;
     let condition = &object["status"]["conditions"][0];
