@@ -217,6 +217,12 @@ impl Fleet {
         self.members.values().filter(|member| member.known).map(|member| (&member.cluster, &member.capacity))
     }
 
+    /// A cluster by its name.
+    #[must_use]
+    pub fn cluster(&self, name: &str) -> Option<&Cluster> {
+        self.members.get(name).filter(|member| member.known).map(|member| &member.cluster)
+    }
+
     /// The same as if the binding `key` held nothing: what it could have if it started afresh.
     #[must_use]
     pub fn without(&self, key: &str) -> BTreeMap<String, Capacity> {

@@ -15,7 +15,7 @@ use caldera_core::{
     fleet::{Fleet, Promise, Update},
     gang::{Gang, WorkloadRef},
     place::{
-        self, Peers, Target,
+        self, Apis, Peers, Target,
         score::{Ranking, Weights},
     },
     plan::Plan,
@@ -103,8 +103,8 @@ pub struct Binding {
     pub place: place::Binding,
     /// `spec.workloadAffinityGroups`.
     pub groups: Vec<Group>,
-    /// What it asks for by its own words.
-    pub replica: Arc<Gang>,
+    /// What it asks for by its own words, where it is not queued.
+    pub replica: Option<Arc<Gang>>,
     /// How clusters rank, where it says so itself.
     pub weights: Option<Weights>,
     /// The policy that made it.
@@ -177,6 +177,7 @@ impl Binding {
             namespace: resource.namespace.clone().unwrap_or_default(),
             name: resource.name.clone(),
         };
+        let ours = spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME);
         let gate = annotation(GATE).map(|gate| if gate == GATE_OPEN { Gate::Open } else { Gate::Closed });
         let named = spec.workload_affinity_groups.clone().unwrap_or_default();
         let group = |name: Option<String>, kind: fn(String) -> Group| name.filter(|name| !name.is_empty()).map(kind);
@@ -191,7 +192,7 @@ impl Binding {
             generation: object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0),
             created: text("/metadata/creationTimestamp"),
             deleting: object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()),
-            ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
+            ours,
             annotated: object["metadata"]["annotations"].is_object(),
             claimed: [POLICY_ID, CLUSTER_POLICY_ID, BINDING_MANAGED_BY].iter().any(has_label),
             gate,
@@ -206,7 +207,7 @@ impl Binding {
             placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),
             place: placement::binding(&spec, Some(&status)),
             groups: groups.into_iter().flatten().collect(),
-            replica: Arc::new(placement::replica(&spec)),
+            replica: (ours && gate.is_none()).then(|| Arc::new(placement::replica(&spec))),
             weights: ranking::weights_of(object),
             policy: ranking::policy_of(object),
             plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()),
@@ -269,6 +270,9 @@ pub struct Asked {
     pub queued: bool,
 }
 
+/// So many different lists of kinds are shared.
+const MOST_APIS: usize = 16;
+
 /// What other objects say about a binding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Around {
@@ -287,6 +291,8 @@ pub struct Index {
     pub fleet: Fleet,
     /// How policies rank clusters.
     pub rankings: Rankings,
+    /// Lists of kinds that members serve.
+    apis: Vec<Apis>,
     workloads: BTreeMap<WorkloadRef, Asked>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<Key>>,
     /// By namespace and group.
@@ -427,8 +433,18 @@ impl Index {
         }
     }
 
-    fn set_cluster(&mut self, cluster: &Cluster) -> bool {
-        self.fleet.set_cluster(placement::cluster(cluster), placement::summary(cluster.status.as_ref()))
+    fn set_cluster(&mut self, object: &Cluster) -> bool {
+        let mut cluster = placement::cluster(object);
+        // Most members serve the same kinds: one list for all of them.
+        match self.apis.iter().find(|known| **known == cluster.serves) {
+            Some(known) => cluster.serves = known.clone(),
+            None => {
+                self.apis.push(cluster.serves.clone());
+                // The oldest may be of versions that are gone.
+                self.apis.drain(..self.apis.len().saturating_sub(MOST_APIS));
+            }
+        }
+        self.fleet.set_cluster(cluster, placement::summary(object.status.as_ref()))
     }
 
     /// Takes in what a member's watcher tells.

@@ -188,7 +188,8 @@ fn unqueued<'a>(binding: &'a Binding, asked: Option<&'a Asked>) -> Result<Job<'a
         }
         _ => {}
     }
-    Ok(Job { gang: Cow::Borrowed(&binding.replica), whole: false, copies: None, previous: None })
+    let gang = binding.replica.as_deref().ok_or(Verdict::REST)?;
+    Ok(Job { gang: Cow::Borrowed(gang), whole: false, copies: None, previous: None })
 }
 
 /// The gang cut down to what was granted.
@@ -254,7 +255,7 @@ fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bo
     if targets.is_empty() || binding.place.fresh || placement_changed(binding) {
         return false;
     }
-    let stays = |name: &str| fleet.clusters().any(|(cluster, _)| cluster.name == name && !cluster.deleting);
+    let stays = |name: &str| fleet.cluster(name).is_some_and(|cluster| !cluster.deleting);
     if !targets.iter().all(|target| stays(&target.cluster) && !binding.place.evicting.contains(&target.cluster)) {
         return false;
     }
