@@ -5,7 +5,7 @@
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
 //! taints, and a gang is placed whole or not at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Affinity, Binding, Cluster, Division, SpreadBy, Target,
@@ -19,7 +19,7 @@ use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
     plan::Plan,
-    split::{self, Problem, Refusal, Strategy},
+    split::{self, Level, Problem, Refusal, Strategy},
     webster::Tie,
 };
 
@@ -216,12 +216,15 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             cost: costs[index],
             capacity: chosen[index].capacity,
         };
+        let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
         split::solve(&Problem {
             gang: request.gang,
-            candidates: (0..chosen.len()).filter(usable).map(candidate).collect(),
+            candidates: sites.iter().copied().map(candidate).collect(),
             strategy,
             previous,
+            copies: request.previous,
             most_clusters,
+            levels: &levels(sites.iter().map(|site| chosen[*site].cluster)),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -243,6 +246,48 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         replicas: i64::from(replicas),
     };
     Ok(Decision { targets: plan.by_cluster().map(target).collect(), plan: Some(plan), affinity: None })
+}
+
+/// Clusters of one region are close, those of one provider less so.
+fn levels<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<Level> {
+    let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
+    for (place, cluster) in (0..).zip(clusters) {
+        for (groups, name) in by.iter_mut().zip([&cluster.region, &cluster.provider]) {
+            if !name.is_empty() {
+                groups.entry(name).or_default().push(place);
+            }
+        }
+    }
+    let level = |(name, groups): (&str, BTreeMap<&str, Vec<u32>>)| Level {
+        name: name.to_owned(),
+        tier: None,
+        groups: groups.into_values().collect(),
+    };
+    ["region", "provider"].into_iter().zip(by).map(level).collect()
+}
+
+/// Each cluster's turn by cost, then name.
+fn turns(chosen: &[&Fitting<'_>], costs: &[i64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..chosen.len()).collect();
+    order.sort_by_key(|index| (costs[*index], &chosen[*index].cluster.name));
+    let mut turns = vec![0; chosen.len()];
+    for (turn, index) in order.into_iter().enumerate() {
+        turns[index] = turn;
+    }
+    turns
+}
+
+/// What the least number (at most `all`) gives anything for, where more never gives less.
+fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
+    let (mut none, mut some, mut found) = (0, all, of(all)?);
+    while some - none > 1 {
+        let middle = none + (some - none) / 2;
+        match of(middle) {
+            Some(better) => (some, found) = (middle, better),
+            None => none = middle,
+        }
+    }
+    Some(found)
 }
 
 /// The clusters that a gang may use under its spread constraints, and how many of them together. Which ones is left to
@@ -273,28 +318,4 @@ fn spread<'a, 'b>(
     let selected = selected(request, binding, fitting)?;
     let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
     Ok((fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str())).collect(), None))
-}
-
-/// Each cluster's turn by cost, then name.
-fn turns(chosen: &[&Fitting<'_>], costs: &[i64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..chosen.len()).collect();
-    order.sort_by_key(|index| (costs[*index], &chosen[*index].cluster.name));
-    let mut turns = vec![0; chosen.len()];
-    for (turn, index) in order.into_iter().enumerate() {
-        turns[index] = turn;
-    }
-    turns
-}
-
-/// What the least number (at most `all`) gives anything for, where more never gives less.
-fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
-    let (mut none, mut some, mut found) = (0, all, of(all)?);
-    while some - none > 1 {
-        let middle = none + (some - none) / 2;
-        match of(middle) {
-            Some(better) => (some, found) = (middle, better),
-            None => none = middle,
-        }
-    }
-    Some(found)
 }
