@@ -35,6 +35,8 @@ pub mod caldera {
     pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
     /// On a job: how its pods find each other when it is split over clusters. Absent: rank plugins keep it whole.
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
+    /// A value of it: multi-cluster Services, with ranks and hosts put into each cluster's copy.
+    pub const RENDEZVOUS_CLUSTERSET: &str = "clusterset";
     /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters are ranked
     /// (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";

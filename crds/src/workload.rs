@@ -19,6 +19,7 @@ use caldera_core::{
 };
 use serde_json::Value;
 
+pub use self::job::RANK_PLUGINS;
 use crate::names::{
     caldera::RUNNING_ESTIMATE,
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},

@@ -9,16 +9,23 @@
 //! also a task without pods here, because the template can not be changed any more when it gets some.
 
 mod pin;
+mod rendezvous;
 
 use std::collections::BTreeSet;
 
-use caldera_core::plan::{Share, TaskShare};
+use caldera_core::{
+    gang::ClusterName,
+    plan::{Plan, Share, TaskShare},
+};
 use caldera_crds::{job_admission::default_task_name, names::caldera};
 use serde_json::{Map, Value};
 
 /// Why a manifest can not be made a cluster's copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
+    /// The plan has nothing for the cluster.
+    #[error("the binding's plan has no share for cluster {0}")]
+    NoShare(String),
     /// The plan was made for another template.
     #[error("the plan has no share for task {0:?}: it was made for another version of the job")]
     Task(String),
@@ -61,11 +68,22 @@ pub fn is_volcano_job(manifest: &Value) -> bool {
         && manifest.get("kind").and_then(Value::as_str) == Some("Job")
 }
 
+/// The manifest as this cluster gets it: the numbers of its share, and its part in the whole job.
+///
+/// # Errors
+/// If the plan was not made for this manifest, or has nothing for this cluster.
+pub fn copy_in(manifest: &Value, plan: &Plan, cluster: &ClusterName) -> Result<Value, Mismatch> {
+    let share = plan.clusters.get(cluster).ok_or_else(|| Mismatch::NoShare(cluster.to_string()))?;
+    let mut copy = copy_for(manifest, share)?;
+    let _nothing_to_say = rendezvous::meet(&mut copy, plan, cluster);
+    Ok(copy)
+}
+
 /// The manifest with the numbers of `share`.
 ///
 /// # Errors
 /// If the share was not made for this manifest.
-pub fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
+fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
     if let Some(revised) = revised(manifest).filter(|revised| *revised != share.replicas()) {
         return Err(Mismatch::Replicas { planned: share.replicas(), revised });
     }

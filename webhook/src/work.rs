@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use caldera_core::gang::ClusterName;
 use caldera_crds::names::karmada;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::{
     index::{Binding, Known, Lookup, Snapshot},
     patch::{Op, between},
     review::{Request, Verdict},
-    rewrite::{copy_for, is_volcano_job},
+    rewrite::{copy_in, is_volcano_job},
 };
 
 /// As much of a Work as is read.
@@ -102,11 +103,13 @@ fn patch(work: &Work<'_>, binding: &Binding, cluster: &str) -> Result<Vec<Op>, S
     if !binding.clusters.contains_key(cluster) {
         return Err(format!("the binding does not place the job in cluster {cluster}"));
     }
-    let share =
-        plan.clusters.get(cluster).ok_or_else(|| format!("the binding's plan has no share for cluster {cluster}"))?;
+    let cluster = ClusterName::from(cluster);
+    if !plan.clusters.contains_key(&cluster) {
+        return Err(format!("the binding's plan has no share for cluster {cluster}"));
+    }
     let mut ops = Vec::new();
     for (index, manifest) in work.manifests().iter().enumerate().filter(|(_, manifest)| is_volcano_job(manifest)) {
-        let copy = copy_for(manifest, share).map_err(|mismatch| mismatch.to_string())?;
+        let copy = copy_in(manifest, plan, &cluster).map_err(|mismatch| mismatch.to_string())?;
         ops.extend(
             between(manifest, &copy).into_iter().map(|op| op.below(&format!("/spec/workload/manifests/{index}"))),
         );

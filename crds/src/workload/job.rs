@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
 
 use super::{GangError, place::Place, pod};
-use crate::{job_admission::default_task_name, names::caldera::RENDEZVOUS};
+use crate::{
+    job_admission::default_task_name,
+    names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
+};
 
 /// Plugins that number the pods, or list them for each other, as one cluster sees them: each cluster's part of a split
 /// job would be a job of its own, with its own master and the same ranks. Volcano: `pkg/controllers/job/plugins`.
-const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
+pub const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
 /// Where plugin `svc` puts its lists of hosts, and how the variables with such a list end.
 const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
 
@@ -37,7 +40,17 @@ pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;
+    if gang.one_cluster.is_none() && is_clusterset(root) {
+        // Its size is written into every copy, so it can not change while it runs.
+        gang.tasks.iter_mut().for_each(|task| task.min_available = task.replicas);
+        gang.min_available = gang.replicas();
+    }
     Ok(gang)
+}
+
+fn is_clusterset(root: &Place<'_>) -> bool {
+    let mode = root.at(&["metadata", "annotations", RENDEZVOUS]);
+    mode.is_some_and(|mode| mode.value.as_str() == Some(RENDEZVOUS_CLUSTERSET))
 }
 
 /// The job's own minimum; none and 0 are the sum of the tasks'.
@@ -141,10 +154,13 @@ fn topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
 /// and have pods that never look for each other. Containers that read the host lists of `svc` are one.
 fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
     let rendezvous = root.at(&["metadata", "annotations", RENDEZVOUS]);
-    if rendezvous.and_then(|place| place.value.as_str()).is_some_and(|mode| !mode.is_empty()) {
-        return Ok(None);
-    }
+    let mode = rendezvous.and_then(|place| place.value.as_str()).unwrap_or("");
     let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
+    match mode {
+        "" => {}
+        RENDEZVOUS_CLUSTERSET => return no_clusterset(spec, &plugins, tasks),
+        _ => return Ok(None),
+    }
     if let Some(plugin) = plugins.iter().find(|plugin| RANK_PLUGINS.contains(plugin)) {
         return Ok(Some(format!(
             "plugin {plugin} numbers the job's pods within one cluster; annotation {RENDEZVOUS} would allow a split"
@@ -156,6 +172,37 @@ fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Resul
                 return Ok(Some(format!(
                     "its containers read the host lists of plugin svc, which name one cluster's pods; annotation \
                      {RENDEZVOUS} would allow a split"
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Why ranks and hosts of the whole job can not be put into the copies of several clusters.
+fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
+    if let Some(plugin) = plugins.iter().find(|plugin| ["hcclrank", "ray", "tensorflow"].contains(plugin)) {
+        return Ok(Some(format!("what plugin {plugin} says can not be said for several clusters")));
+    }
+    if plugins.iter().any(|plugin| ["mpi", "ssh"].contains(plugin)) {
+        let words = spec.at(&["plugins", "ssh"]).map_or_else(String::new, |words| words.value.to_string());
+        if !(words.contains("--ssh-private-key") && words.contains("--ssh-public-key")) {
+            return Ok(Some(
+                "plugin ssh makes keys of its own in each cluster: give it --ssh-private-key and --ssh-public-key"
+                    .to_owned(),
+            ));
+        }
+    }
+    if !plugins.iter().any(|plugin| ["env", "pytorch", "svc"].contains(plugin)) {
+        return Ok(None);
+    }
+    for task in tasks {
+        let Some(pod) = task.at(&["template", "spec"]) else { continue };
+        for container in pod.list("containers")? {
+            if container.list("command")?.is_empty() {
+                let name = task.text_at("name")?;
+                return Ok(Some(format!(
+                    "task {name:?} has a container without a command, which can not be told its rank"
                 )));
             }
         }

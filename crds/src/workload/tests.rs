@@ -226,6 +226,30 @@ fn rank_plugins_keep_a_job_whole_unless_it_declares_a_rendezvous() {
 }
 
 #[test]
+fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_why_not_elsewhere() {
+    let with = |plugins: Value, command: Value| {
+        let template = json!({ "spec": { "containers": [{ "command": command }] } });
+        let task = json!({ "name": "worker", "replicas": 4, "minAvailable": 1, "template": template });
+        let mut object = job(json!({ "plugins": plugins, "minAvailable": 1, "tasks": [task] }));
+        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "clusterset" });
+        read(&object)
+    };
+    let gang = with(json!({ "pytorch": [], "svc": [] }), json!(["python"]));
+    assert_eq!((gang.one_cluster, gang.min_available, gang.tasks[0].min_available), (None, 4, 4));
+    let keys = json!({ "mpi": [], "ssh": ["--ssh-private-key=a", "--ssh-public-key=b"] });
+    assert_eq!(with(keys, json!(["mpirun"])).one_cluster, None);
+    for (plugins, command, word) in [
+        (json!({ "ray": [] }), json!(["ray"]), "plugin ray"),
+        (json!({ "mpi": [], "ssh": [] }), json!(["mpirun"]), "--ssh-private-key"),
+        (json!({ "pytorch": [] }), json!([]), "command"),
+    ] {
+        let gang = with(plugins, command);
+        assert!(gang.one_cluster.is_some_and(|why| why.contains(word)), "{word}");
+        assert_eq!(gang.min_available, 1);
+    }
+}
+
+#[test]
 fn containers_that_read_host_lists_keep_a_job_whole() {
     let command = json!(["sh", "-c", "mpiexec --host $(cat /etc/volcano/worker.host)"]);
     let task = json!({ "replicas": 1, "template": { "spec": { "containers": [{ "command": command }] } } });
