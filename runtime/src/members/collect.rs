@@ -11,7 +11,7 @@ use caldera_core::{fleet::Update, inventory::Change};
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{Contents, Heartbeat, Part, Reached, divide},
+    published::{ClusterInventory, Contents, Heartbeat, Part, Reached, divide},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
@@ -30,6 +30,9 @@ use crate::{
     watch::{Event, follow_typed, resource},
     write::{self, Body, Failure, Write},
 };
+
+/// How long the host may take to say what is published.
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often a collector writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,13 +189,16 @@ struct Collector {
     /// When the member last answered.
     seen: Option<Timestamp>,
     fault: Option<String>,
-    /// What was written last.
+    /// What was written last, and how many parts there may be beside.
     parts: Vec<Part>,
+    there: Option<u32>,
     heartbeat: Option<Heartbeat>,
     dirty: bool,
     beat: bool,
     next_parts: Instant,
     next_beat: Instant,
+    /// A write failed: none before then.
+    not_before: Instant,
 }
 
 impl Collector {
@@ -207,11 +213,13 @@ impl Collector {
             seen: None,
             fault: None,
             parts: Vec::new(),
+            there: None,
             heartbeat: None,
             dirty: false,
             beat: false,
             next_parts: now,
             next_beat: now,
+            not_before: now,
         }
     }
 
@@ -225,7 +233,8 @@ impl Collector {
         else {
             tracing::warn!(cluster = self.config.cluster, "Karmada knows no such cluster; nothing is published");
             members.keep_only(&[]);
-            (self.uid, self.view, self.parts, self.heartbeat) = (None, View::default(), Vec::new(), None);
+            (self.uid, self.view, self.parts, self.there, self.heartbeat) =
+                (None, View::default(), Vec::new(), None, None);
             return;
         };
         self.reached = match (Route::of(&cluster), &self.config.member) {
@@ -264,57 +273,74 @@ impl Collector {
         self.uid.as_ref()?;
         self.view.listed()?;
         let beat = match (&self.heartbeat, &self.fault) {
-            (None, _) => self.next_parts,
-            (Some(_), _) if self.beat => self.next_parts,
-            (Some(_), None) => self.next_beat,
+            (None, _) => Some(self.next_parts),
+            (Some(_), _) if self.beat => Some(self.not_before),
+            (Some(_), None) => Some(self.next_beat),
             // Who can not see the member has nothing to say.
-            (Some(_), Some(_)) => return self.dirty.then_some(self.next_parts),
+            (Some(_), Some(_)) => None,
         };
-        Some(if self.dirty { beat.min(self.next_parts) } else { beat })
+        let parts = self.dirty.then_some(self.next_parts);
+        beat.into_iter().chain(parts).min().map(|at| at.max(self.not_before))
     }
 
     async fn publish(&mut self) {
-        let bytes = match self.write().await {
-            Ok(bytes) => bytes,
-            Err(failure) => {
-                tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
-                self.dirty = true;
-                0
-            }
-        };
-        self.next_parts = Instant::now() + self.config.pace.rest(bytes);
+        if let Err(failure) = self.write().await {
+            tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
+            self.not_before = Instant::now() + self.config.pace.least;
+        }
     }
 
-    /// Writes what has changed; bytes of parts that were written.
-    async fn write(&mut self) -> Result<usize, Failure> {
-        let Some(contents) = self.view.listed() else { return Ok(0) };
-        let mut bytes = 0;
-        if self.dirty || self.parts.is_empty() {
-            let count = u32::try_from(self.parts.len()).unwrap_or(1);
-            let parts = divide(contents, count.max(1));
-            let before = std::mem::take(&mut self.parts);
-            let changed: Vec<&Part> = parts.iter().filter(|part| !before.contains(part)).collect();
-            for part in &changed {
-                let spec = json!({"cluster": self.config.cluster, "part": part});
-                bytes += self.apply(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
-            }
-            // Fewer: the heartbeat says so before the others go.
-            self.beat |= before.len() != parts.len();
-            let (from, to) = (parts.len(), before.len());
-            self.parts = parts;
-            self.dirty = false;
-            if self.beat || self.heartbeat.is_none() {
-                self.write_heartbeat().await?;
-            }
-            for index in from..to {
-                self.delete(&format!("{}.{index}", self.config.cluster)).await?;
-            }
+    /// Writes what has changed and is due.
+    async fn write(&mut self) -> Result<(), Failure> {
+        if (self.dirty || self.heartbeat.is_none()) && self.next_parts <= Instant::now() {
+            self.write_parts().await?;
         }
-        if self.beat || self.heartbeat.is_none() || (self.fault.is_none() && self.next_beat <= Instant::now()) {
+        if self.beat || (self.fault.is_none() && self.next_beat <= Instant::now()) {
             self.write_heartbeat().await?;
         }
         self.config.ready.set(true);
-        Ok(bytes)
+        Ok(())
+    }
+
+    async fn write_parts(&mut self) -> Result<(), Failure> {
+        let Some(contents) = self.view.listed() else { return Ok(()) };
+        // One that starts goes on with the division that is there.
+        let there = match self.there {
+            Some(there) => there,
+            None => self.parts_there().await?,
+        };
+        let parts = divide(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
+        let mut bytes = 0;
+        for part in parts.iter().filter(|part| !self.parts.contains(part)) {
+            let spec = json!({"cluster": self.config.cluster, "part": part});
+            bytes += self.apply(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
+        }
+        let count = part_count(&parts);
+        self.there = Some(there.max(count));
+        (self.parts, self.dirty) = (parts, false);
+        self.next_parts = Instant::now() + self.config.pace.rest(bytes);
+        // A division counts once the heartbeat says so; only then what is too much of another may go.
+        if self.heartbeat.as_ref().is_none_or(|heartbeat| heartbeat.parts != count) {
+            self.write_heartbeat().await?;
+        }
+        for index in count..there {
+            self.delete(&format!("{}.{index}", self.config.cluster)).await?;
+        }
+        self.there = Some(count);
+        Ok(())
+    }
+
+    /// How many parts are there, whoever wrote them.
+    async fn parts_there(&self) -> Result<u32, Failure> {
+        let objects: Api<ClusterInventory> = Api::all(self.host.clone());
+        let asked = tokio::time::timeout(READ_WITHIN, objects.get_opt(&self.config.cluster)).await;
+        match asked {
+            Ok(Ok(object)) => {
+                Ok(object.and_then(|object| object.spec.heartbeat).map_or(0, |heartbeat| heartbeat.parts))
+            }
+            Ok(Err(error)) => Err(Failure::Transient(error.to_string())),
+            Err(_) => Err(Failure::Transient("the host does not say in time what is published".to_owned())),
+        }
     }
 
     async fn write_heartbeat(&mut self) -> Result<(), Failure> {
@@ -324,7 +350,7 @@ impl Collector {
             seen_at: rfc3339_micro(seen),
             every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),
             reached: self.reached.clone(),
-            parts: u32::try_from(self.parts.len()).unwrap_or(1),
+            parts: part_count(&self.parts),
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             fault: self.fault.clone(),
         };
@@ -362,6 +388,10 @@ impl Collector {
     }
 }
 
+fn part_count(parts: &[Part]) -> u32 {
+    u32::try_from(parts.len()).unwrap_or(u32::MAX)
+}
+
 /// The resource that is written.
 #[must_use]
 fn inventories() -> ApiResource {
@@ -373,14 +403,4 @@ fn write_to(name: &str, body: Body) -> Write {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_parts_are_written_less_often() {
-        let pace = Pace::default();
-        assert_eq!(pace.rest(0), Duration::from_secs(5));
-        assert_eq!(pace.rest(64 * 1024), Duration::from_secs(5));
-        assert_eq!(pace.rest(512 * 1024), Duration::from_secs(32));
-    }
-}
+mod tests;
