@@ -31,6 +31,9 @@ use crate::{
     write::{self, Body, Failure, Write},
 };
 
+/// After so many heartbeats all parts are written again, for the case that somebody took one away. What is as it was
+/// costs the host a request, but no write.
+const AGAIN_EVERY: u32 = 20;
 /// How long the host may take to say what is published.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
@@ -195,6 +198,9 @@ struct Collector {
     heartbeat: Option<Heartbeat>,
     dirty: bool,
     beat: bool,
+    beats: u32,
+    /// All parts are to be written.
+    again: bool,
     next_parts: Instant,
     next_beat: Instant,
     /// A write failed: none before then.
@@ -217,6 +223,8 @@ impl Collector {
             heartbeat: None,
             dirty: false,
             beat: false,
+            beats: 0,
+            again: false,
             next_parts: now,
             next_beat: now,
             not_before: now,
@@ -311,13 +319,13 @@ impl Collector {
         };
         let parts = divide(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
         let mut bytes = 0;
-        for part in parts.iter().filter(|part| !self.parts.contains(part)) {
+        for part in parts.iter().filter(|part| self.again || !self.parts.contains(part)) {
             let spec = json!({"cluster": self.config.cluster, "part": part});
             bytes += self.apply(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
         }
         let count = part_count(&parts);
         self.there = Some(there.max(count));
-        (self.parts, self.dirty) = (parts, false);
+        (self.parts, self.dirty, self.again) = (parts, false, false);
         self.next_parts = Instant::now() + self.config.pace.rest(bytes);
         // A division counts once the heartbeat says so; only then what is too much of another may go.
         if self.heartbeat.as_ref().is_none_or(|heartbeat| heartbeat.parts != count) {
@@ -358,6 +366,10 @@ impl Collector {
         self.apply(&self.config.cluster.clone(), spec).await?;
         self.heartbeat = Some(heartbeat);
         self.beat = false;
+        self.beats = self.beats.wrapping_add(1);
+        if self.beats.is_multiple_of(AGAIN_EVERY) {
+            (self.dirty, self.again) = (true, true);
+        }
         self.next_beat = Instant::now() + self.config.pace.heartbeat;
         Ok(())
     }

@@ -164,3 +164,35 @@ async fn what_is_no_inventory_is_refused_whole_and_the_member_asked() {
     let Update::Down(why) = world.next().await else { panic!("it was told") };
     assert!(why.contains("no inventory: there is no node 7"), "{why}");
 }
+
+/// Answers what a probe asks, and no list.
+async fn lists_nothing(request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    if request.uri().path().contains("hypernodes") {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    if query.split('&').any(|part| part == "limit=1") {
+        return Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []})).into_response();
+    }
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
+    let began = Instant::now();
+    let host = Arc::new(Host::default());
+    let client = |router: Router| Client::new(router, "default");
+    let (events_in, mut events) = mpsc::channel(64);
+    let router = Router::new().fallback(answer).with_state(Arc::clone(&host));
+    let (clock, stop) = (Arc::new(Wall(began)), CancellationToken::new());
+    let mut members = Members::new(client(router), "test", WriteCounts::default(), clock, events_in, stop);
+    let cluster = serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
+    members.observe_given(&cluster, Some(client(Router::new().fallback(lists_nothing))));
+    loop {
+        if let Update::Down(why) = events.recv().await.unwrap().update {
+            assert!(why.contains("not listed"), "{why}");
+            break;
+        }
+    }
+    assert_eq!(began.elapsed().as_secs(), 30);
+}
