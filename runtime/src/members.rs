@@ -251,21 +251,26 @@ impl Member {
         }
     }
 
-    /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
-    async fn watch(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let mut domains = match list_hyper_nodes(&connection.client).await {
+    /// Tells the member's HyperNodes; whether it has that kind, `None` if they can not be read.
+    async fn tell_hyper_nodes(&self, connection: &Connection) -> Option<bool> {
+        match list_hyper_nodes(&connection.client).await {
             Ok(found) => {
                 let known = found.is_some();
                 self.tell(Update::Change(Change::HyperNodes(found.unwrap_or_default()))).await;
-                known
+                Some(known)
             }
             Err(error) => {
                 tracing::warn!(cluster = self.way.cluster, %error, "can not read the member's HyperNodes; trying again");
                 self.tell(Update::Down(format!("its HyperNodes can not be read: {error}"))).await;
                 tokio::time::sleep(PROBE_EVERY).await;
-                return;
+                None
             }
-        };
+        }
+    }
+
+    /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
+    async fn watch(&mut self, connection: &Connection, stop: &CancellationToken) {
+        let Some(mut domains) = self.tell_hyper_nodes(connection).await else { return };
         let mut watches = Watches::new(self, connection, stop);
         if domains {
             watches.follow(hyper_nodes_resource(), hyper_nodes);
