@@ -30,6 +30,21 @@ struct Trial<'a> {
 
 /// All of `pods` over joined clusters: by cluster, then task. `None` if they do not fit, or too many would have to be tried.
 pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps: &Cell<u32>) -> Option<Vec<Vec<u32>>> {
+    let trial = tried(kit, room, pods, steps)?;
+    let mut placed = vec![vec![0; kit.tasks()]; sites];
+    for (task, node) in trial.pods.iter().zip(&trial.chosen) {
+        placed[trial.nodes[*node].site as usize][*task] += 1;
+    }
+    Some(placed)
+}
+
+/// The room of one cluster with all of `pods` in it.
+pub(super) fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<Room> {
+    let trial = tried(kit, room, pods, steps)?;
+    Some(room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))))
+}
+
+fn tried<'a>(kit: &'a Kit<'a>, room: &'a Room, pods: &[u32], steps: &'a Cell<u32>) -> Option<Trial<'a>> {
     if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > PODS {
         return None;
     }
@@ -40,14 +55,7 @@ pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps
     tasks.sort_by_key(|task| room.most(kit, *task));
     let pods = tasks.into_iter().flat_map(|task| std::iter::repeat_n(task, pods[task] as usize)).collect();
     let mut trial = Trial { kit, room, nodes, pods, chosen: Vec::new(), steps };
-    if !trial.place(0) {
-        return None;
-    }
-    let mut placed = vec![vec![0; kit.tasks()]; sites];
-    for (task, node) in trial.pods.iter().zip(&trial.chosen) {
-        placed[trial.nodes[*node].site as usize][*task] += 1;
-    }
-    Some(placed)
+    trial.place(0).then_some(trial)
 }
 
 impl Trial<'_> {

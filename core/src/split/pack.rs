@@ -357,6 +357,17 @@ impl Room {
         Some(nodes)
     }
 
+    /// The same room of one cluster, each node by itself with what it has free now.
+    pub(super) fn as_single_nodes(&self, nodes: impl Iterator<Item = (u32, Vec<i64>)>) -> Self {
+        let mut room = self.clone();
+        room.groups.iter_mut().for_each(|group| group.nodes = 0);
+        for (class, free) in nodes {
+            room.groups.push(Group { nodes: 1, class, site: 0 });
+            room.free.extend(free);
+        }
+        room
+    }
+
     /// Whether nodes of a class may run the task's pods.
     pub(super) fn class_admits(&self, kit: &Kit<'_>, class: u32, task: usize) -> bool {
         self.admits[class as usize * kit.tasks() + task]

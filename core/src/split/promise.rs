@@ -1,9 +1,9 @@
 //! What is left of a capacity when pods hold a part of it that are not seen there yet.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use super::{
-    ORDERS,
+    ORDERS, exact,
     pack::{Kit, Room, Where, units},
 };
 use crate::{
@@ -63,33 +63,57 @@ fn filled(kit: &Kit<'_>, capacity: &Capacity, mut shapes: Vec<Shape>, pods: &[u3
     (parts, left)
 }
 
+/// Up to so many tasks are packed in every order.
+const TASKS: usize = 4;
+/// Steps of exact packing.
+const STEPS: u32 = 20_000;
+
 /// The room with these pods in it, as the split found them a place (all by one order, or the gang's minimum first and
-/// then the rest), and the pods that found none. Where nothing packs them all, what packs most.
+/// then the rest, or by trying), and the pods that found none. Where nothing packs them all, what packs most.
 fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> (Room, Vec<u32>) {
     let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
     let mut best: Option<(u64, Room, Vec<u32>)> = None;
-    for first in [vec![0; kit.tasks()], needed] {
-        let rest: Vec<u32> = wanted.iter().zip(&first).map(|(wanted, first)| wanted - first).collect();
-        for order in ORDERS {
-            let order = kit.order(&[room], order);
-            let mut trial = room.clone();
-            let mut left = wanted.clone();
-            for step in [&first, &rest] {
-                for task in &order {
-                    left[*task] -= trial.put(kit, *task, step[*task], 1);
-                }
-            }
-            let missing = left.iter().map(|pods| u64::from(*pods)).sum();
-            if missing == 0 {
-                return (trial, left);
-            }
-            if best.as_ref().is_none_or(|(least, ..)| missing < *least) {
-                best = Some((missing, trial, left));
+    let steps = [vec![0; kit.tasks()], needed];
+    for (order, first) in orders(kit, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first))) {
+        let mut trial = room.clone();
+        let mut left = wanted.clone();
+        let rest: Vec<u32> = wanted.iter().zip(first).map(|(wanted, first)| wanted - first).collect();
+        for step in [first, &rest] {
+            for task in order {
+                left[*task] -= trial.put(kit, *task, step[*task], 1);
             }
         }
+        let missing = left.iter().map(|pods| u64::from(*pods)).sum();
+        if missing == 0 {
+            return (trial, left);
+        }
+        if best.as_ref().is_none_or(|(least, ..)| missing < *least) {
+            best = Some((missing, trial, left));
+        }
+    }
+    if let Some(room) = exact::packed(kit, room, &wanted, &Cell::new(STEPS)) {
+        return (room, vec![0; wanted.len()]);
     }
     best.map_or_else(|| (room.clone(), wanted), |(_, room, left)| (room, left))
+}
+
+/// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several clusters
+/// when it ordered them).
+fn orders(kit: &Kit<'_>, room: &Room) -> Vec<Vec<usize>> {
+    let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| kit.order(&[room], *order)).collect();
+    if (3..=TASKS).contains(&kit.tasks()) {
+        let mut all = vec![Vec::new()];
+        for task in 0..kit.tasks() {
+            let longer = |order: &Vec<usize>| {
+                let order = order.clone();
+                (0..=order.len()).map(move |at| [&order[..at], &[task], &order[at..]].concat()).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        orders.extend(all);
+    }
+    orders
 }
 
 fn single_nodes(shape: &Shape) -> Vec<Shape> {

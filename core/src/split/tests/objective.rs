@@ -293,7 +293,12 @@ proptest! {
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = share_pods(&case.gang, Some(share));
+            let before = capacity.free();
             *capacity = without_in(capacity, &case.gang, &pods, share.domain.as_ref());
+            let mut held = Resources::new();
+            case.gang.tasks.iter().zip(&pods).for_each(|(task, pods)| held.add(&task.request.times(u64::from(*pods))));
+            held.add(&capacity.free());
+            prop_assert_eq!(held, before, "what is placed is held whole");
         }
         let again = case.solve_in(&world, Some(&plan), 0);
         if plan.replicas() == case.gang.replicas() {
