@@ -11,6 +11,8 @@ use crate::{quantity::Quantity, resources::ResourceName};
 pub struct Profile {
     /// The columns.
     resources: Vec<ResourceName>,
+    /// What a node of each shape has free; a row for each shape.
+    shapes: Vec<i64>,
     /// What is free in all: a row for the cluster, then one for each domain with all that is within it.
     free: Vec<i64>,
     /// The most that one node has free; rows as in `free`.
@@ -35,12 +37,14 @@ impl Profile {
         let (width, rows) = (resources.len(), capacity.domains.len() + 1);
         let tiers = capacity.domains.iter().map(|(_, domain)| domain.tier).collect();
         let (free, largest) = (vec![0; rows * width], vec![0; rows * width]);
-        let mut profile = Self { free, largest, nodes: vec![0; rows], tiers, resources };
+        let shapes = Vec::with_capacity(capacity.shapes.len() * width);
+        let mut profile = Self { shapes, free, largest, nodes: vec![0; rows], tiers, resources };
         let mut each = vec![0; width];
         for shape in &capacity.shapes {
             for (column, name) in profile.resources.iter().enumerate() {
                 each[column] = shape.free.get(name).map_or(0, |amount| floor(name, *amount).max(0));
             }
+            profile.shapes.extend_from_slice(&each);
             profile.add(WHOLE, &each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
             for (domain, nodes) in &shape.domains {
                 profile.add(domain.index() + 1, &each, *nodes);
@@ -79,6 +83,13 @@ impl Profile {
     #[must_use]
     pub fn column(&self, name: &ResourceName) -> Option<usize> {
         self.resources.iter().position(|known| known == name)
+    }
+
+    /// What a node of a shape (by its place) has free, by column.
+    #[must_use]
+    pub fn shape(&self, index: usize) -> &[i64] {
+        let width = self.resources.len();
+        &self.shapes[index * width..(index + 1) * width]
     }
 
     /// What is free in all, by column: in the cluster ([`WHOLE`]), or in a domain (its index and one).

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::{
     gang::{ClusterName, Gang, Requirement},
-    inventory::{Capacity, DomainId, Shape, ceil, floor, scale},
+    inventory::{Capacity, DomainId, Shape, ceil, scale},
     resources::ResourceName,
     select::HOSTNAME,
 };
@@ -114,33 +114,41 @@ impl<'a> Kit<'a> {
 
     /// A cluster's free capacity as seen by this gang.
     pub(crate) fn room(&self, capacity: &Capacity, place: Where<'_>) -> Room {
+        let profile = capacity.profile();
+        let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
         let mut room = Room::default();
+        room.groups.reserve(capacity.shapes.len());
+        room.free.reserve(capacity.shapes.len() * columns.len());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
-        let mut add = |shape: &Shape, name: &str, nodes: usize| {
+        let mut add = |at: usize, shape: &Shape, name: &str, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
                 let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
                 room.groups.push(Group { nodes, class, site: 0 });
-                self.group(capacity, shape, name, &mut room.free, &mut admits);
+                let row = profile.shape(at);
+                room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
+                self.admits(capacity, shape, name, &mut admits);
             }
         };
-        for shape in &capacity.shapes {
+        for (at, shape) in capacity.shapes.iter().enumerate() {
             let first = shape.nodes.first().map_or("", |name| name);
             let by_name = self.by_name || matches!(place, Where::Pinned(_)) && place.names_nodes();
             match place {
                 _ if by_name => {
                     for (id, name) in shape.with_domains() {
                         if place.holds(capacity, shape, id, name) {
-                            add(shape, name, 1);
+                            add(at, shape, name, 1);
                         }
                     }
                 }
-                Where::Cluster => add(shape, first, shape.nodes.len()),
+                Where::Cluster => add(at, shape, first, shape.nodes.len()),
                 Where::Domain(domain) => {
                     let within = shape.domains.iter().filter(|(id, _)| capacity.domains.within(*id, domain));
-                    add(shape, first, within.map(|(_, nodes)| *nodes as usize).sum());
+                    add(at, shape, first, within.map(|(_, nodes)| *nodes as usize).sum());
                 }
-                Where::Pinned(_) if place.holds(capacity, shape, None, first) => add(shape, first, shape.nodes.len()),
+                Where::Pinned(_) if place.holds(capacity, shape, None, first) => {
+                    add(at, shape, first, shape.nodes.len());
+                }
                 Where::Pinned(_) => {}
             }
         }
@@ -148,12 +156,8 @@ impl<'a> Kit<'a> {
         room
     }
 
-    fn group(&self, capacity: &Capacity, shape: &Shape, name: &str, free: &mut Vec<i64>, admits: &mut Vec<bool>) {
-        free.extend(
-            self.resources
-                .iter()
-                .map(|resource| shape.free.get(resource.as_str()).map_or(0, |amount| floor(resource, *amount)).max(0)),
-        );
+    /// Which tasks' pods may run on a node.
+    fn admits(&self, capacity: &Capacity, shape: &Shape, name: &str, admits: &mut Vec<bool>) {
         let labels = shape.labels.as_ref().map(|labels| match self.by_name {
             true => {
                 let mut labels = (**labels).clone();
