@@ -1,9 +1,10 @@
-//! The global scheduler: places released bindings that carry our name, gangs whole or not at all.
+//! The global scheduler: places bindings that carry our name and may go, gangs whole or not at all.
 //!
-//! [`index`] knows, [`plan`] decides, [`effect`] says what is written, [`run`] connects them to the Karmada API. The
+//! [`binding`] reads, [`index`] knows, [`plan`] decides, [`effect`] says what is written, [`run`] connects them to the Karmada API. The
 //! placement itself is `caldera_core::place`, which the controller asks too.
 #![forbid(unsafe_code)]
 
+pub mod binding;
 pub mod effect;
 mod estimates;
 pub mod index;
