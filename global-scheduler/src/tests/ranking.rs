@@ -117,3 +117,10 @@ fn a_gang_is_split_for_a_score_only_if_the_policy_says_so() {
     assert_eq!(gang_goes(&[4, 1, 1], "first,carbon=100").iter().map(|(_, pods)| pods).sum::<i64>(), 4);
     assert_eq!(gang_goes(&[4, 9, 9], "first,carbon=100").len(), 1);
 }
+
+/// Among clusters that are equally good for a gang the best scored wins.
+#[test]
+fn a_score_chooses_between_clusters_that_hold_the_gang_alone() {
+    assert_eq!(gang_goes(&[4, 4, 1], "carbon=1"), to(&[("m1", 4)]));
+    assert_eq!(gang_goes(&[4, 4, 1], "carbon=-1"), to(&[("m0", 4)]));
+}
