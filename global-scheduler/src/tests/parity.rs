@@ -92,6 +92,22 @@ fn what_is_not_queued_goes_where_karmada_would_send_it() {
     }
 }
 
+/// Among equals the older one, then the name.
+#[test]
+fn whoever_has_the_higher_schedule_priority_is_looked_at_first() {
+    let mut world = world(&[9], |_, _| {});
+    for (name, priority, created) in [("a", 0, "03"), ("b", 5, "02"), ("c", 5, "01"), ("d", 0, "03")] {
+        let mut object = widget(1, &aggregated(&json!({})));
+        object["metadata"]["name"] = name.into();
+        object["metadata"]["creationTimestamp"] = format!("2026-01-{created}T00:00:00Z").into();
+        object["spec"]["resource"]["name"] = name.into();
+        object["spec"]["schedulePriority"] = json!({"priority": priority});
+        world.bind(Binding::read(&object).unwrap());
+    }
+    let order: Vec<String> = world.take_due().into_iter().map(|key| key.name).collect();
+    assert_eq!(order, ["c", "b", "a", "d"]);
+}
+
 #[test]
 fn a_volcano_job_without_a_gate_goes_nowhere() {
     let mut world = world(&[9], |_, _| {});
