@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use caldera_e2e::{
     kinds::Kind,
-    manifest::{aggregated, deployment},
+    manifest::{aggregated, deployment, duplicated, policy},
     run,
 };
 use serde_json::{Value, json};
@@ -64,6 +64,32 @@ fn a2_26_a_deployment_without_a_queue_is_not_ours() {
         ensure!(binding["spec"]["schedulerName"] == "default-scheduler", "{}", binding["spec"]["schedulerName"]);
         ensure!(binding["metadata"]["annotations"]["caldera.dev/gate"].is_null());
         s.until(Kind::Deployment, "plain", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_not_queued_is_placed_too_where_its_policy_names_our_scheduler() {
+    run("unqueued", async |s| {
+        let config = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"colour": "blue"},
+        });
+        let web = deployment("web", None, 2, "50m");
+        for (kind, object, placement) in
+            [(Kind::ConfigMap, &config, duplicated()), (Kind::Deployment, &web, aggregated())]
+        {
+            let mut policy = policy(object, &placement);
+            policy["spec"]["schedulerName"] = "caldera".into();
+            s.create(Kind::Policy, policy).await?;
+            s.create(kind, object.clone()).await?;
+        }
+        for name in ["settings-configmap", "web-deployment"] {
+            s.until_placed(name).await?;
+            let binding = s.get(Kind::Binding, name).await?.context("no binding")?;
+            ensure!(binding["spec"]["schedulerName"] == "caldera", "{}", binding["spec"]["schedulerName"]);
+            ensure!(binding["metadata"]["annotations"]["caldera.dev/gate"].is_null());
+        }
+        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
         Ok(())
     });
 }
