@@ -263,6 +263,10 @@ fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bo
         return false;
     }
     if whole {
+        // What has ended in some cluster does not grow: its members would begin anew what is done.
+        if !binding.ended.is_empty() {
+            return binding.plan.is_some();
+        }
         let held = |task: &caldera_core::gang::Task| -> u32 {
             let shares = previous.into_iter().flat_map(|plan| plan.clusters.values());
             shares.filter_map(|share| share.tasks.get(&task.name)).map(|share| share.replicas).sum()

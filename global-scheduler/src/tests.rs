@@ -264,6 +264,12 @@ fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
     assert_eq!((same.step, same.wants_room), (Step::Rest, true));
     set_cores(&mut world, 0, 5);
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 5)]);
+    // Not once it is done there, whatever the record still allows.
+    let mut done = object;
+    done["status"]["aggregatedStatus"] =
+        json!([{"clusterName": "m0", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
+    world.bind(Binding::read(&done).unwrap());
+    assert_eq!(verdict(&mut world).step, Step::Rest);
 }
 
 #[test]

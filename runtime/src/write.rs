@@ -152,16 +152,20 @@ fn request(write: &Write) -> Result<http::Request<Vec<u8>>, http::Error> {
         .body(bytes.into_bytes())
 }
 
+/// What kube-apiserver says where a JSON patch can not be applied to what is there.
+const UNAPPLICABLE: &str = "the server rejected our request due to an error in our request";
+
 fn classify(write: &Write, error: kube::Error) -> Failure {
     let status = match error {
         kube::Error::Api(status) => status,
         other => return Failure::Transient(other.to_string()),
     };
     let message = status.message.clone();
-    // A failed `test` operation is a 422 with this text: for us it is a conflict like any other.
+    // A failed `test` operation is a 422 with a text that says nothing (kube-apiserver: `NewGenericServerResponse`), or in
+    // so many words: for us it is a conflict like any other.
     let test_failed = matches!(write.body, Body::JsonPatch(_))
         && status.code == 422
-        && (message.contains("test failed") || message.contains("testing"));
+        && (message == UNAPPLICABLE || message.contains("test failed") || message.contains("testing"));
     match status.code {
         409 if status.reason == "AlreadyExists" => Failure::Exists(message),
         409 => Failure::Conflict(message),
@@ -307,7 +311,38 @@ pub type RequestBody = KubeBody;
 
 #[cfg(test)]
 mod tests {
+    use kube::core::{Status, response::StatusSummary};
+
     use super::*;
+
+    #[test]
+    fn a_patch_that_can_not_be_applied_to_what_is_there_is_a_conflict() {
+        let refusal = |code: u16, message: &str| {
+            let status = Status {
+                status: Some(StatusSummary::Failure),
+                code,
+                message: message.to_owned(),
+                reason: "Invalid".to_owned(),
+                ..Status::default()
+            };
+            kube::Error::Api(status.boxed())
+        };
+        let write = |body| Write {
+            resource: crate::watch::resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            namespace: "ns".into(),
+            name: "b".into(),
+            subresource: None,
+            body,
+        };
+        let patch = write(Body::JsonPatch(serde_json::json!([])));
+        assert!(matches!(classify(&patch, refusal(422, UNAPPLICABLE)), Failure::Conflict(_)));
+        assert!(matches!(
+            classify(&patch, refusal(422, "spec.replicas: must not be negative")),
+            Failure::Refused { .. }
+        ));
+        let merge = write(Body::MergePatch(serde_json::json!({})));
+        assert!(matches!(classify(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
+    }
 
     #[test]
     fn the_window_halves_on_trouble_and_grows_back() {
