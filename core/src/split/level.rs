@@ -3,7 +3,7 @@
 //! Where an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which have a link that
 //! is good enough. Regions and providers make groups of their own (`place`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::gang::ClusterName;
 
@@ -60,42 +60,101 @@ impl LinkTier {
     }
 }
 
+/// A tier with the groups that its links make: worked out when clusters or links change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Near {
+    /// As in [`Level::name`].
+    pub name: String,
+    /// As in [`Level::tier`].
+    pub tier: Option<u32>,
+    /// Clusters that are all close to each other.
+    pub groups: Vec<Vec<ClusterName>>,
+}
+
 impl FederationTopology {
-    /// The levels that the links make among these candidates. From each cluster a group is grown by the others in the order of
-    /// their names, as long as each new one is close to all that are in it: for links that make groups (any two of which are
-    /// close or apart) those are the groups, for others no group is too large.
+    /// The groups that the links make among these clusters, tier by tier. From each cluster a group is grown by the others in
+    /// the order of their names, as long as each new one is close to all that are in it: for links that make groups (any two of
+    /// which are close or apart) those are the groups, for others no group is too large.
     #[must_use]
-    pub fn levels(&self, candidates: &[&ClusterName]) -> Vec<Level> {
-        let place = |name: &ClusterName| candidates.iter().position(|known| *known == name);
-        let places = |names: &[ClusterName]| names.iter().filter_map(place).collect::<Vec<usize>>();
-        let ends: Vec<(Vec<usize>, Vec<usize>)> =
-            self.links.iter().map(|link| (places(&link.from), places(&link.to))).collect();
-        let mut by_name: Vec<usize> = (0..candidates.len()).collect();
-        by_name.sort_by_key(|at| candidates[*at]);
-        let level = |tier: &LinkTier| {
-            let mut close: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); candidates.len()];
-            for (_, (from, to)) in self.links.iter().zip(&ends).filter(|(link, _)| tier.admits(link)) {
-                for (a, b) in from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
-                    close[a].insert(b);
-                    close[b].insert(a);
-                }
-            }
-            let groups: BTreeSet<Vec<u32>> = by_name.iter().filter_map(|seed| grown(*seed, &by_name, &close)).collect();
-            Level { name: tier.name.clone(), tier: tier.tier, groups: groups.into_iter().collect() }
+    pub fn near(&self, clusters: &[&ClusterName]) -> Vec<Near> {
+        let mut names: Vec<&ClusterName> = clusters.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        let set = |of: &[ClusterName]| {
+            let places = of.iter().filter_map(|name| names.binary_search(&name).ok());
+            places.fold(Set::of(names.len()), Set::with)
         };
-        self.tiers.iter().map(level).collect()
+        let ends: Vec<(Set, Set)> = self.links.iter().map(|link| (set(&link.from), set(&link.to))).collect();
+        let near = |tier: &LinkTier| {
+            let mut close: Vec<Set> = (0..names.len()).map(|at| Set::of(names.len()).with(at)).collect();
+            for (_, (from, to)) in self.links.iter().zip(&ends).filter(|(link, _)| tier.admits(link)) {
+                from.iter().for_each(|at| close[at].join(to));
+                to.iter().for_each(|at| close[at].join(from));
+            }
+            let groups: BTreeSet<Vec<usize>> = (0..names.len()).filter_map(|seed| grown(seed, &close)).collect();
+            let named = |group: Vec<usize>| group.into_iter().map(|at| names[at].clone()).collect();
+            Near { name: tier.name.clone(), tier: tier.tier, groups: groups.into_iter().map(named).collect() }
+        };
+        self.tiers.iter().map(near).collect()
     }
 }
 
-fn grown(seed: usize, by_name: &[usize], close: &[BTreeSet<usize>]) -> Option<Vec<u32>> {
+impl Near {
+    /// The same among these candidates, by their places.
+    #[must_use]
+    pub fn levels(tiers: &[Self], candidates: &[&ClusterName]) -> Vec<Level> {
+        let places: BTreeMap<&ClusterName, u32> = candidates.iter().copied().zip(0..).collect();
+        let group = |names: &Vec<ClusterName>| names.iter().filter_map(|name| places.get(name).copied()).collect();
+        let level = |near: &Self| {
+            let groups = near.groups.iter().map(group).filter(|group: &Vec<u32>| group.len() > 1).collect();
+            Level { name: near.name.clone(), tier: near.tier, groups }
+        };
+        tiers.iter().map(level).collect()
+    }
+}
+
+fn grown(seed: usize, close: &[Set]) -> Option<Vec<usize>> {
     let mut group = vec![seed];
-    for other in by_name.iter().filter(|other| close[seed].contains(other)) {
-        if group.iter().all(|member| close[*member].contains(other)) {
-            group.push(*other);
+    let mut to_all = close[seed].clone();
+    for other in close[seed].iter().filter(|other| *other != seed) {
+        if to_all.has(other) {
+            to_all.meet(&close[other]);
+            group.push(other);
         }
     }
     group.sort_unstable();
-    (group.len() > 1).then(|| group.into_iter().filter_map(|at| u32::try_from(at).ok()).collect())
+    (group.len() > 1).then_some(group)
+}
+
+/// Some of a number of things, a bit for each.
+#[derive(Debug, Clone)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn of(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+
+    fn with(mut self, at: usize) -> Self {
+        self.0[at / 64] |= 1 << (at % 64);
+        self
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.0[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one |= other);
+    }
+
+    fn meet(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one &= other);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.0.len() * 64).filter(|at| self.has(*at))
+    }
 }
 
 #[cfg(test)]
@@ -122,10 +181,38 @@ mod tests {
             ],
         };
         let all = names(&["d", "c", "b", "a"]);
-        let levels = topology.levels(&all.iter().collect::<Vec<_>>());
-        assert_eq!(levels[0].groups, [[2, 3]]);
+        let all: Vec<&ClusterName> = all.iter().collect();
+        let near = topology.near(&all);
+        let levels = Near::levels(&near, &all);
+        assert_eq!(levels[0].groups, [[3, 2]]);
         // b is close to a and to c, but a and c are not close.
-        assert_eq!(levels[1].groups, [[0, 1], [1, 2], [2, 3]].map(Vec::from)[..]);
+        assert_eq!(levels[1].groups, [[3, 2], [2, 1], [1, 0]].map(Vec::from)[..]);
+        // Who is no candidate is left out, and its group with it.
+        assert_eq!(Near::levels(&near, &all[..2])[1].groups, [[1, 0]]);
         assert_eq!((levels[1].name.as_str(), levels[1].tier), ("metro", Some(7)));
+    }
+
+    proptest::proptest! {
+        /// In a group any two are close, who is close to all of a group is in it, and who has a link is in some group.
+        #[test]
+        fn groups_are_as_large_as_they_can_be(
+            links in proptest::collection::vec((0..70usize, 0..70usize), 0..120),
+        ) {
+            let all: Vec<ClusterName> = (0..70).map(|at| ClusterName::from(format!("m{at:02}"))).collect();
+            let one = |(a, b): &(usize, usize)| Link { from: vec![all[*a].clone()], to: vec![all[*b].clone()], ..Link::default() };
+            let topology = FederationTopology { tiers: vec![LinkTier::default()], links: links.iter().map(one).collect() };
+            let near = topology.near(&all.iter().collect::<Vec<_>>()).remove(0);
+            let place = |name: &ClusterName| all.iter().position(|known| known == name).unwrap();
+            let close = |a: usize, b: usize| a == b || links.contains(&(a, b)) || links.contains(&(b, a));
+            let groups: Vec<Vec<usize>> = near.groups.iter().map(|group| group.iter().map(place).collect()).collect();
+            for group in &groups {
+                proptest::prop_assert!(group.iter().all(|a| group.iter().all(|b| close(*a, *b))));
+                let more = (0..70).any(|other| !group.contains(&other) && group.iter().all(|member| close(*member, other)));
+                proptest::prop_assert!(!more, "{:?} could be larger", group);
+            }
+            for at in links.iter().filter(|(a, b)| a != b).flat_map(|(a, b)| [a, b]) {
+                proptest::prop_assert!(groups.iter().any(|group| group.contains(at)));
+            }
+        }
     }
 }

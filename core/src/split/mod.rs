@@ -35,7 +35,7 @@ use pack::{Kit, ORDERS, Room, Where};
 use reach::Reach;
 
 pub use self::{
-    level::{FederationTopology, Level, Link, LinkTier},
+    level::{FederationTopology, Level, Link, LinkTier, Near},
     objective::{Distance, Key},
     refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
 };
