@@ -1,6 +1,7 @@
 //! What a policy sees and may do: ask where a job would fit, send it to members, take it back.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
     sync::Arc,
@@ -8,7 +9,7 @@ use std::{
 
 use caldera_core::{
     gang::{ClusterName, Gang, TaskName},
-    inventory::Capacity,
+    inventory::{self, Capacity},
     place::{self, Cluster, Decision},
     quantity::Quantity,
     queue::{Fit, FitClass, Kept},
@@ -45,6 +46,8 @@ pub enum Stand {
     Running {
         /// Where.
         holds: Vec<Hold>,
+        /// Since when.
+        since: Millis,
         /// Until when.
         ends: Millis,
     },
@@ -62,6 +65,8 @@ pub struct Site<'w> {
     now: Millis,
     pub(crate) members: Members,
     pub(crate) stands: Vec<Stand>,
+    /// Jobs that run.
+    active: BTreeSet<usize>,
     /// Runs of each job so far: the end of an earlier one means nothing.
     pub(crate) runs: Vec<u32>,
     pub(crate) ends: BinaryHeap<End>,
@@ -82,6 +87,7 @@ impl<'w> Site<'w> {
             now: world.start,
             members: Members::new(world, main),
             stands: vec![Stand::Future; world.jobs.len()],
+            active: BTreeSet::new(),
             runs: vec![0; world.jobs.len()],
             ends: BinaryHeap::new(),
             recorder: Recorder::new(world, main),
@@ -113,6 +119,11 @@ impl<'w> Site<'w> {
     #[must_use]
     pub fn stand(&self, job: usize) -> &Stand {
         &self.stands[job]
+    }
+
+    /// Jobs that run.
+    pub fn holders(&self) -> impl Iterator<Item = (usize, &Stand)> {
+        self.active.iter().map(|job| (*job, &self.stands[*job]))
     }
 
     /// The clusters.
@@ -182,6 +193,28 @@ impl<'w> Site<'w> {
             task.min_available = task.min_available.min(task.replicas);
         }
         self.place(job, &Arc::new(gang), &[])
+    }
+
+    /// Whether a job would fit with what these jobs hold free.
+    pub fn fits_after(&mut self, job: usize, gone: &[usize]) -> bool {
+        let mut holds: BTreeMap<usize, Vec<&Hold>> = BTreeMap::new();
+        for job in gone {
+            if let Stand::Sent { holds: held, .. } | Stand::Running { holds: held, .. } = &self.stands[*job] {
+                held.iter().for_each(|hold| holds.entry(hold.cluster).or_default().push(hold));
+            }
+        }
+        let shape = &self.world.jobs[job].shape;
+        let clusters = self.members.clusters();
+        let after: Vec<(&Cluster, Cow<'_, Capacity>)> = clusters
+            .into_iter()
+            .enumerate()
+            .map(|(i, (cluster, capacity))| match holds.get(&i) {
+                Some(holds) => (cluster, Cow::Owned(given_back(capacity, holds))),
+                None => (cluster, Cow::Borrowed(capacity)),
+            })
+            .collect();
+        let clusters = after.iter().map(|(cluster, capacity)| (*cluster, capacity.as_ref())).collect();
+        place::place(&question(shape, &shape.gang, clusters)).is_ok()
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
@@ -355,7 +388,8 @@ impl Site<'_> {
         self.runs[job] += 1;
         self.ends.push(Reverse((ends, job, self.runs[job])));
         self.recorder.started(job, ends);
-        self.stands[job] = Stand::Running { holds, ends };
+        self.stands[job] = Stand::Running { holds, since: self.now, ends };
+        self.active.insert(job);
     }
 
     fn give_back(&mut self, job: usize, then: Stand) {
@@ -363,6 +397,7 @@ impl Site<'_> {
         else {
             return;
         };
+        self.active.remove(&job);
         self.recorder.unbound(job, &holds, self.stands[job] == Stand::Waiting);
         self.members.release(job, &holds);
         (self.free, self.grew) = (None, true);
@@ -371,6 +406,32 @@ impl Site<'_> {
 
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
     place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters }
+}
+
+/// The capacity with these parts of its nodes free.
+fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
+    let mut by_node: BTreeMap<&Arc<str>, Resources> = BTreeMap::new();
+    for hold in holds {
+        by_node.entry(&hold.node).or_default().add(&hold.amount);
+    }
+    let mut after = Vec::with_capacity(capacity.shapes.len());
+    for shape in &capacity.shapes {
+        let (touched, same): (Vec<_>, Vec<_>) =
+            shape.nodes.iter().cloned().partition(|node| by_node.contains_key(node));
+        if !same.is_empty() {
+            after.push(inventory::Shape { nodes: same, ..shape.clone() });
+        }
+        for node in touched {
+            let mut one = inventory::Shape { nodes: vec![node.clone()], ..shape.clone() };
+            for (name, amount) in by_node[&node].iter() {
+                if let Some(free) = Arc::make_mut(&mut one.free).get_mut(name) {
+                    *free = free.saturating_add(amount);
+                }
+            }
+            after.push(one);
+        }
+    }
+    capacity.with(after)
 }
 
 /// Thousandths of what is asked that are free: of the resource that is shortest.

@@ -8,7 +8,7 @@ use caldera_simulate::{
     metrics::JobRecord,
     policy::{Caldera, Policy, PolicyName},
     read::Estimates,
-    report::{Ratio, Report, Shares},
+    report::{Ratio, Report},
     run::{Options, simulate},
     scenario::{LARGE, Scenario},
     time::Millis,
@@ -47,7 +47,7 @@ fn b9_the_offered_load_is_what_it_claims_to_be() {
 }
 
 /// Measured (seed 1): the gang starts after 151 s without estimates, 151 s with exact ones, 250 s with rough ones; its
-/// bound is 397 s. What is allocated over the hour is 92.3 %, and 90.9 % where no place is ever kept and the gang never
+/// bound is 397 s. What is allocated over the hour is 92.2 %, and 90.9 % where no place is ever kept and the gang never
 /// starts: no loss at all.
 #[test]
 fn b9_a_large_gang_among_endless_small_jobs_starts_within_its_bound_and_costs_little() {
@@ -84,31 +84,48 @@ fn b9_under_the_peers_policies() {
     assert!(report.wait_seconds.p50 > Millis(10_000), "{report:?}");
 }
 
-fn b10(policy: impl Fn(&World) -> Box<dyn Policy>) -> (Shares, Ratio) {
+fn b10(policy: impl Fn(&World) -> Box<dyn Policy>) -> Report {
     let world = Scenario::Fairness.world(1, Estimates::AsGiven).unwrap();
     let (report, _) = run(&world, policy(&world).as_mut(), Scenario::Fairness.horizon());
-    (report.shares, report.sor)
+    assert!(report.sor >= percent(99), "{report:?}");
+    report
 }
 
 /// Measured: mean deviation 2.3 %, Jain 98.4 %; the longest time that a newcomer is short of its share by more than a
-/// job 211 s (a run and a bit of what is there). Reclaim should make that seconds.
+/// job 210 s (a run and a bit of what is there).
 #[test]
 fn b10_staggered_tenants_get_their_shares_by_order_alone() {
-    let (shares, sor) = b10(|world| Box::new(without_fences(world)));
+    let shares = b10(|world| Box::new(without_fences(world))).shares;
     assert!(shares.mean_deviation <= percent(3) && shares.jain >= percent(97), "{shares:?}");
     assert!(shares.longest_short_seconds <= Millis::from_secs(240), "{shares:?}");
-    assert!(sor >= percent(99), "{sor:?}");
 }
 
-/// Measured: mean deviation 57.7 %, Jain 54.5 %, exactly as under FIFO. While every queue has more than it can run, the
-/// oldest job of all is blocked for longer than the engine's patience, gets the fence, and whatever is freed: shares no
-/// longer count. It should be as without fences, above.
+/// Measured: mean deviation 0.8 %, Jain 99.5 %, short for 107 s at the longest; 33 jobs give way: 16 for silver and 17
+/// for gold, who deserve 16 and 24 jobs' room.
 #[test]
-fn b10_fences_undo_shares_where_every_queue_is_full() {
-    let (ours, sor) = b10(|world| Box::new(Caldera::new(world)));
-    let (fifo, _) = b10(|world| PolicyName::Fifo.start(world));
-    let (peer, _) = b10(|world| PolicyName::VolcanoGlobal.start(world));
-    assert!(sor >= percent(99), "{sor:?}");
-    assert!(ours.mean_deviation >= percent(50), "fences heed shares now: hold this to the bounds above: {ours:?}");
-    assert!(fifo.mean_deviation > percent(40) && peer.mean_deviation > percent(40), "{fifo:?} {peer:?}");
+fn b10_staggered_tenants_get_them_sooner_when_others_give_way() {
+    let report = b10(|world| Box::new(without_fences(world).giving_back(world.start)));
+    let shares = report.shares;
+    assert!(shares.mean_deviation <= percent(1) && shares.jain >= percent(99), "{shares:?}");
+    assert!(shares.longest_short_seconds <= Millis::from_secs(120), "{shares:?}");
+    assert!((16..=40).contains(&report.preemptions), "{}", report.preemptions);
+}
+
+/// Measured with the engine's defaults: mean deviation 21.6 %, Jain 78.2 %, 372 jobs give way. While every queue has more
+/// than it can run, the oldest job of all is blocked for longer than the engine's patience and gets the fence and with it
+/// whatever is freed, whatever its queue already has; then it gives way to a queue that deserves more, and so on. It
+/// should be as without fences, above: tighten these bounds to those.
+#[test]
+fn b10_with_places_kept_today() {
+    let report = b10(|world| Box::new(Caldera::new(world)));
+    assert!(report.shares.mean_deviation <= percent(25) && report.shares.jain >= percent(70), "{:?}", report.shares);
+    assert!(report.preemptions <= 450, "{}", report.preemptions);
+}
+
+#[test]
+fn b10_under_the_peers_policies() {
+    for policy in [PolicyName::Fifo, PolicyName::VolcanoGlobal] {
+        let shares = b10(|world| policy.start(world)).shares;
+        assert!(shares.mean_deviation > percent(40), "{policy}: {shares:?}");
+    }
 }

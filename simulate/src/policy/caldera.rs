@@ -1,5 +1,6 @@
 //! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, then placed as the scheduler places what was granted. Places are kept for jobs that wait long.
+//! it left, then placed as the scheduler places what was granted. Places are kept for jobs that wait long, and jobs of
+//! queues that borrow give way for those of queues that deserve more than they have.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +14,7 @@ use caldera_core::{
     resources::Resources,
 };
 
-use super::Policy;
+use super::{Policy, give_back::Claims};
 use crate::{members::Part, site::Site, time::Millis, world::World};
 
 /// See the module.
@@ -23,6 +24,12 @@ pub struct Caldera {
     asks: HashMap<(FitClass, u32, Option<i64>), Arc<Ask>>,
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
+    /// Places are kept.
+    keeps: bool,
+    /// The engine knows the fleet, which never changes.
+    told: bool,
+    /// Who gives way; `None` if nobody does.
+    claims: Option<Claims>,
 }
 
 impl Caldera {
@@ -30,17 +37,30 @@ impl Caldera {
     #[must_use]
     pub fn new(world: &World) -> Self {
         let patience = Some(queue::engine::PATIENCE);
-        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience)
+        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).giving_back(world.start)
     }
 
-    /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept.
+    /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept. Nobody gives way.
     #[must_use]
     pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
         queues.for_each(|queue| engine.set_queue(queue));
         engine.set_policy(order);
         engine.set_patience(patience);
-        Self { engine, asks: HashMap::new(), unplaced: Vec::new() }
+        Self {
+            engine,
+            asks: HashMap::new(),
+            unplaced: Vec::new(),
+            keeps: patience.is_some(),
+            told: false,
+            claims: None,
+        }
+    }
+
+    /// With jobs that give way, from `start` on.
+    #[must_use]
+    pub fn giving_back(self, start: Millis) -> Self {
+        Self { claims: Some(Claims::new(seconds(start))), ..self }
     }
 
     /// Whether a job in line waits for more than there could ever be.
@@ -66,6 +86,74 @@ impl Caldera {
         site.send(job, parts);
     }
 
+    /// Lets those back into line who gave way for a claim that is over.
+    fn close(&mut self, site: &mut Site<'_>) {
+        let Some(claims) = &mut self.claims else { return };
+        let back = claims.close(&self.engine, seconds(site.now()));
+        self.engine.set_claim(claims.claimant().filter(|_| self.keeps));
+        for job in back {
+            self.wait(site, job);
+        }
+    }
+
+    /// Lets others give way for who waits; true if they did.
+    fn give_back(&mut self, site: &mut Site<'_>) -> bool {
+        let Some(claims) = &mut self.claims else { return false };
+        let victims = claims.look(site, &self.engine, seconds(site.now()));
+        self.engine.set_claim(claims.claimant().filter(|_| self.keeps));
+        if victims.is_empty() {
+            return false;
+        }
+        // The place is kept for the claimant before anything comes free.
+        self.release(site);
+        for job in victims {
+            site.evict(job);
+            self.engine.forget(id(job).as_str());
+        }
+        true
+    }
+
+    fn wait(&mut self, site: &mut Site<'_>, job: usize) {
+        let (ask, of) = (self.ask(site, job), site.job(job));
+        self.engine.wait(queue::Job {
+            id: id(job),
+            queue: of.queue.clone(),
+            priority: of.priority,
+            created: seconds(of.arrival),
+            deadline: None,
+            ask,
+        });
+    }
+
+    /// Releases all that may start; how many.
+    fn release(&mut self, site: &mut Site<'_>) -> usize {
+        if site.take_grew() {
+            self.engine.room_grew();
+            self.retry(site);
+        }
+        let mut released = 0;
+        loop {
+            let mut clusters = Clusters { site, found: Vec::new() };
+            let release = self.engine.next_in(&mut clusters);
+            let found = clusters.found;
+            let Some(release) = release else { return released };
+            released += 1;
+            let (job, granted) = (index(&release.id), release.admission.tasks);
+            let tasks = &site.job(job).shape.gang.tasks;
+            let whole = tasks.iter().all(|task| granted.get(&task.name).is_some_and(|pods| *pods >= task.replicas));
+            match if whole { Ok(found) } else { site.find_granted(job, &granted) } {
+                Ok(parts) => self.place(site, job, parts),
+                Err(_) => self.unplaced.push((job, granted)),
+            }
+        }
+    }
+
+    fn stir(&mut self) {
+        if let Some(claims) = &mut self.claims {
+            claims.stir();
+        }
+    }
+
     fn retry(&mut self, site: &mut Site<'_>) {
         for (job, granted) in std::mem::take(&mut self.unplaced) {
             match site.find_granted(job, &granted) {
@@ -78,15 +166,8 @@ impl Caldera {
 
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
-        let (ask, of) = (self.ask(site, job), site.job(job));
-        self.engine.wait(queue::Job {
-            id: id(job),
-            queue: of.queue.clone(),
-            priority: of.priority,
-            created: seconds(of.arrival),
-            deadline: None,
-            ask,
-        });
+        self.wait(site, job);
+        self.stir();
     }
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
@@ -97,32 +178,30 @@ impl Policy for Caldera {
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {
         self.engine.forget(id(job).as_str());
+        self.stir();
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        self.engine.set_fleet(site.members().total());
-        self.engine.set_now(seconds(site.now()));
-        if site.take_grew() {
-            self.engine.room_grew();
-            self.retry(site);
+        if !std::mem::replace(&mut self.told, true) {
+            self.engine.set_fleet(site.members().total());
         }
+        self.engine.set_now(seconds(site.now()));
         loop {
-            let mut clusters = Clusters { site, found: Vec::new() };
-            let release = self.engine.next_in(&mut clusters);
-            let found = clusters.found;
-            let Some(release) = release else { return };
-            let (job, granted) = (index(&release.id), release.admission.tasks);
-            let tasks = &site.job(job).shape.gang.tasks;
-            let whole = tasks.iter().all(|task| granted.get(&task.name).is_some_and(|pods| *pods >= task.replicas));
-            match if whole { Ok(found) } else { site.find_granted(job, &granted) } {
-                Ok(parts) => self.place(site, job, parts),
-                Err(_) => self.unplaced.push((job, granted)),
+            self.close(site);
+            if self.release(site) > 0 {
+                self.stir();
+                continue;
+            }
+            if !self.give_back(site) {
+                return;
             }
         }
     }
 
     fn due(&self, _: Millis) -> Option<Millis> {
-        self.engine.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs)
+        let fence = self.engine.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
+        let claim = self.claims.as_ref().and_then(Claims::due);
+        [fence, claim].into_iter().flatten().min()
     }
 }
 
@@ -154,10 +233,10 @@ fn seconds(time: Millis) -> i64 {
 }
 
 /// In the order of arrivals, so that jobs of one second keep it.
-fn id(job: usize) -> JobId {
+pub(super) fn id(job: usize) -> JobId {
     format!("{job:08}").into()
 }
 
-fn index(id: &JobId) -> usize {
+pub(super) fn index(id: &JobId) -> usize {
     id.as_str().parse().unwrap_or(usize::MAX)
 }
