@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{OrderPolicy, QueueSpec},
+    queue::{OrderPolicy, QueueSpec, engine::PATIENCE},
     resources::{ResourceName, Resources},
 };
 use caldera_simulate::{
@@ -35,13 +35,15 @@ const DLRM: [(&str, i64); 4] = [("tenant-0", 40), ("tenant-1", 30), ("tenant-2",
 /// A policy by name, or ours with something switched off.
 enum Who {
     Named(PolicyName),
-    NoFences,
+    NothingGivenBack,
+    NoPlaceKept,
 }
 
 impl Who {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Named(PolicyName::Caldera),
-        Self::NoFences,
+        Self::NothingGivenBack,
+        Self::NoPlaceKept,
         Self::Named(PolicyName::VolcanoGlobal),
         Self::Named(PolicyName::Fifo),
         Self::Named(PolicyName::BestEffortFifo),
@@ -50,16 +52,22 @@ impl Who {
     fn name(&self) -> &'static str {
         match self {
             Self::Named(name) => name.as_str(),
-            Self::NoFences => "caldera, no place kept",
+            Self::NothingGivenBack => "caldera, nothing given back",
+            Self::NoPlaceKept => "caldera, no place kept either",
         }
     }
 
     fn start(&self, world: &World) -> Box<dyn Policy> {
         match self {
             Self::Named(name) => name.start(world),
-            Self::NoFences => Box::new(Caldera::with(world.queues.iter().cloned(), OrderPolicy::default(), None)),
+            Self::NothingGivenBack => ours(world, Some(PATIENCE)),
+            Self::NoPlaceKept => ours(world, None),
         }
     }
+}
+
+fn ours(world: &World, patience: Option<i64>) -> Box<dyn Policy> {
+    Box::new(Caldera::with(world.queues.iter().cloned(), OrderPolicy::default(), patience))
 }
 
 fn main() {
@@ -202,6 +210,7 @@ fn table(world: &World, reports: &[Report], runs: &[(&str, Outcome, f64)]) {
     }
     row("waited beyond the bound", &|i| Report::new("", world, &runs[i].1, 1).starved.to_string());
     row("sent where they did not fit", &|i| reports[i].waited_in_members.to_string());
+    row("gave way / work lost", &|i| format!("{} / {}", reports[i].preemptions, reports[i].lost.percent()));
     row("held idle", &|i| reports[i].held_idle.percent());
     row("makespan", &|i| reports[i].makespan_seconds.to_string());
     row("SOR while jobs arrive / while jobs wait", &|i| {

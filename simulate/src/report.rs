@@ -7,6 +7,7 @@
 //! | GAR | allocated / capacity at an instant: median and most over time |
 //! | SOR | allocated x time / capacity x time: over all, until the last arrival, and only while some job waited |
 //! | held idle | the part of capacity x time that is bound to jobs which can not run yet |
+//! | lost | the part of allocated x time of runs that were cut short |
 //! | GFR | nodes of which some but not all is free / nodes that have any, over time; of open: / nodes with some free |
 //! | deviation, Jain | see `metrics::fairness`: only while some queue wants more than it has |
 //! | starved | waited more than so many times the bound of `metrics::backlog` (and a minute) |
@@ -133,6 +134,8 @@ pub struct Report {
     /// See the module.
     pub held_idle: Ratio,
     /// See the module.
+    pub lost: Ratio,
+    /// See the module.
     pub gfr: Ratio,
     /// See the module.
     pub gfr_of_open: Ratio,
@@ -252,6 +255,7 @@ impl Report {
             sor_while_arriving: Ratio::of(times.allocated_arriving, times.capacity_arriving),
             sor_while_waiting: Ratio::of(times.allocated_waiting, times.capacity_waiting),
             held_idle: Ratio::of(times.allocated.saturating_sub(times.working), times.capacity),
+            lost: Ratio::of(outcome.lost, times.allocated),
             gfr: Ratio::of(times.fragmented, times.nodes),
             gfr_of_open: Ratio::of(times.fragmented, times.open),
             shares: Shares {

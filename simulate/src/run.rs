@@ -35,6 +35,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// Queues against their fair shares.
     pub fairness: Sums,
+    /// Units of the resource times milliseconds of runs that were cut short.
+    pub lost: u128,
     /// The horizon, or when something last happened.
     pub end: Millis,
     /// What was reported about.
@@ -95,8 +97,8 @@ pub fn observed(
     let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
     let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
-    let (jobs, samples) = (site.recorder.jobs, site.recorder.samples);
-    Outcome { jobs, never, samples, fairness, end, resource, capacity }
+    let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
+    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity }
 }
 
 fn is_done(site: &Site<'_>) -> bool {

@@ -19,7 +19,7 @@ const NUMBERS: [Row; 20] = [
     ("can never start", |r| r.never_fit.to_string()),
     ("starved", |r| r.starved.to_string()),
     ("waited in a member", |r| r.waited_in_members.to_string()),
-    ("preemptions", |r| r.preemptions.to_string()),
+    ("preemptions / work lost", |r| format!("{} / {}", r.preemptions, r.lost.percent())),
     ("wait p50 / p90 / p99 / max", |r| waits(Some(&r.wait_seconds))),
     ("makespan", |r| r.makespan_seconds.to_string()),
     ("SOR", |r| r.sor.percent()),

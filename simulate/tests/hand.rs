@@ -281,4 +281,5 @@ fn an_evicted_job_gives_back_and_runs_anew() {
     assert_eq!(rows, [("a".to_owned(), Some(0), Some(17_000)), ("b".to_owned(), Some(6_000), Some(7_000))]);
     let report = Report::new("p", &world, &outcome, 4);
     assert_eq!((report.preemptions, report.finished, report.sor), (1, 2, Ratio::of(5 + 1 + 10, 17)));
+    assert_eq!(report.lost, Ratio::of(5, 16));
 }

@@ -104,7 +104,7 @@ fn b10_staggered_tenants_get_their_shares_by_order_alone() {
 /// for gold, who deserve 16 and 24 jobs' room.
 #[test]
 fn b10_staggered_tenants_get_them_sooner_when_others_give_way() {
-    let report = b10(|world| Box::new(without_fences(world).giving_back(world.start)));
+    let report = b10(|world| Box::new(without_fences(world).giving_back(world)));
     let shares = report.shares;
     assert!(shares.mean_deviation <= percent(1) && shares.jain >= percent(99), "{shares:?}");
     assert!(shares.longest_short_seconds <= Millis::from_secs(120), "{shares:?}");

@@ -70,6 +70,8 @@ pub struct Recorder {
     now: Sample,
     clock: Millis,
     working_nano: i128,
+    /// Units of the main resource times milliseconds of runs that were cut short.
+    pub(crate) lost: u128,
     books: Books,
     fairness: fairness::Fairness,
     fleet: Backlog,
@@ -92,6 +94,7 @@ struct Facts {
     asked: i128,
     /// Of the main resource, in clusters now.
     held: i128,
+    since: Millis,
     ends: Millis,
     stage: Stage,
 }
@@ -128,6 +131,7 @@ impl Recorder {
                     of_queue: dominant(demand, |name| of(name).as_nano()),
                     asked: 0,
                     held: 0,
+                    since: Millis::ZERO,
                     ends: Millis::ZERO,
                     stage: Stage::Away,
                 }
@@ -143,6 +147,7 @@ impl Recorder {
             now: Sample { at: world.start, ..Sample::default() },
             clock: world.start,
             working_nano: 0,
+            lost: 0,
             fairness: fairness::Fairness::new(&world.queues, main, &total, largest),
             books,
             fleet: Backlog::default(),
@@ -201,7 +206,7 @@ impl Recorder {
         self.pass();
         self.jobs[job].started.get_or_insert(self.clock);
         let facts = &mut self.facts[job];
-        (facts.stage, facts.ends) = (Stage::Running, ends);
+        (facts.stage, facts.since, facts.ends) = (Stage::Running, self.clock, ends);
         self.fairness.waiting(&facts.queue, -std::mem::take(&mut facts.asked));
         self.working_nano += facts.held;
         (self.now.sent, self.now.running) = (self.now.sent - 1, self.now.running + 1);
@@ -216,6 +221,11 @@ impl Recorder {
     }
 
     pub(crate) fn evicted(&mut self, job: usize) {
+        let facts = &self.facts[job];
+        if facts.stage == Stage::Running {
+            let units = u128::try_from(facts.held / 1_000_000_000).unwrap_or(0);
+            self.lost += units * u128::from(self.clock.since(facts.since).0);
+        }
         self.jobs[job].evictions += 1;
     }
 

@@ -37,7 +37,7 @@ impl Caldera {
     #[must_use]
     pub fn new(world: &World) -> Self {
         let patience = Some(queue::engine::PATIENCE);
-        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).giving_back(world.start)
+        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).giving_back(world)
     }
 
     /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept. Nobody gives way.
@@ -57,10 +57,11 @@ impl Caldera {
         }
     }
 
-    /// With jobs that give way, from `start` on.
+    /// With jobs that give way.
     #[must_use]
-    pub fn giving_back(self, start: Millis) -> Self {
-        Self { claims: Some(Claims::new(seconds(start))), ..self }
+    pub fn giving_back(self, world: &World) -> Self {
+        let last = world.jobs.last().map_or(world.start, |job| job.arrival);
+        Self { claims: Some(Claims::new(seconds(world.start), seconds(last.since(world.start)))), ..self }
     }
 
     /// Whether a job in line waits for more than there could ever be.

@@ -3,7 +3,8 @@
 //! a simulation knows nothing of.
 //!
 //! A job that gave way is out of line until the claim that it gave way for is over, then waits again with its age, and
-//! begins anew: what it did is lost. Its pods are gone at once.
+//! begins anew: what it did is lost. Its pods are gone at once. Where arrivals go on for more than a day, claims are
+//! looked at less often, in proportion: a look takes as long as ever, and there would be hundreds of thousands.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,6 +31,8 @@ const HEADS: usize = 4;
 const CLAIMS: usize = 8;
 const AGAIN: i64 = 5;
 const GRACE: i64 = 2;
+/// A refused claim is made again no more often than the time of all arrivals has of these parts.
+const PARTS: i64 = 20_000;
 /// The queue above all queues.
 const ROOT: &str = "root";
 
@@ -50,6 +53,8 @@ pub(super) struct Claims {
     stirred: bool,
     looked: Option<i64>,
     due: Option<i64>,
+    pause: i64,
+    again: i64,
 }
 
 /// A job that may claim.
@@ -60,9 +65,12 @@ struct Head {
 }
 
 impl Claims {
-    /// With the controller's defaults, as after a start at `now`.
-    pub(super) fn new(now: i64) -> Self {
+    /// With the controller's defaults, as after a start at `now`, for jobs that arrive over `span` seconds.
+    pub(super) fn new(now: i64, span: i64) -> Self {
+        let again = AGAIN.max(span / PARTS);
         Self {
+            pause: PAUSE.max(again / AGAIN),
+            again,
             policy: Policy::default(),
             bucket: Bucket::empty(now),
             open: None,
@@ -122,15 +130,15 @@ impl Claims {
         if !self.stirred {
             return Vec::new();
         }
-        if let Some(next) = self.looked.map(|looked| looked.saturating_add(PAUSE)).filter(|next| *next > now) {
-            self.again(next);
+        if let Some(next) = self.looked.map(|looked| looked.saturating_add(self.pause)).filter(|next| *next > now) {
+            self.look_at(next);
             return Vec::new();
         }
         (self.looked, self.stirred, self.due) = (Some(now), false, None);
         self.claim(site, engine, now)
     }
 
-    fn again(&mut self, at: i64) {
+    fn look_at(&mut self, at: i64) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
@@ -172,15 +180,15 @@ impl Claims {
         if why.refused == Refused::Unneeded {
             return;
         }
-        let later = now.saturating_add(AGAIN);
+        let later = now.saturating_add(self.again);
         match why.again_at().filter(|again| *again > now) {
             Some(again) if matches!(why.refused, Refused::Backoff { .. } | Refused::Rate { .. }) => {
                 self.refused.remove(&job);
-                self.again(again);
+                self.look_at(again);
             }
             Some(again) => {
                 self.refused.insert(job, (later, self.changes.wrapping_sub(1)));
-                self.again(again);
+                self.look_at(again);
             }
             None => drop(self.refused.insert(job, (later, self.changes))),
         }
@@ -190,7 +198,7 @@ impl Claims {
         match self.refused.get(&job).copied() {
             Some((_, changes)) if changes == self.changes => false,
             Some((until, _)) if until > now => {
-                self.again(until);
+                self.look_at(until);
                 false
             }
             _ => true,
@@ -215,7 +223,7 @@ impl Claims {
             let (job, of) = (index(id), site.job(index(id)));
             let since = i64::try_from(of.arrival.seconds()).unwrap_or(i64::MAX).saturating_add(GRACE);
             if since > now {
-                self.again(since);
+                self.look_at(since);
                 continue;
             }
             let priority = parents.get(queue).map_or(0, |queue| queue.priority);
