@@ -42,8 +42,6 @@ const HEADS: usize = 4;
 const CLAIMS: usize = 8;
 /// Between two looks at a job whose claim came to nothing, and only if something changed.
 const AGAIN: i64 = 5;
-/// A job that waits for less claims nothing yet: what it needs may come free by itself.
-const GRACE: i64 = 2;
 /// Pods that are still not gone after so many seconds do not keep their job out of line any longer.
 const GOING: i64 = 600;
 
@@ -222,7 +220,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     index.claims.refused.retain(|id, _| index.engine.is_waiting(id.as_str()));
     let rate = index.claims.policy.bounds.rate;
     let bucket = *index.claims.bucket.get_or_insert_with(|| Bucket::empty(second));
-    let (mut heads, young) = scene::heads(index, HEADS, GRACE);
+    let (mut heads, young) = scene::heads(index, HEADS, index.claims.policy.bounds.patience);
     if let Some(at) = young {
         index.claims.again(at);
     }

@@ -17,7 +17,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Pod},
     place::Cluster,
     quantity::Quantity,
-    queue,
+    queue::{self, Growth},
     resources::{ResourceName, Resources},
     split,
 };
@@ -77,11 +77,12 @@ struct Sums {
     allocating: Resources,
 }
 
-/// A node's main resource.
-#[derive(Debug, Clone, Copy, Default)]
+/// A node's main resource, and what is free of all.
+#[derive(Debug, Clone, Default)]
 struct Use {
     has: i128,
     used: i128,
+    free: Resources,
 }
 
 /// See the module.
@@ -96,6 +97,8 @@ pub struct Members {
     grew: Vec<bool>,
     main: ResourceName,
     nodes: Vec<HashMap<Arc<str>, Use>>,
+    /// Of each resource the most that is free on a node where something was given back.
+    largest: Resources,
     tally: Tally,
     allocated_nano: i128,
 }
@@ -112,6 +115,7 @@ impl Members {
             grew: vec![false; world.clusters.len()],
             main: main.clone(),
             nodes: Vec::new(),
+            largest: Resources::new(),
             tally: Tally::default(),
             allocated_nano: 0,
         };
@@ -124,7 +128,7 @@ impl Members {
             for node in one.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
                 sums.allocatable.add(&node.allocatable);
                 let has = node.allocatable.get(main.as_str()).as_nano();
-                nodes.insert(Arc::from(node.name.as_str()), Use { has, used: 0 });
+                nodes.insert(Arc::from(node.name.as_str()), Use { has, used: 0, free: node.allocatable.clone() });
                 if has > 0 {
                     (members.tally.nodes, members.tally.open) = (members.tally.nodes + 1, members.tally.open + 1);
                     capacity += has;
@@ -166,6 +170,11 @@ impl Members {
             free.add(&here);
         }
         free
+    }
+
+    /// What there is more of since this was last asked.
+    pub(crate) fn take_growth(&mut self) -> Growth {
+        Growth { free: self.free(), largest: std::mem::take(&mut self.largest) }
     }
 
     /// What the queue engine is told of the fleet.
@@ -292,13 +301,19 @@ impl Members {
     fn count(&mut self, hold: &Hold, sign: i128) {
         let amount = hold.amount.get(self.main.as_str()).as_nano() * sign;
         let Some(node) = self.nodes[hold.cluster].get_mut(&hold.node) else { return };
+        if sign > 0 {
+            node.free.saturating_sub(&hold.amount);
+        } else {
+            node.free.add(&hold.amount);
+            self.largest = self.largest.max(&node.free);
+        }
         if node.has <= 0 {
             return;
         }
-        let class = |node: Use| (u64::from(node.used < node.has), u64::from(node.used > 0 && node.used < node.has));
-        let (open, fragmented) = class(*node);
+        let class = |node: &Use| (u64::from(node.used < node.has), u64::from(node.used > 0 && node.used < node.has));
+        let (open, fragmented) = class(node);
         node.used += amount;
-        let (now_open, now_fragmented) = class(*node);
+        let (now_open, now_fragmented) = class(node);
         self.tally.open = self.tally.open + now_open - open;
         self.tally.fragmented = self.tally.fragmented + now_fragmented - fragmented;
         self.allocated_nano += amount;

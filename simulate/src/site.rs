@@ -12,7 +12,7 @@ use caldera_core::{
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
     quantity::Quantity,
-    queue::{Fit, FitClass, Kept},
+    queue::{Fit, FitClass, Growth, Kept},
     resources::{ResourceName, Resources},
 };
 
@@ -75,7 +75,7 @@ pub struct Site<'w> {
     never: HashMap<FitClass, bool>,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
-    /// Something was given back since [`Site::take_grew`] was last asked.
+    /// Something was given back since [`Site::take_growth`] was last asked.
     grew: bool,
 }
 
@@ -138,9 +138,9 @@ impl<'w> Site<'w> {
         self.recorder.books()
     }
 
-    /// True once after something was given back.
-    pub fn take_grew(&mut self) -> bool {
-        std::mem::take(&mut self.grew)
+    /// Once after something was given back: what there is more of.
+    pub fn take_growth(&mut self) -> Option<Growth> {
+        std::mem::take(&mut self.grew).then(|| self.members.take_growth())
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
@@ -253,9 +253,7 @@ impl<'w> Site<'w> {
 
     fn place(&mut self, job: usize, gang: &Arc<Gang>, kept: &[&Kept]) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
-        let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
-        let barred: BTreeSet<&str> =
-            kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect();
+        let barred = barred(shape, kept);
         let mut clusters = self.members.clusters();
         clusters.retain(|(cluster, _)| !barred.contains(cluster.name.as_str()));
         let decision = place::place(&question(shape, gang, clusters))?;
@@ -402,6 +400,12 @@ impl Site<'_> {
         self.members.release(job, &holds);
         (self.free, self.grew) = (None, true);
     }
+}
+
+/// Clusters that are kept for others, of something that this asks for.
+fn barred<'a>(shape: &Shape, kept: &[&'a Kept]) -> BTreeSet<&'a str> {
+    let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
+    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }
 
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {

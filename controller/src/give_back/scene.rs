@@ -59,7 +59,7 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
         let reclaims =
             !own && *below.entry(queue.clone()).or_insert_with(|| prospects.reclaims && deserves_more(index, queue));
         let lowest = prospects.lowest(queue);
-        if !reclaims && lowest.is_none() {
+        if !reclaims && lowest.is_none() || index.engine.yields(id.as_str()) {
             continue;
         }
         let Some(key) = index.ids.get(id).cloned() else { continue };
@@ -182,6 +182,7 @@ fn holder(index: &Index, entry: &Entry) -> Option<Holder> {
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
         preemptable: workload.and_then(|workload| workload.preemptable),
         ours,
+        created: binding.created,
         started: placed.then(|| binding.scheduled.unwrap_or(binding.created)),
         charge,
         elastic: workload.filter(|_| ours && placed).and_then(|workload| elastic(index, binding, workload)),

@@ -73,6 +73,7 @@ impl World {
             refuse_evictions: Vec::new(),
             echo: true,
         };
+        world.index.claims.policy.bounds.patience = 2;
         world.list();
         world
     }

@@ -92,6 +92,11 @@ impl Shape {
         Self { ask, minimum, sparse, elastic, users: 0 }
     }
 
+    /// What the minimum asks for.
+    pub(super) fn asks(&self, dim: Dim) -> i128 {
+        self.sparse.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| *amount)
+    }
+
     /// Whether it is granted as a whole or not at all.
     pub(super) fn is_rigid(&self) -> bool {
         self.elastic.iter().all(|(_, more)| *more == 0)

@@ -11,6 +11,8 @@ use crate::resources::{ResourceName, Resources};
 pub(super) struct Dim(u32);
 
 impl Dim {
+    pub(super) const FIRST: Self = Self(0);
+
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -36,6 +38,11 @@ impl Dims {
 
     pub(super) fn name(&self, dim: Dim) -> &ResourceName {
         &self.names[dim.index()]
+    }
+
+    /// The number of a name that is known.
+    pub(super) fn get(&self, name: &ResourceName) -> Option<Dim> {
+        self.numbers.get(name).copied()
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = Dim> + use<> {

@@ -9,6 +9,7 @@
 mod books;
 mod entitlement;
 mod fences;
+mod growth;
 mod order;
 mod questions;
 
@@ -21,11 +22,11 @@ pub use entitlement::Entitlement;
 
 use super::{
     admit::{self, Ask, FitClass, Shape},
-    dense::{Dim, Dims, Sparse},
-    fence::{Fences, Scarce},
+    dense::{Dense, Dim, Dims, Sparse},
+    fence::{FenceId, Fences},
     line::{Bed, ShapeId},
     order::{JobId, JobKey, OrderPolicy},
-    room::{Asked, Fit, Kept, Room},
+    room::{Asked, Fit, Room},
     spec::{Dequeue, Fleet, QueueSpec},
     tournament::Tournament,
     tree::{self, Node, Slot},
@@ -106,6 +107,10 @@ pub struct Engine {
     short: BTreeMap<(Node, Dim), Sleepers>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
     no_room: BTreeMap<FitClass, NoRoom>,
+    /// The same but those that never fit, by what must be free first.
+    roomless: BTreeMap<growth::Key, BTreeSet<(i128, FitClass)>>,
+    /// Free in all clusters together, where that was told last.
+    free: Option<Dense>,
     fences: Fences,
     /// Seconds since 1970.
     now: i64,
@@ -120,6 +125,9 @@ pub struct Engine {
 /// Seconds that a blocked job waits before its place is kept, unless [`Engine::set_patience`] says otherwise.
 pub const PATIENCE: i64 = 60;
 
+/// Looks at fences in one decision; seldom is a second one needed.
+const ROUNDS: usize = 8;
+
 /// How much each needs, and which it is.
 type Sleepers = BTreeSet<(i128, Node, ShapeId)>;
 
@@ -128,6 +136,7 @@ struct NoRoom {
     never: bool,
     detail: String,
     sleepers: BTreeSet<(Node, ShapeId)>,
+    needs: growth::Needs,
 }
 
 impl Default for Engine {
@@ -149,6 +158,8 @@ impl Default for Engine {
             heads: Tournament::default(),
             short: BTreeMap::new(),
             no_room: BTreeMap::new(),
+            roomless: BTreeMap::new(),
+            free: None,
             fences: Fences::default(),
             now: 0,
             patience: Some(PATIENCE),
@@ -183,15 +194,6 @@ impl Engine {
         if self.fleet != fleet {
             self.fleet = fleet;
             self.stale = true;
-        }
-    }
-
-    /// Somewhere there may be more room than before: everything that fitted nowhere is asked about again.
-    pub fn room_grew(&mut self) {
-        for (_, no_room) in std::mem::take(&mut self.no_room) {
-            for (node, shape) in no_room.sleepers {
-                self.wake(node, shape);
-            }
         }
     }
 
@@ -257,19 +259,21 @@ impl Engine {
 impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
     /// and for which `fit` says yes. `fit` is asked at most once for each class until [`Engine::room_grew`] after it
-    /// said no, and again for each job of a class while it says yes.
+    /// said no, while somebody of it waits, and again for each job of a class while it says yes.
     pub fn next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
         self.next_in(&mut Asked(fit))
     }
 
     /// The same, where clusters can be kept for a job that lacks room.
     pub fn next_in(&mut self, room: &mut impl Room) -> Option<Release> {
+        // Fences that are worked out anew come before whoever would pass meanwhile.
+        let replanted = self.replanted;
         self.settle();
-        if self.fences.due().is_some_and(|due| due <= self.now) {
+        if replanted || self.fences.due().is_some_and(|due| due <= self.now) {
             self.refence(room);
         }
-        // Fences that were taken away may let others start, who end with new ones: twice is enough, the rest can wait.
-        for _ in 0..2 {
+        // Fences that were taken away may let others start, who end with new ones.
+        for _ in 0..ROUNDS {
             if let Some(release) = self.next_awake(room) {
                 return Some(release);
             }
@@ -294,17 +298,22 @@ impl Engine {
             let path = &self.slots[node.index()].path;
             if let Some((at, dim, needed)) = self.fenced_short(&heeded, path, self.shape(id)) {
                 self.short.entry((at, dim)).or_default().insert((needed, node, id));
-                self.bind(&heeded, node, id);
+                self.fences.bind(&heeded, node, id);
                 self.sleep(node, id, Bed::Fenced(at, dim, needed));
+                continue;
+            }
+            if let Some((fence, dim)) = self.behind(&heeded, path, self.shape(id)) {
+                self.fences.bind_behind(fence, node, id);
+                self.sleep(node, id, Bed::Behind(dim));
                 continue;
             }
             let class = self.shape(id).ask.fit;
             let never = match self.no_room.get(&class) {
                 Some(known) => known.never,
-                None => match self.fits(room, node, &key, id) {
+                None => match room.fits(&key.id, &self.shape(id).ask, &self.kept(&heeded)) {
                     Fit::Yes => return Some(self.release(node, &key, id, &heeded)),
                     Fit::No { never, detail } => {
-                        self.no_room.insert(class, NoRoom { never, detail, sleepers: BTreeSet::new() });
+                        self.refuse(class, id, never, detail);
                         never
                     }
                 },
@@ -314,12 +323,6 @@ impl Engine {
             }
             self.sleep(node, id, if never { Bed::Never } else { Bed::Room });
         }
-    }
-
-    fn fits(&self, room: &mut impl Room, node: Node, key: &JobKey, id: ShapeId) -> Fit {
-        let causes = self.fences.keeping(&self.seniority(node, key));
-        let kept: Vec<&Kept> = causes.iter().filter_map(|cause| self.fences.get(*cause)?.kept.as_ref()).collect();
-        room.fits(&key.id, &self.shape(id).ask, &kept)
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::next`] does so first.
@@ -343,7 +346,7 @@ impl Engine {
         slot.line.candidate(dequeue).map(|(key, shape)| (key.clone(), shape))
     }
 
-    fn release(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[Scarce]) -> Release {
+    fn release(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[FenceId]) -> Release {
         let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
         let (pods, charged) = shape.grant(&slot.path, |at, dim| {

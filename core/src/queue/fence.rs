@@ -1,16 +1,29 @@
 //! Which blocked job's place is kept free, and whom that holds back.
 //!
 //! Rule: reservation by ageing with EASY backfill (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead
-//! of nodes. Of the jobs that one ceiling holds up, the first in rank (queue priority, job priority, age; no share, so
-//! that every job is first some day) gets a *fence* once it has waited long enough: from its own queue up to the one
-//! that is short its demand counts as taken. Whoever ranks strictly higher by priority does not see the fence; nobody
-//! else takes what the holder needs, except who is known to end before the holder could start. A holder heeds only fences
-//! of better rank, so that two never wait for each other. Jobs that lack room in clusters are fenced the same way, by
-//! clusters and resources.
+//! of nodes, as far as shares allow. Of the jobs of one queue that one ceiling holds up, the first in rank (priority, then
+//! age) gets a *fence* once it has waited long enough: from its own queue up to the ceiling that is short its demand counts
+//! as taken.
 //!
-//! It starts within its patience and, for each ceiling on its way up, the longest time that those run that hold
-//! something there. What it costs: at most the holders' own demand, one holder for each ceiling and resource, stands idle while they
-//! wait. Fences are worked out from who waits and for how long, and from nothing else: a restart makes the same ones.
+//! Whom it holds back: its own queue always. Queues beside its own, and beside those above it, only if each of its queues
+//! below the common one stays *within* what it deserves of the scarce resource with the holder started, or has nothing
+//! else of it. Of several that reach equally far the first in rank counts. Whoever ranks strictly higher by priority does
+//! not see the fence; nobody else takes what the holder needs, except who is known to end before the holder could start. A
+//! holder heeds only fences of better rank, so that two never wait for each other. Under an order that knows no shares
+//! every fence reaches all the way.
+//!
+//! So a queue gets by age nothing that others deserve, and still nobody starves. In its own queue every job is first some
+//! day. Then its queue starts nothing more that asks for the scarce resource, so what it has of that only shrinks: within
+//! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above, one after the
+//! other. Then only those come before it that are within as well and rank better: they do not become more. What a job that
+//! asks for more than its queue deserves gets that way is a turn, not a share: it comes when its queue has nothing else.
+//!
+//! It starts within its patience and, for each queue and each ceiling on its way up, the longest time that those run that
+//! hold something there. What it costs: at most one holder's demand for each ceiling and resource stands idle. Jobs that
+//! lack room in clusters are fenced the same way, by clusters and resources. As long as the fleet has as much idle as such a
+//! job asks for, it is nobody's share: its clusters are kept from everybody. Otherwise, while it is not within, its own
+//! queue waits for it everywhere, and no cluster is kept. Fences are worked out from who waits, for how long and what queues
+//! hold, and from nothing else: a restart makes the same ones.
 
 use std::{
     cell::Cell,
@@ -52,19 +65,43 @@ pub(super) enum Scarce {
     Room(u8),
 }
 
+impl Scarce {
+    const FIRST: Self = Self::Quota(Node::ROOT, Dim::FIRST);
+    const LAST: Self = Self::Room(u8::MAX);
+}
+
+/// One fence: there is at most one for each ceiling (or slot) and queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FenceId {
+    pub(super) cause: Scarce,
+    /// The holder's.
+    pub(super) queue: Node,
+}
+
+/// The order in which fences count: others give way for the first, then by rank.
+type Turn = (bool, Seniority);
+
 /// A place that is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     pub(super) rank: Seniority,
     pub(super) shape: ShapeId,
-    /// Where the demand counts as taken; none if only clusters are kept.
+    /// Others give way for the holder.
+    pub(super) claims: bool,
+    /// Where the demand counts as taken, from the holder's queue up.
     pub(super) nodes: Box<[Node]>,
+    /// Who waits below the node at this place heeds it.
+    pub(super) reach: usize,
     pub(super) asked: Sparse,
+    /// What there is too little of.
+    pub(super) scarce: Box<[Dim]>,
     pub(super) kept: Option<Kept>,
     /// Seconds since 1970.
     pub(super) since: i64,
     /// Shapes that sleep because of it.
     pub(super) bound: BTreeSet<(Node, ShapeId)>,
+    /// Those that sleep because of what a queue above them and the holder may have.
+    pub(super) behind: BTreeSet<(Node, ShapeId)>,
     /// When the holder can start at the latest, if that is known, for this state of the books.
     pub(super) shadow: Cell<Option<(u64, Option<i64>)>>,
 }
@@ -72,143 +109,257 @@ pub(super) struct Fence {
 impl Fence {
     /// What of a resource counts as taken at a queue.
     pub(super) fn taken(&self, at: Node, dim: Dim) -> i128 {
-        if !self.nodes.contains(&at) {
-            return 0;
-        }
+        if self.nodes.contains(&at) { self.asks(dim) } else { 0 }
+    }
+
+    /// What the holder asks for.
+    pub(super) fn asks(&self, dim: Dim) -> i128 {
         self.asked.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| (*amount).max(0))
     }
 
-    /// Whether a job of this rank, itself a holder or not, has to heed it.
-    pub(super) fn binds(&self, rank: &Seniority, is_holder: bool) -> bool {
-        if is_holder { self.rank < *rank } else { self.rank.id != rank.id && !rank.overrules(&self.rank) }
+    /// Shapes that sleep because of it.
+    pub(super) fn sleepers(&self) -> impl Iterator<Item = (Node, ShapeId)> {
+        self.bound.iter().chain(&self.behind).copied()
+    }
+
+    /// Whether it holds back everybody below the highest ceiling that is short.
+    pub(super) fn is_whole(&self) -> bool {
+        self.reach + 1 == self.nodes.len()
+    }
+
+    /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own fence.
+    fn binds(&self, rank: &Seniority, holder: Option<&Self>) -> bool {
+        match holder {
+            Some(holder) => self.turn() < holder.turn(),
+            None => self.rank.id != rank.id && !rank.overrules(&self.rank),
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        (!self.claims, self.rank.clone())
     }
 }
 
 /// All fences, and who would be next.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fences {
-    by_cause: BTreeMap<Scarce, Fence>,
-    /// Fences that count something as taken at a queue.
-    at: BTreeMap<Node, BTreeSet<Scarce>>,
-    of: BTreeMap<JobId, Scarce>,
-    /// Who sleeps for a cause, in rank.
-    ranked: BTreeMap<Scarce, BTreeSet<(Seniority, Node, ShapeId)>>,
-    /// Causes to be looked at again.
-    pub(super) dirty: BTreeSet<Scarce>,
-    /// The same, at a time.
-    due: BTreeSet<(i64, Scarce)>,
+    all: BTreeMap<FenceId, Fence>,
+    /// For each node, those that reach it, by cause; the first of them counts.
+    fronts: BTreeMap<(Node, Scarce), BTreeSet<(Turn, Node)>>,
+    of: BTreeMap<JobId, FenceId>,
+    /// What each shape that sleeps because of fences heeds.
+    heeded: BTreeMap<(Node, ShapeId), Vec<FenceId>>,
+    /// Who sleeps for a cause in a queue, in rank.
+    ranked: BTreeMap<FenceId, BTreeSet<(Seniority, ShapeId)>>,
+    /// To be looked at again.
+    pub(super) dirty: BTreeSet<FenceId>,
+    /// Queues that hold more or less than before.
+    moved: BTreeSet<Node>,
+    /// To be looked at again at a time.
+    due: BTreeSet<(i64, FenceId)>,
     /// There are others than when this was last asked.
     pub(super) changed: bool,
 }
 
+/// Who has one.
 impl Fences {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_cause.is_empty()
+        self.all.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Scarce, &Fence)> {
-        self.by_cause.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&FenceId, &Fence)> {
+        self.all.iter()
     }
 
-    pub(super) fn get(&self, cause: Scarce) -> Option<&Fence> {
-        self.by_cause.get(&cause)
+    pub(super) fn get(&self, id: FenceId) -> Option<&Fence> {
+        self.all.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, cause: Scarce) -> Option<&mut Fence> {
-        self.by_cause.get_mut(&cause)
+    /// Those about room in clusters.
+    pub(super) fn rooms(&self) -> Vec<FenceId> {
+        self.all.range(FenceId { cause: Scarce::Room(0), queue: Node::ROOT }..).map(|(id, _)| *id).collect()
     }
 
     /// The fence that a job holds.
-    pub(super) fn cause_of(&self, id: &str) -> Option<Scarce> {
+    pub(super) fn held_by(&self, id: &str) -> Option<FenceId> {
         self.of.get(id).copied()
     }
 
-    pub(super) fn add(&mut self, cause: Scarce, fence: Fence) {
-        for node in &fence.nodes {
-            self.at.entry(*node).or_default().insert(cause);
+    /// Adds one; true if others no longer count because of it, which are then returned.
+    pub(super) fn add(&mut self, id: FenceId, fence: Fence) -> Vec<FenceId> {
+        let mut behind = Vec::new();
+        for node in &fence.nodes[..=fence.reach] {
+            behind.extend(self.join(*node, id, fence.turn()));
         }
         self.changed = true;
-        self.of.insert(fence.rank.id.clone(), cause);
-        self.by_cause.insert(cause, fence);
+        self.of.insert(fence.rank.id.clone(), id);
+        self.all.insert(id, fence);
+        behind
     }
 
-    pub(super) fn remove(&mut self, cause: Scarce) -> Option<Fence> {
-        let fence = self.by_cause.remove(&cause)?;
-        for node in &fence.nodes {
-            if let Some(here) = self.at.get_mut(node) {
-                here.remove(&cause);
-                if here.is_empty() {
-                    self.at.remove(node);
-                }
-            }
+    pub(super) fn remove(&mut self, id: FenceId) -> Option<Fence> {
+        let fence = self.all.remove(&id)?;
+        for node in &fence.nodes[..=fence.reach] {
+            self.part(*node, id, &fence.turn());
         }
         self.changed = true;
         self.of.remove(&fence.rank.id);
         Some(fence)
     }
 
-    /// Fences on a path that a job of this rank has to heed.
-    pub(super) fn binding(&self, path: &[Node], rank: &Seniority) -> Vec<Scarce> {
-        let is_holder = self.of.contains_key(&rank.id);
-        let binds = |cause: &Scarce| self.by_cause.get(cause).is_some_and(|fence| fence.binds(rank, is_holder));
-        self.on(path).into_iter().filter(binds).collect()
+    /// Sets how far one reaches; those that no longer count as they did, itself among them.
+    pub(super) fn set_reach(&mut self, id: FenceId, reach: usize) -> Vec<FenceId> {
+        let Some(fence) = self.all.get_mut(&id) else { return Vec::new() };
+        let (was, turn, nodes) = (fence.reach, fence.turn(), fence.nodes.clone());
+        fence.reach = reach;
+        let mut behind = Vec::new();
+        for node in nodes.iter().take(reach + 1).skip(was + 1) {
+            behind.extend(self.join(*node, id, turn.clone()));
+        }
+        for node in nodes.iter().take(was + 1).skip(reach + 1) {
+            self.part(*node, id, &turn);
+            behind.push(id);
+        }
+        behind
     }
 
-    /// Fences that count something as taken on a path.
-    pub(super) fn on(&self, path: &[Node]) -> BTreeSet<Scarce> {
-        path.iter().filter_map(|node| self.at.get(node)).flatten().copied().collect()
+    /// Reaches a node; the one that counted there before, if it does not any more.
+    fn join(&mut self, node: Node, id: FenceId, turn: Turn) -> Option<FenceId> {
+        let front = self.fronts.entry((node, id.cause)).or_default();
+        let first = front.first().filter(|(first, _)| turn < *first).map(|(_, queue)| *queue);
+        front.insert((turn, id.queue));
+        first.map(|queue| FenceId { queue, ..id })
     }
 
-    /// Fences of clusters that a job of this rank has to heed.
-    pub(super) fn keeping(&self, rank: &Seniority) -> Vec<Scarce> {
-        let is_holder = self.of.contains_key(&rank.id);
-        let rooms = self.by_cause.range(Scarce::Room(0)..);
-        rooms.filter(|(_, fence)| fence.binds(rank, is_holder)).map(|(cause, _)| *cause).collect()
-    }
-
-    /// A shape sleeps for a cause.
-    pub(super) fn slept(&mut self, cause: Scarce, entry: (Seniority, Node, ShapeId)) {
-        self.ranked.entry(cause).or_default().insert(entry);
-        self.dirty.insert(cause);
-    }
-
-    /// It does not any more.
-    pub(super) fn woke(&mut self, cause: Scarce, entry: &(Seniority, Node, ShapeId)) {
-        if let Some(ranked) = self.ranked.get_mut(&cause) {
-            ranked.remove(entry);
-            if ranked.is_empty() {
-                self.ranked.remove(&cause);
+    fn part(&mut self, node: Node, id: FenceId, turn: &Turn) {
+        if let Some(front) = self.fronts.get_mut(&(node, id.cause)) {
+            front.remove(&(turn.clone(), id.queue));
+            if front.is_empty() {
+                self.fronts.remove(&(node, id.cause));
             }
         }
     }
 
-    pub(super) fn is_asleep(&self, cause: Scarce, entry: &(Seniority, Node, ShapeId)) -> bool {
-        self.ranked.get(&cause).is_some_and(|ranked| ranked.contains(entry))
+    /// Fences that a job of this rank in the queue at the beginning of this path has to heed.
+    pub(super) fn binding(&self, path: &[Node], rank: &Seniority) -> Vec<FenceId> {
+        let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
+        let mut binding = Vec::new();
+        for node in path {
+            for ((_, cause), front) in self.at(*node) {
+                let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
+                let id = FenceId { cause: *cause, queue };
+                if !binding.contains(&id) && self.all.get(&id).is_some_and(|fence| fence.binds(rank, holder)) {
+                    binding.push(id);
+                }
+            }
+        }
+        binding
     }
 
-    /// Who sleeps for a cause, the first in rank first.
-    pub(super) fn ranked(&self, cause: Scarce) -> impl Iterator<Item = &(Seniority, Node, ShapeId)> {
-        self.ranked.get(&cause).into_iter().flatten()
+    /// A shape sleeps because of these.
+    pub(super) fn bind(&mut self, heeded: &[FenceId], node: Node, shape: ShapeId) {
+        for id in heeded {
+            if let Some(fence) = self.all.get_mut(id) {
+                fence.bound.insert((node, shape));
+            }
+        }
+        self.heeded.insert((node, shape), heeded.to_vec());
+    }
+
+    /// A shape sleeps because of what a queue above it and this one's holder may have.
+    pub(super) fn bind_behind(&mut self, id: FenceId, node: Node, shape: ShapeId) {
+        if let Some(fence) = self.all.get_mut(&id) {
+            fence.behind.insert((node, shape));
+        }
+        self.heeded.insert((node, shape), vec![id]);
+    }
+
+    /// It does not any more.
+    pub(super) fn unbind(&mut self, node: Node, shape: ShapeId) {
+        for id in self.heeded.remove(&(node, shape)).into_iter().flatten() {
+            if let Some(fence) = self.all.get_mut(&id) {
+                fence.bound.remove(&(node, shape));
+                fence.behind.remove(&(node, shape));
+            }
+        }
+    }
+
+    /// Those that count below a node, by cause.
+    fn at(&self, node: Node) -> impl Iterator<Item = (&(Node, Scarce), &BTreeSet<(Turn, Node)>)> {
+        self.fronts.range((node, Scarce::FIRST)..=(node, Scarce::LAST))
+    }
+
+    /// All that reach a node.
+    pub(super) fn reaching(&self, node: Node) -> Vec<FenceId> {
+        let of = |((_, cause), front): (&(Node, Scarce), &BTreeSet<(Turn, Node)>)| {
+            let cause = *cause;
+            front.iter().map(|(_, queue)| FenceId { cause, queue: *queue }).collect::<Vec<_>>()
+        };
+        self.at(node).flat_map(of).collect()
+    }
+}
+
+/// Who would get one.
+impl Fences {
+    /// A shape sleeps for a cause.
+    pub(super) fn slept(&mut self, id: FenceId, entry: (Seniority, ShapeId)) {
+        self.ranked.entry(id).or_default().insert(entry);
+        self.dirty.insert(id);
+    }
+
+    /// It does not any more.
+    pub(super) fn woke(&mut self, id: FenceId, entry: &(Seniority, ShapeId)) {
+        if let Some(ranked) = self.ranked.get_mut(&id) {
+            ranked.remove(entry);
+            if ranked.is_empty() {
+                self.ranked.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn is_asleep(&self, id: FenceId, entry: &(Seniority, ShapeId)) -> bool {
+        self.ranked.get(&id).is_some_and(|ranked| ranked.contains(entry))
+    }
+
+    /// Who sleeps for a cause in a queue, the first in rank first.
+    pub(super) fn ranked(&self, id: FenceId) -> impl Iterator<Item = &(Seniority, ShapeId)> {
+        self.ranked.get(&id).into_iter().flatten()
+    }
+
+    /// Queues in which somebody sleeps for want of room.
+    pub(super) fn roomless(&self) -> impl Iterator<Item = FenceId> {
+        self.ranked.range(FenceId { cause: Scarce::Room(0), queue: Node::ROOT }..).map(|(id, _)| *id)
     }
 
     /// Ceilings are others than they were: everything is to be looked at again.
     pub(super) fn doubt_all(&mut self) {
-        self.dirty.extend(self.ranked.keys().chain(self.by_cause.keys()));
+        self.dirty.extend(self.ranked.keys().chain(self.all.keys()));
     }
 
-    /// A cause is to be looked at again then.
-    pub(super) fn later(&mut self, at: i64, cause: Scarce) {
-        self.due.insert((at, cause));
+    /// Queues hold more or less than before.
+    pub(super) fn moved(&mut self, path: &[Node]) {
+        if !self.ranked.is_empty() || !self.all.is_empty() {
+            self.moved.extend(path);
+        }
     }
 
-    /// Causes to be looked at now.
-    pub(super) fn take_dirty(&mut self, now: i64) -> BTreeSet<Scarce> {
-        while let Some((at, cause)) = self.due.first().copied() {
+    pub(super) fn take_moved(&mut self) -> BTreeSet<Node> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// To be looked at again then.
+    pub(super) fn later(&mut self, at: i64, id: FenceId) {
+        self.due.insert((at, id));
+    }
+
+    /// What is to be looked at now.
+    pub(super) fn take_dirty(&mut self, now: i64) -> BTreeSet<FenceId> {
+        while let Some((at, id)) = self.due.first().copied() {
             if at > now {
                 break;
             }
             self.due.pop_first();
-            self.dirty.insert(cause);
+            self.dirty.insert(id);
         }
         std::mem::take(&mut self.dirty)
     }

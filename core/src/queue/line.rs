@@ -18,6 +18,8 @@ pub(super) enum Bed {
     Quota(Node, Dim, i128),
     /// The same, of which a part is kept for others.
     Fenced(Node, Dim, i128),
+    /// What its queue may have beside a job before it that waits for room, of this.
+    Behind(Dim),
     /// Room in clusters.
     Room,
     /// For clusters that are other than they are: it fits in none of these.
@@ -30,7 +32,7 @@ impl Bed {
         match self {
             Self::Quota(at, dim, _) => Some(Scarce::Quota(at, dim)),
             Self::Room => Some(Scarce::Room(0)),
-            Self::Fenced(..) | Self::Never => None,
+            Self::Fenced(..) | Self::Behind(_) | Self::Never => None,
         }
     }
 }

@@ -29,5 +29,5 @@ pub use admit::{Ask, FitClass, TaskAsk};
 pub use engine::{Engine, Entitlement, Job, Release, Reservation, Usage};
 pub use fault::{QueueFault, QueueField};
 pub use order::{JobId, OrderPolicy};
-pub use room::{Fit, Kept, Room};
+pub use room::{Fit, Growth, Kept, Room};
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -2,7 +2,10 @@
 //! function that places.
 
 use super::{admit::Ask, order::JobId};
-use crate::{gang::ClusterName, resources::ResourceName};
+use crate::{
+    gang::ClusterName,
+    resources::{ResourceName, Resources},
+};
 
 /// The answer to "does it fit somewhere now?".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,4 +50,13 @@ pub struct Kept {
     pub clusters: Vec<ClusterName>,
     /// What.
     pub resources: Vec<ResourceName>,
+}
+
+/// More room than before, on some nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// What is free in all clusters together, or more.
+    pub free: Resources,
+    /// Of each resource the most that is free on one of the nodes where there is more, or more than that.
+    pub largest: Resources,
 }

@@ -128,8 +128,8 @@ impl Caldera {
 
     /// Releases all that may start; how many.
     fn release(&mut self, site: &mut Site<'_>) -> usize {
-        if site.take_grew() {
-            self.engine.room_grew();
+        if let Some(growth) = site.take_growth() {
+            self.engine.room_grew_by(&growth);
             self.retry(site);
         }
         let mut released = 0;

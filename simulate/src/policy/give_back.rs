@@ -25,12 +25,11 @@ use crate::{
 };
 
 /// The controller's: seconds between two looks, jobs of one queue and of all that may claim in one, seconds until a
-/// refused claim is made again, seconds that a job waits before it claims.
+/// refused claim is made again.
 const PAUSE: i64 = 1;
 const HEADS: usize = 4;
 const CLAIMS: usize = 8;
 const AGAIN: i64 = 5;
-const GRACE: i64 = 2;
 /// A refused claim is made again no more often than the time of all arrivals has of these parts.
 const PARTS: i64 = 20_000;
 /// The queue above all queues.
@@ -217,11 +216,12 @@ impl Claims {
             let own =
                 matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);
             let path = path(&parents, queue);
-            if own || !path.iter().any(|name| deserves_more(engine, name)) {
+            if own || engine.yields(id.as_str()) || !path.iter().any(|name| deserves_more(engine, name)) {
                 continue;
             }
             let (job, of) = (index(id), site.job(index(id)));
-            let since = i64::try_from(of.arrival.seconds()).unwrap_or(i64::MAX).saturating_add(GRACE);
+            let since =
+                i64::try_from(of.arrival.seconds()).unwrap_or(i64::MAX).saturating_add(self.policy.bounds.patience);
             if since > now {
                 self.look_at(since);
                 continue;
@@ -248,6 +248,7 @@ impl Claims {
                 priority: of.priority,
                 preemptable: None,
                 ours: true,
+                created: i64::try_from(of.arrival.seconds()).unwrap_or(i64::MAX),
                 started: i64::try_from(since.seconds()).ok(),
                 elastic: None,
                 evictions: self.evictions.get(&job).copied().unwrap_or_default(),

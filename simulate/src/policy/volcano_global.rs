@@ -124,7 +124,7 @@ impl VolcanoGlobal {
     /// karmada-scheduler, for what was let go.
     fn schedule(&mut self, site: &mut Site<'_>) {
         let now = site.now();
-        if site.take_grew() {
+        if site.take_growth().is_some() {
             self.released.iter_mut().for_each(|one| one.roll(now));
             self.returns += 1;
         }

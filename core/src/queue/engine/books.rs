@@ -95,6 +95,9 @@ impl Engine {
         let class = self.shape(shape).ask.fit;
         if let (true, Some(no_room)) = (alone, self.no_room.get_mut(&class)) {
             no_room.sleepers.remove(&(node, shape));
+            if no_room.sleepers.is_empty() {
+                self.forget_refusal(class);
+            }
         }
         if was_first && !alone {
             self.first_changed(node, shape, key);
@@ -109,6 +112,7 @@ impl Engine {
             self.slots[at.index()].used.add(amounts);
         }
         self.heads.touch(node, Touch::Share);
+        self.fences.moved(&self.slots[node.index()].path);
     }
 
     pub(super) fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -119,6 +123,7 @@ impl Engine {
             self.slots[at.index()].used.sub(amounts);
         }
         self.heads.touch(node, Touch::Share);
+        self.fences.moved(&self.slots[node.index()].path);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
             for (dim, _) in amounts {

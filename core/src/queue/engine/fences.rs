@@ -1,5 +1,9 @@
 //! Fences at work: who gets one, whom it holds back, and when that ends. The rule is in [`super::super::fence`].
 
+mod beds;
+mod holders;
+mod rooms;
+
 use std::cmp::Reverse;
 
 use super::{Engine, Standing};
@@ -8,10 +12,11 @@ use crate::{
     quantity::Quantity,
     queue::{
         admit::{self, Shape},
-        fence::{Fence, Scarce, Seniority},
+        dense::Dim,
+        fence::{Fence, FenceId, Scarce, Seniority},
         line::{Bed, ShapeId},
         order::{JobId, JobKey, OrderPolicy},
-        room::{Kept, Room},
+        room::Kept,
         tree::Node,
     },
     reason::{Bound, Position, Reason},
@@ -20,7 +25,7 @@ use crate::{
 
 /// Sleepers looked at for one fence; those before them can never start.
 const LOOKS: usize = 8;
-/// Jobs that clusters are kept for at once.
+/// Jobs that clusters are kept for at once; one more makes its own queue wait.
 const ROOMS: u8 = 3;
 
 /// A place that is kept for a job.
@@ -58,11 +63,12 @@ impl Engine {
         }
         for id in [std::mem::replace(&mut self.claim, id.clone()), id].into_iter().flatten() {
             let sleeper = self.waiting(id.as_str());
-            let bed = sleeper.and_then(|(_, node, shape)| self.slots[node.index()].line.bed(shape));
-            self.fences.dirty.extend(bed.and_then(Bed::cause));
-            self.fences.dirty.extend(self.fences.cause_of(id.as_str()));
-            if let Some(cause) = bed.and_then(Bed::cause) {
-                self.fences.later(self.now, cause);
+            self.fences.dirty.extend(self.fences.held_by(id.as_str()));
+            let Some((_, node, shape)) = sleeper else { continue };
+            if let Some(cause) = self.slots[node.index()].line.bed(shape).and_then(Bed::cause) {
+                let id = FenceId { cause, queue: node };
+                self.fences.dirty.insert(id);
+                self.fences.later(self.now, id);
             }
         }
     }
@@ -95,24 +101,34 @@ impl Engine {
     /// The place that is kept for a job, if one is.
     #[must_use]
     pub fn reservation(&self, id: &str) -> Option<Reservation> {
-        let cause = self.fences.cause_of(id)?;
-        let fence = self.fences.get(cause)?;
-        let short = match cause {
+        let id = self.fences.held_by(id)?;
+        let fence = self.fences.get(id)?;
+        let short = match id.cause {
             Scarce::Quota(at, dim) => {
                 let (bound, _) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
                 Some((bound, self.dims.name(dim).clone()))
             }
             Scarce::Room(_) => None,
         };
-        let clusters = fence.kept.as_ref().map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(Reservation { since: fence.since, short, clusters, start: self.start_of(cause) })
+        let kept = fence.kept.as_ref().filter(|_| fence.is_whole());
+        let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
+        Some(Reservation { since: fence.since, short, clusters, start: self.start_of(id) })
+    }
+
+    /// Whether it heeds a place that is kept of what it asks for. Nobody should give way for it: what came free would go to
+    /// the other, or that one's would go to it.
+    #[must_use]
+    pub fn yields(&self, id: &str) -> bool {
+        let Some(Standing::Waiting { node, key, shape, .. }) = self.jobs.get(id) else { return false };
+        let asks = |fence: &Fence| fence.scarce.iter().any(|dim| self.shape(*shape).asks(*dim) > 0);
+        self.heeded(*node, key, *shape).iter().filter_map(|id| self.fences.get(*id)).any(asks)
     }
 
     /// When the demand of a fence's holder fits at the latest, by the ends of what is charged there now.
-    fn start_of(&self, cause: Scarce) -> Option<i64> {
-        let Scarce::Quota(at, _) = cause else { return None };
-        let fence = self.fences.get(cause)?;
-        let mut lacks: Vec<(super::Dim, i128)> = fence
+    fn start_of(&self, id: FenceId) -> Option<i64> {
+        let Scarce::Quota(at, _) = id.cause else { return None };
+        let fence = self.fences.get(id)?;
+        let mut lacks: Vec<(Dim, i128)> = fence
             .asked
             .iter()
             .filter_map(|(dim, asked)| Some((*dim, asked - admit::headroom(&self.slots[at.index()], *dim)?)))
@@ -154,43 +170,38 @@ impl Engine {
         }
     }
 
-    /// The fences on its path that a job has to heed: without those that it is known to end before.
-    pub(super) fn heeded(&self, node: Node, key: &JobKey, shape: ShapeId) -> Vec<Scarce> {
+    /// The fences that a job has to heed: without those that it is known to end before.
+    pub(super) fn heeded(&self, node: Node, key: &JobKey, shape: ShapeId) -> Vec<FenceId> {
         if self.fences.is_empty() {
             return Vec::new();
         }
         let mut heeded = self.fences.binding(&self.slots[node.index()].path, &self.seniority(node, key));
         if let Some(run_for) = self.shape(shape).ask.run_for {
             let end = self.now.saturating_add(run_for);
-            heeded.retain(|cause| self.shadow(*cause).is_none_or(|shadow| end > shadow));
+            heeded.retain(|id| self.shadow(*id).is_none_or(|shadow| end > shadow));
         }
         heeded
     }
 
     /// [`Engine::start_of`], worked out once for each state of the books.
-    fn shadow(&self, cause: Scarce) -> Option<i64> {
-        let fence = self.fences.get(cause)?;
+    fn shadow(&self, id: FenceId) -> Option<i64> {
+        let fence = self.fences.get(id)?;
         if let Some((_, start)) = fence.shadow.get().filter(|(books, _)| *books == self.books) {
             return start;
         }
-        let start = self.start_of(cause);
+        let start = self.start_of(id);
         fence.shadow.set(Some((self.books, start)));
         start
     }
 
     /// What of a resource fences count as taken at a queue.
-    pub(super) fn taken(&self, heeded: &[Scarce], at: Node, dim: super::Dim) -> i128 {
-        heeded.iter().filter_map(|cause| self.fences.get(*cause)).map(|fence| fence.taken(at, dim)).sum()
+    pub(super) fn taken(&self, heeded: &[FenceId], at: Node, dim: Dim) -> i128 {
+        heeded.iter().filter_map(|id| self.fences.get(*id)).map(|fence| fence.taken(at, dim)).sum()
     }
 
     /// The first ceiling that a job would break beside what fences count as taken, and how much must be free there for
     /// it.
-    pub(super) fn fenced_short(
-        &self,
-        heeded: &[Scarce],
-        path: &[Node],
-        shape: &Shape,
-    ) -> Option<(Node, super::Dim, i128)> {
+    pub(super) fn fenced_short(&self, heeded: &[FenceId], path: &[Node], shape: &Shape) -> Option<(Node, Dim, i128)> {
         path.iter().find_map(|node| {
             shape.sparse.iter().find_map(|(dim, asked)| {
                 let taken = self.taken(heeded, *node, *dim);
@@ -200,11 +211,31 @@ impl Engine {
         })
     }
 
+    /// The fence of a job, and of what, if this one would take from it what a queue above both may have.
+    pub(super) fn behind(&self, heeded: &[FenceId], path: &[Node], shape: &Shape) -> Option<(FenceId, Dim)> {
+        heeded.iter().find_map(|id| {
+            let fence = self.fences.get(*id).filter(|fence| !fence.claims)?;
+            let scarce = fence.scarce.iter().find(|dim| shape.asks(**dim) > 0)?;
+            let common = fence.nodes[..fence.nodes.len() - 1].iter().filter(|node| path.contains(node));
+            let within = |node: &Node| self.is_within(*node, &fence.asked, &fence.scarce, &shape.sparse);
+            let shares = self.policy == OrderPolicy::Share && !self.is_plenty(fence, &shape.sparse);
+            (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
+        })
+    }
+
+    /// The clusters that are kept for others.
+    pub(super) fn kept(&self, heeded: &[FenceId]) -> Vec<&Kept> {
+        let whole = heeded.iter().filter_map(|id| self.fences.get(*id)).filter(|fence| fence.is_whole());
+        whole.filter_map(|fence| fence.kept.as_ref()).collect()
+    }
+
     /// Why fences hold a job back, if they do.
     pub(super) fn held_back(&self, node: Node, key: &JobKey, id: ShapeId, position: Position) -> Option<Reason> {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));
         let heeded = self.heeded(node, key, id);
-        let (at, dim, _) = self.fenced_short(&heeded, &slot.path, shape)?;
+        let quota = self.fenced_short(&heeded, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
+        let room = || self.behind(&heeded, &slot.path, shape).map(|(_, dim)| (Node::ROOT, dim, false));
+        let (at, dim, is_quota) = quota.or_else(room)?;
         let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
         let resource = self.dims.name(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).shown_as(limit);
@@ -215,277 +246,49 @@ impl Engine {
             asked: shape.minimum.get(resource.as_str()),
             resource,
             free: shown(free),
-            kept: shown(self.taken(&heeded, at, dim).min(free)),
+            // Who waits for room, and has no right to more yet, makes its queue leave all that is free.
+            kept: shown(if is_quota { self.taken(&heeded, at, dim).min(free) } else { free }),
             position,
         })
     }
 
-    /// A shape sleeps because of fences.
-    pub(super) fn bind(&mut self, heeded: &[Scarce], node: Node, shape: ShapeId) {
-        for cause in heeded {
-            if let Some(fence) = self.fences.get_mut(*cause) {
-                fence.bound.insert((node, shape));
+    /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and `more`
+    /// beside it. Of what it states nothing of, what it states of the rest counts.
+    fn is_within(&self, node: Node, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
+        let slot = &self.slots[node.index()];
+        let of =
+            |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
+        let deserved = |dim| slot.deserved.iter().find(|(at, _)| *at == dim).map(|(_, amount)| *amount);
+        let has = |dim| slot.used.get(dim) + of(more, dim);
+        let fits = |dim, deserved| has(dim) + of(asked, dim) <= deserved;
+        let stated =
+            asked.iter().filter(|(_, amount)| *amount > 0).filter_map(|(dim, _)| Some((*dim, deserved(*dim)?)));
+        scarce.iter().all(|dim| match deserved(*dim) {
+            _ if has(*dim) <= 0 => true,
+            Some(deserved) => fits(*dim, deserved),
+            None => {
+                let mut stated = stated.clone().peekable();
+                stated.peek().is_some() && stated.all(|(dim, deserved)| fits(dim, deserved))
             }
-        }
+        })
     }
 
-    fn unbind(&mut self, node: Node, shape: ShapeId) {
-        for cause in self.fences.on(&self.slots[node.index()].path) {
-            if let Some(fence) = self.fences.get_mut(cause) {
-                fence.bound.remove(&(node, shape));
-            }
-        }
-    }
-}
-
-/// Who gets one.
-impl Engine {
-    /// Looks again at everything that holds jobs up and changed, or has done so for long enough; true if somebody woke.
-    pub(super) fn refence(&mut self, room: &mut impl Room) -> bool {
-        let Some(patience) = self.patience else { return false };
-        let mut woke = false;
-        let mut rooms = false;
-        for cause in self.fences.take_dirty(self.now) {
-            match cause {
-                Scarce::Quota(..) => woke |= self.refence_quota(cause, patience),
-                Scarce::Room(_) => rooms = true,
-            }
-        }
-        woke | (rooms && self.refence_rooms(patience, room))
+    /// Whether the fleet has as much idle as a job that waits for room asks for, with `more` taken: then it is nobody's share.
+    fn is_plenty(&self, fence: &Fence, more: &[(Dim, i128)]) -> bool {
+        let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
+        let left =
+            |dim| admit::headroom(&self.slots[Node::ROOT.index()], dim).map_or(i128::MAX, |room| room - takes(dim));
+        fence.kept.is_some() && fence.scarce.iter().all(|dim| left(*dim) >= fence.asks(*dim))
     }
 
-    fn refence_quota(&mut self, cause: Scarce, patience: i64) -> bool {
-        let Scarce::Quota(at, _) = cause else { return false };
-        let claimant = self.claim.as_ref().and_then(|id| self.waiting(id.as_str()));
-        let claimant = claimant.filter(|sleeper| self.fences.is_asleep(cause, sleeper));
-        let ranked = self.fences.ranked(cause).take(LOOKS).cloned();
-        let first = claimant.into_iter().chain(ranked).find(|(_, node, shape)| self.can_start(*node, *shape));
-        let holder = first.and_then(|(rank, node, shape)| {
-            let patience = if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience };
-            let since = rank.created.saturating_add(patience);
-            (since <= self.now).then_some((rank, node, shape, since)).or_else(|| {
-                self.fences.later(since, cause);
-                None
-            })
-        });
-        let Some((rank, node, shape, since)) = holder else { return self.unfence(cause) };
-        if self.fences.get(cause).is_some_and(|fence| fence.rank == rank && fence.shape == shape) {
-            return false;
+    /// How far up a fence reaches: below the first queue that would not be within.
+    pub(super) fn reach(&self, fence: &Fence) -> usize {
+        let top = fence.nodes.len() - 1;
+        if fence.claims || self.policy != OrderPolicy::Share || self.is_plenty(fence, &[]) {
+            return top;
         }
-        let mut woke = self.unfence(cause);
-        if let Some(other) = self.fences.cause_of(rank.id.as_str()) {
-            woke |= self.unfence(other);
-        }
-        self.fences.add(cause, self.fence(rank, node, shape, since, at));
-        woke
-    }
-
-    /// Up to the highest ceiling that is short now, at least up to this one.
-    fn fence(&self, rank: Seniority, node: Node, shape: ShapeId, since: i64, up_to: Node) -> Fence {
-        let path = &self.slots[node.index()].path;
-        let asked = &self.shape(shape).sparse;
-        let is_short = |at: &Node| admit::first_short(&self.slots, &[*at], asked).is_some();
-        let high = path.iter().rposition(|at| *at == up_to || is_short(at)).unwrap_or(0);
-        Fence {
-            rank,
-            shape,
-            nodes: path[..=high].into(),
-            asked: self.shape(shape).sparse.clone(),
-            kept: None,
-            since,
-            bound: std::collections::BTreeSet::new(),
-            shadow: std::cell::Cell::default(),
-        }
-    }
-
-    /// Whether a shape could start if nothing else were charged: a fence for one that can not would be for ever.
-    fn can_start(&self, node: Node, shape: ShapeId) -> bool {
-        let empty = |at: &Node, dim| {
-            let slot = &self.slots[at.index()];
-            admit::headroom(slot, dim).map(|room| room + slot.used.get(dim))
-        };
-        let path = &self.slots[node.index()].path;
-        self.shape(shape)
-            .sparse
-            .iter()
-            .all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
-    }
-
-    /// Clusters are kept for the first in rank that lack room, as long as they do not lack the same.
-    fn refence_rooms(&mut self, patience: i64, room: &mut impl Room) -> bool {
-        let mut wanted: Vec<(Seniority, Node, ShapeId, i64, Kept)> = Vec::new();
-        let claimant = self.claim.as_ref().and_then(|id| self.waiting(id.as_str()));
-        let claimant = claimant.filter(|sleeper| self.fences.is_asleep(Scarce::Room(0), sleeper));
-        let mut ranked: Vec<(Seniority, Node, ShapeId)> = self
-            .fences
-            .ranked(Scarce::Room(0))
-            .take(LOOKS)
-            .filter(|one| claimant.as_ref() != Some(one))
-            .cloned()
-            .collect();
-        ranked.splice(0..0, claimant);
-        for (rank, node, shape) in ranked {
-            let patience = if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience };
-            let since = rank.created.saturating_add(patience);
-            if since > self.now {
-                self.fences.later(since, Scarce::Room(0));
-                continue;
-            }
-            let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
-            let behind = wanted.iter().any(|(.., kept)| kept.resources.iter().any(asks));
-            if behind || wanted.len() >= usize::from(ROOMS) {
-                continue;
-            }
-            // The same one keeps the same clusters: a drain that moves never ends.
-            let had = self.fences.cause_of(rank.id.as_str()).and_then(|cause| self.fences.get(cause)?.kept.clone());
-            let ask = std::sync::Arc::clone(&self.shape(shape).ask);
-            if let Some(kept) = had.or_else(|| room.keep(&rank.id, &ask)) {
-                wanted.push((rank, node, shape, since, kept));
-            }
-        }
-        let has = |fence: Option<&Fence>| fence.map(|fence| (fence.rank.clone(), fence.kept.clone()));
-        let same = (0..ROOMS).all(|i| {
-            let wanted = wanted.get(usize::from(i)).map(|(rank, .., kept)| (rank.clone(), Some(kept.clone())));
-            has(self.fences.get(Scarce::Room(i))) == wanted
-        });
-        if same {
-            return false;
-        }
-        for i in 0..ROOMS {
-            self.unfence(Scarce::Room(i));
-        }
-        for (i, (rank, node, shape, since, kept)) in (0..ROOMS).zip(wanted) {
-            if let Some(other) = self.fences.cause_of(rank.id.as_str()) {
-                self.unfence(other);
-            }
-            // Its quota is there now, and has to be when there is room.
-            let fence = Fence { kept: Some(kept), ..self.fence(rank, node, shape, since, Node::ROOT) };
-            self.fences.add(Scarce::Room(i), fence);
-        }
-        // Other clusters are kept than when the rest were told no.
-        self.room_grew();
-        true
-    }
-
-    /// Takes a fence away; true if that woke somebody.
-    pub(super) fn unfence(&mut self, cause: Scarce) -> bool {
-        let Some(fence) = self.fences.remove(cause) else { return false };
-        self.fences.dirty.insert(cause);
-        let woke = !fence.bound.is_empty() || fence.kept.is_some();
-        for (node, shape) in fence.bound {
-            self.wake(node, shape);
-        }
-        if fence.kept.is_some() {
-            self.room_grew();
-        }
-        woke
-    }
-
-    /// The tree, or who goes before whom, is another one: fences are worked out anew.
-    pub(super) fn wake_fenced(&mut self) {
-        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
-            self.room_grew();
-        }
-        let fences = std::mem::take(&mut self.fences);
-        for (node, shape) in fences.iter().flat_map(|(_, fence)| &fence.bound) {
-            self.wake(*node, *shape);
-        }
-        if self.patience.is_none() {
-            return;
-        }
-        let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
-            sleepers.iter().map(|(_, node, shape)| (Scarce::Quota(*at, *dim), *node, *shape))
-        });
-        let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
-        let all: Vec<(Scarce, Node, ShapeId)> =
-            asleep.chain(roomless.map(|(node, shape)| (Scarce::Room(0), *node, *shape))).collect();
-        for (cause, node, shape) in all {
-            if let Some(entry) = self.sleeper(node, shape) {
-                self.fences.slept(cause, entry);
-            }
-        }
-    }
-
-    /// A job is no longer blocked, or gone.
-    pub(super) fn unfence_job(&mut self, id: &str) {
-        if let Some(cause) = self.fences.cause_of(id) {
-            self.unfence(cause);
-        }
-    }
-}
-
-/// Sleeping and waking, with what fences remember of it.
-impl Engine {
-    pub(super) fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
-        self.slots[node.index()].line.sleep(shape, bed);
-        // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
-        if let (Bed::Never, Some((rank, ..))) = (bed, self.sleeper(node, shape)) {
-            self.unfence_job(rank.id.as_str());
-        }
-        if let (Some(cause), Some(entry)) = (bed.cause(), self.sleeper(node, shape)) {
-            // A holder that is short of something else now takes its fence along, before anybody else is looked at.
-            if let (Some(had), Scarce::Quota(at, _)) = (self.fences.cause_of(entry.0.id.as_str()), cause)
-                && had != cause
-                && let Some(old) = self.fences.get(had)
-            {
-                let fence = self.fence(old.rank.clone(), node, shape, old.since, at);
-                let better = self.fences.get(cause).is_some_and(|other| other.rank < fence.rank);
-                self.unfence(had);
-                if !better {
-                    self.unfence(cause);
-                    self.fences.add(cause, fence);
-                }
-            }
-            if self.patience.is_some() {
-                self.fences.slept(cause, entry);
-            }
-        }
-        self.refresh_head(node);
-    }
-
-    pub(super) fn wake(&mut self, node: Node, shape: ShapeId) {
-        let entry = self.sleeper(node, shape);
-        let Some(bed) = self.slots[node.index()].line.wake(shape) else { return };
-        match (bed, bed.cause(), entry) {
-            (_, Some(cause), Some(entry)) => self.fences.woke(cause, &entry),
-            (Bed::Fenced(..), ..) => self.unbind(node, shape),
-            _ => {}
-        }
-        if let Bed::Quota(at, dim, asked) | Bed::Fenced(at, dim, asked) = bed
-            && let Some(sleepers) = self.short.get_mut(&(at, dim))
-        {
-            sleepers.remove(&(asked, node, shape));
-        }
-        self.refresh_head(node);
-    }
-
-    /// A job in line, as it ranks.
-    fn waiting(&self, id: &str) -> Option<(Seniority, Node, ShapeId)> {
-        let Some(Standing::Waiting { node, key, shape, .. }) = self.jobs.get(id) else { return None };
-        Some((self.seniority(*node, key), *node, *shape))
-    }
-
-    /// The first job of a shape in line, as it ranks.
-    fn sleeper(&self, node: Node, shape: ShapeId) -> Option<(Seniority, Node, ShapeId)> {
-        let first = self.slots[node.index()].line.first_of(shape)?;
-        Some((self.seniority(node, first), node, shape))
-    }
-
-    /// The first job of a shape that sleeps is another one now.
-    pub(super) fn first_changed(&mut self, node: Node, shape: ShapeId, old: &JobKey) {
-        let Some(bed) = self.slots[node.index()].line.bed(shape) else { return };
-        let old = (self.seniority(node, old), node, shape);
-        match (bed.cause(), self.sleeper(node, shape)) {
-            (Some(cause), Some(new)) => {
-                self.fences.woke(cause, &old);
-                if self.patience.is_some() {
-                    self.fences.slept(cause, new);
-                }
-            }
-            // The new one may overrule what held the old one back.
-            (None, Some(_)) => self.wake(node, shape),
-            (_, None) => {}
-        }
+        let within = |node: &Node| self.is_within(*node, &fence.asked, &fence.scarce, &[]);
+        fence.nodes[..top].iter().position(|node| !within(node)).unwrap_or(top)
     }
 }
 

@@ -5,11 +5,18 @@
 //! nothing. All times are seconds since 1970, handed in: nothing here knows what time it is.
 
 use super::{Claim, Holder};
-use crate::{gang::QueueName, queue::JobId, resources::Resources};
+use crate::{
+    gang::QueueName,
+    queue::{JobId, engine::PATIENCE},
+    resources::Resources,
+};
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
+    /// A job claims nothing before it has waited this many seconds: its place is kept from then on, and what comes free
+    /// by itself meanwhile nobody loses work for. Whoever makes claims looks at this.
+    pub patience: i64,
     /// Evictions of the whole fleet.
     pub rate: Rate,
     /// After it was taken from, a job is left alone for this many seconds from its next start; twice as long after each
@@ -32,6 +39,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
+            patience: PATIENCE,
             rate: Rate { evictions: 32, seconds: 60 },
             cooldown: 60,
             evictions: 3,

@@ -11,6 +11,10 @@
 //! take any job of a queue that borrows, and the two then take turns for ever. With it every claim makes strictly
 //! better what [`rules`] calls the standing of the fleet, so between two events from outside there is a last claim.
 //!
+//! Two things bound how eager that is: nobody claims before it has waited as long as it takes to get its place kept
+//! ([`Bounds::patience`]), for much comes free by itself; and who alone holds more than its queue deserves, and waited for
+//! it, has its turn: it is left alone until it has had what its queue did without ([`rules`]).
+//!
 //! The parts: [`seats`] (what is covered), [`rules`] (who may take whom), [`surplus`] (pods that a gang can spare),
 //! [`order`] (who goes first), [`victims`] (how few), [`budget`] (how much at most), [`refusal`] (why not).
 
@@ -77,6 +81,8 @@ pub struct Holder {
     pub preemptable: Option<bool>,
     /// We admitted it, so that we can put it back in line.
     pub ours: bool,
+    /// When it came, in seconds since 1970.
+    pub created: i64,
     /// Since when it is placed, in seconds since 1970; `None` while it is only admitted, and has nothing to lose.
     pub started: Option<i64>,
     /// What it is charged now.

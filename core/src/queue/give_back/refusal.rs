@@ -81,6 +81,8 @@ pub enum Exempt {
     SaysNothing,
     /// Its namespace is protected.
     Protected,
+    /// It waited while its queue had nothing, and has not yet had what its queue did without.
+    Turn,
     /// It was taken from a short time ago.
     CoolsDown,
     /// It was taken from too often without progress.
@@ -105,6 +107,7 @@ impl fmt::Display for Exempt {
             Self::SaysNo => "with volcano.sh/preemptable: false",
             Self::SaysNothing => "without volcano.sh/preemptable: true",
             Self::Protected => "in a protected namespace",
+            Self::Turn => "having the turn that it waited for",
             Self::CoolsDown => "taken from a short time ago",
             Self::TooOften => "taken from too often without progress",
             Self::OverElsewhere => "in a queue that borrows other resources",

@@ -7,6 +7,11 @@
 //! above both nothing covers it; and from there on up no queue covers it unless one nearer the claimant covers the
 //! claimant. Neither takes from who says no, is protected, or was taken from too often; a guarantee covers as well.
 //!
+//! *Turns.* A job that by itself is more than its queue deserves starts when its queue has nothing else, before all who wait
+//! and rank behind it (see [`crate::queue::engine`]): taken back at once it would only start again, and again. So for what
+//! it had to wait it has a turn: whole it is not reclaimed until it has had beyond what its queue deserves as much as its
+//! queue did without. Who found idle what it took, and did not wait, has none. That leaves claims out and adds none.
+//!
 //! Why this ends. Call *standing* the number of covered minimums, by depth of the queue (deepest first), then priority
 //! (highest first); after all of these the number of running jobs by priority (highest first). Compare standings as
 //! words in a dictionary. A claim makes the standing greater: by reclaim the claimant is covered at a queue below the
@@ -19,7 +24,7 @@
 
 use super::{
     Claim, Exempt, Holder, NotEntitled, Scene, Scope, Why,
-    seats::{Ground, Parts, Seat, Seats, Spot},
+    seats::{Ground, Node, Parts, Seat, Seats, Spot},
 };
 use crate::{
     gang::QueueName,
@@ -155,10 +160,35 @@ impl<'a> Law<'a> {
             return Err(Exempt::OverElsewhere);
         }
         self.reclaimable(holder, meeting)?;
+        if part == Part::Whole && self.turn_until(job).is_some_and(|until| until > self.scene.now) {
+            return Err(Exempt::Turn);
+        }
         if holder.preemptable.is_none() && !self.scene.policy.unset.reclaim {
             return Err(Exempt::SaysNothing);
         }
         Ok(steps)
+    }
+
+    /// Until when a job has its turn; `None` if it has none.
+    pub(super) fn turn_until(&self, job: usize) -> Option<i64> {
+        let holder = &self.scene.running[job];
+        let (whole, meeting) = (self.amount(job, Part::Whole, 0), self.meeting(holder));
+        let started = holder.started?;
+        let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
+        // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are there.
+        let turn = |node: &Node, dim: &Dim| {
+            let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or(0));
+            match node.used.get(*dim) {
+                used if used <= deserved => None,
+                used if used > has => Some(0),
+                _ => Some(i128::from(waited.max(0)).saturating_mul(deserved) / (has - deserved)),
+            }
+        };
+        let below = &self.ground.path(&holder.queue)[..meeting.holder];
+        let matters = self.matters(meeting.claimant);
+        let turns = below.iter().flat_map(|spot| matters.iter().filter_map(|dim| turn(&self.ground.nodes[*spot], dim)));
+        let longest = turns.min().map(|turn| i64::try_from(turn).unwrap_or(i64::MAX))?;
+        Some(started.saturating_add(longest.min(self.scene.policy.bounds.longest)))
     }
 
     fn preempt(&self, job: usize, part: Part) -> Result<u32, Exempt> {

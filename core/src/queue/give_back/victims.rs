@@ -47,7 +47,8 @@ pub(super) fn choose(
     let refused = if all.is_empty() { Refused::Nobody } else { Refused::TooLittle { jobs: all.len(), frees } };
     let exempt = std::mem::take(&mut search.line.exempt);
     let (bounds, now) = (&scene.policy.bounds, scene.now);
-    let free_at = scene.running.iter().filter_map(|holder| bounds.free_at(holder, now)).min();
+    let turns = (0..scene.running.len()).filter_map(|job| law.turn_until(job)).filter(|until| *until > now);
+    let free_at = scene.running.iter().filter_map(|holder| bounds.free_at(holder, now)).chain(turns).min();
     Err(Box::new(NoPlan { refused, asks: claim.asks.clone(), entitled: law.entitled_at_all(), exempt, free_at }))
 }
 

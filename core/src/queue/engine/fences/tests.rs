@@ -1,6 +1,12 @@
-//! The rules of fences by name, and that nothing is lost, exceeded or starved whatever happens.
+//! The rules of fences by name; `audit` looks at everything again, `histories` holds them against it whatever happens.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod audit;
+mod histories;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 
@@ -8,8 +14,10 @@ use super::super::{Engine, Job, PATIENCE, Release, Standing};
 use crate::{
     quantity::Quantity,
     queue::{
-        Ask, Fit, FitClass, Fleet, JobId, Kept, QueueSpec, Room, TaskAsk, admit,
+        Ask, Fit, FitClass, Fleet, Growth, JobId, Kept, OrderPolicy, QueueSpec, Room, TaskAsk, admit,
+        fence::{Fence, FenceId, Scarce},
         line::{Bed, ShapeId},
+        order::JobKey,
         tree::Node,
     },
     resources::Resources,
@@ -181,13 +189,10 @@ fn who_others_gave_way_for_is_kept_its_place_at_once() {
     engine.wait(job("claimant", "q", 2, amounts(8, 0)));
     engine.wait(job("s0", "q", 3, amounts(2, 0)));
     engine.set_claim(Some("claimant".into()));
-    assert_eq!(at(&mut engine, 3), ["s0"], "nothing is kept before it is known to be blocked");
+    assert!(at(&mut engine, 3).is_empty());
     assert_eq!(engine.reservation("claimant").map(|kept| kept.since), Some(2));
-    engine.forget("s0");
-    engine.wait(job("s1", "q", 4, amounts(2, 0)));
-    assert!(at(&mut engine, 4).is_empty());
     engine.forget("victim");
-    assert_eq!(at(&mut engine, 5), ["claimant", "s1"]);
+    assert_eq!(at(&mut engine, 5), ["claimant", "s0"]);
     engine.set_claim(None);
     assert!(at(&mut engine, 6).is_empty());
 }
@@ -251,6 +256,110 @@ fn a_holder_that_lacks_something_else_takes_its_fence_along() {
     assert_eq!(at(&mut engine, 102), ["big", "b1"]);
 }
 
+fn deserving(name: &str, parent: Option<&str>, cpu: i64) -> QueueSpec {
+    let deserved = [("cpu".into(), Quantity::from_units(cpu))].into_iter().collect();
+    QueueSpec { deserved, ..queue(name, parent, None) }
+}
+
+/// Queue `a` deserves 4 of 10 and has what is given, queue `b` has the rest; in `a` somebody waits for 3.
+fn two_queues(of_a: i64) -> Engine {
+    let mut engine = engine([deserving("a", None, 4), deserving("b", None, 6)], 10, 0);
+    engine.hold(&"a0".into(), &"a".into(), &amounts(of_a, 0));
+    engine.hold(&"b0".into(), &"b".into(), &amounts(10 - of_a, 0));
+    engine.wait(job("big", "a", 0, amounts(3, 0)));
+    assert!(at(&mut engine, 100).is_empty());
+    engine.wait(job("a1", "a", 1, amounts(1, 0)));
+    engine.wait(job("b1", "b", 1, amounts(1, 0)));
+    engine
+}
+
+#[test]
+fn who_stays_within_what_its_queue_deserves_holds_back_everybody() {
+    let mut engine = two_queues(1);
+    engine.hold(&"b0".into(), &"b".into(), &amounts(8, 0));
+    assert!(at(&mut engine, 101).is_empty());
+    engine.hold(&"b0".into(), &"b".into(), &amounts(6, 0));
+    assert_eq!(at(&mut engine, 102), ["big"]);
+}
+
+#[test]
+fn who_would_have_more_than_its_queue_deserves_holds_back_its_own_queue_alone() {
+    let mut engine = two_queues(2);
+    engine.hold(&"b0".into(), &"b".into(), &amounts(7, 0));
+    assert_eq!(at(&mut engine, 101), ["b1"]);
+    assert_eq!(engine.why("a1").unwrap().token(), "WaitingForQuota");
+    engine.hold(&"a0".into(), &"a".into(), &amounts(1, 0));
+    engine.wait(job("b2", "b", 2, amounts(1, 0)));
+    // Its queue is within what it deserves now: what comes free next is kept for it.
+    assert_eq!(at(&mut engine, 102), ["b2"]);
+    engine.forget("b2");
+    engine.wait(job("b3", "b", 3, amounts(1, 0)));
+    assert!(at(&mut engine, 103).is_empty());
+    assert_eq!(engine.why("a1").unwrap().token(), "HeldBack");
+}
+
+#[test]
+fn who_asks_for_more_than_its_queue_deserves_has_its_turn_when_its_queue_has_nothing_else() {
+    let mut engine = engine([deserving("a", None, 4), deserving("b", None, 6)], 10, 0);
+    engine.hold(&"a0".into(), &"a".into(), &amounts(1, 0));
+    engine.hold(&"b0".into(), &"b".into(), &amounts(9, 0));
+    engine.wait(job("big", "a", 0, amounts(8, 0)));
+    assert!(at(&mut engine, 100).is_empty());
+    engine.wait(job("b1", "b", 1, amounts(1, 0)));
+    engine.hold(&"b0".into(), &"b".into(), &amounts(8, 0));
+    assert_eq!(at(&mut engine, 101), ["b1"]);
+    engine.wait(job("b2", "b", 2, amounts(1, 0)));
+    engine.forget("a0");
+    assert_eq!(at(&mut engine, 102), ["b2"], "it fits beside what was known of queue a before");
+    engine.forget("b1");
+    engine.wait(job("b3", "b", 3, amounts(1, 0)));
+    assert!(at(&mut engine, 103).is_empty());
+    engine.forget("b0");
+    assert_eq!(at(&mut engine, 104), ["big", "b3"]);
+}
+
+/// Nothing else would look at them again.
+#[test]
+fn who_was_held_back_wakes_when_the_holder_s_queue_has_its_share_otherwise() {
+    let mut engine = two_queues(1);
+    engine.hold(&"b0".into(), &"b".into(), &amounts(7, 0));
+    assert!(at(&mut engine, 101).is_empty());
+    assert_eq!(engine.why("b1").unwrap().token(), "HeldBack");
+    engine.wait(Job { priority: 1, ..job("urgent", "a", 2, amounts(1, 0)) });
+    assert_eq!(at(&mut engine, 102), ["urgent", "b1"]);
+}
+
+#[test]
+fn each_queue_above_must_be_within_too() {
+    let queues = [
+        deserving("top", None, 4),
+        deserving("a", Some("top"), 4),
+        deserving("c", Some("top"), 0),
+        deserving("b", None, 6),
+    ];
+    let mut engine = engine(queues, 10, 0);
+    engine.hold(&"c0".into(), &"c".into(), &amounts(2, 0));
+    engine.hold(&"b0".into(), &"b".into(), &amounts(8, 0));
+    engine.wait(job("big", "a", 0, amounts(3, 0)));
+    assert!(at(&mut engine, 100).is_empty());
+    engine.wait(job("b1", "b", 1, amounts(1, 0)));
+    engine.wait(job("c1", "c", 1, amounts(1, 0)));
+    engine.hold(&"b0".into(), &"b".into(), &amounts(6, 0));
+    assert_eq!(at(&mut engine, 101), ["b1"], "queue c owes it to queue a, queue b does not");
+    engine.hold(&"c0".into(), &"c".into(), &amounts(1, 0));
+    assert_eq!(at(&mut engine, 102), Vec::<String>::new());
+    engine.hold(&"c0".into(), &"c".into(), &amounts(0, 0));
+    assert_eq!(at(&mut engine, 103), ["big"]);
+}
+
+#[test]
+fn without_shares_every_fence_reaches_all_the_way() {
+    let mut engine = two_queues(2);
+    engine.set_policy(OrderPolicy::Fifo);
+    engine.hold(&"b0".into(), &"b".into(), &amounts(7, 0));
+    assert!(at(&mut engine, 101).is_empty());
+}
+
 /// Clusters that keep one of themselves for the first who asks.
 struct OneCluster {
     free: bool,
@@ -312,152 +421,13 @@ fn a_restart_makes_the_same_fences() {
     }
 }
 
-impl Engine {
-    /// Every sleeper still has a reason to sleep, and the books are within every ceiling.
-    fn audit(&self) {
-        for node in self.index.values() {
-            let slot = &self.slots[node.index()];
-            for shape in slot.line.shapes() {
-                let asked = &self.shape(shape).sparse;
-                let short = admit::first_short(&self.slots, &slot.path, asked);
-                match slot.line.bed(shape) {
-                    Some(Bed::Quota(..)) => assert!(short.is_some(), "{shape:?} sleeps on nothing"),
-                    Some(Bed::Fenced(at, dim, needed)) => {
-                        assert!(self.is_bound(*node, shape), "{shape:?} is held back by nobody");
-                        let room = admit::headroom(&self.slots[at.index()], dim).unwrap();
-                        assert!(needed > room, "{shape:?} has what it needs");
-                    }
-                    Some(Bed::Room | Bed::Never) | None => {}
-                }
-            }
-        }
-    }
-
-    fn is_bound(&self, node: Node, shape: ShapeId) -> bool {
-        self.fences.iter().any(|(_, fence)| fence.bound.contains(&(node, shape)))
-    }
-
-    fn within_ceilings(&self) -> bool {
-        self.slots.iter().all(|slot| {
-            self.dims.all().all(|dim| slot.capability.get(dim).is_none_or(|ceiling| slot.used.get(dim) <= ceiling))
-        })
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    Arrive { queue: usize, priority: i32, cpu: i64, gpu: i64, known: Option<i64> },
-    End(usize),
-    Leave(usize),
-    Pass(i64),
-    Room,
-    Fleet(i64),
-    Priority(usize, i32),
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        5 => (0..3usize, 0..2i32, 0..9i64, 0..3i64, prop::option::of(1..200i64))
-            .prop_map(|(queue, priority, cpu, gpu, known)| Event::Arrive { queue, priority, cpu, gpu, known }),
-        3 => (0..40usize).prop_map(Event::End),
-        1 => (0..40usize).prop_map(Event::Leave),
-        2 => (1..90i64).prop_map(Event::Pass),
-        1 => Just(Event::Room),
-        1 => (8..20i64).prop_map(Event::Fleet),
-        1 => (0..3usize, 0..2i32).prop_map(|(queue, priority)| Event::Priority(queue, priority)),
-    ]
-}
-
-fn tree() -> Engine {
-    let queues = [queue("top", None, Some(12)), queue("q0", Some("top"), Some(8)), queue("q1", Some("top"), None)];
-    engine(queues.into_iter().chain([queue("q2", None, Some(9))]), 16, 4)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_sleeper_is_forgotten_and_no_ceiling_broken(events in prop::collection::vec(event(), 1..80)) {
-        let mut engine = tree();
-        let (mut now, mut waiting, mut running) = (0, Vec::new(), Vec::<String>::new());
-        for (i, event) in events.into_iter().enumerate() {
-            match event {
-                Event::Arrive { queue, priority, cpu, gpu, known } => {
-                    let mut arrived = job(&format!("j{i:02}"), &format!("q{queue}"), now, amounts(cpu, gpu));
-                    let ask = Arc::make_mut(&mut arrived.ask);
-                    (arrived.priority, ask.run_for) = (priority, known);
-                    waiting.push(arrived.id.to_string());
-                    engine.wait(arrived);
-                }
-                Event::End(n) if !running.is_empty() => engine.forget(&running.remove(n % running.len())),
-                Event::Leave(n) if !waiting.is_empty() => engine.forget(&waiting.remove(n % waiting.len())),
-                Event::Pass(seconds) => now += seconds,
-                Event::Room => engine.room_grew(),
-                Event::Fleet(cpu) => {
-                    let fleet = amounts(cpu, 4);
-                    engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
-                }
-                Event::Priority(n, priority) => {
-                    let spec = engine.queues().find(|spec| spec.name == format!("q{n}").into()).unwrap().clone();
-                    engine.set_queue(QueueSpec { priority, ..spec });
-                }
-                Event::End(_) | Event::Leave(_) => {}
-            }
-            for id in at(&mut engine, now) {
-                waiting.retain(|other| *other != id);
-                running.push(id);
-            }
-            prop_assert!(engine.within_ceilings());
-            let holding = engine.jobs.values().filter(|job| matches!(job, Standing::Holding { .. })).count();
-            prop_assert_eq!(holding, running.len());
-        }
-    }
-
-    /// Small jobs never stop coming, in every queue, and each runs for at most 50 seconds. A big one that came first starts within its
-    /// patience and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its fence may
-    /// become so until the one below is free.
-    #[test]
-    fn a_big_job_starts_within_the_stated_bound_among_endless_small_ones(
-        sizes in prop::collection::vec((0..3usize, 1..4i64, 1..50i64), 200),
-        big in 5..9i64,
-    ) {
-        let mut engine = tree();
-        let mut ends: BTreeMap<String, i64> = BTreeMap::new();
-        engine.wait(job("big", "q0", -1, amounts(big, 0)));
-        let mut started = None;
-        for (i, (queue, cpu, run)) in sizes.into_iter().cycle().take(400).enumerate() {
-            let now = i as i64;
-            let over: Vec<String> = ends.iter().filter(|(_, end)| **end <= now).map(|(id, _)| id.clone()).collect();
-            for id in over {
-                ends.remove(&id);
-                engine.forget(&id);
-            }
-            // As many as would fill everything again at once.
-            for copy in 0..6 {
-                engine.wait(job(&format!("s{i:03}-{copy}"), &format!("q{queue}"), now, amounts(cpu, 0)));
-            }
-            for id in at(&mut engine, now) {
-                if id == "big" {
-                    started = started.or(Some(now));
-                }
-                ends.insert(id, now + run);
-            }
-            if started.is_some() {
-                break;
-            }
-        }
-        let started = started.expect("it starts");
-        prop_assert!(started <= PATIENCE + 3 * 50, "{started}");
-    }
-}
-
 #[test]
 fn releases_are_the_same_whatever_the_order_of_arrival() {
     let jobs: Vec<Job> = (0..12)
         .map(|i| job(&format!("j{i:02}"), ["q0", "q1", "q2"][i % 3], i as i64 % 4, amounts(1 + i as i64 % 5, 0)))
         .collect();
     let play = |order: &[usize]| -> Vec<Release> {
-        let mut engine = tree();
+        let mut engine = histories::tree();
         order.iter().for_each(|i| engine.wait(jobs[*i].clone()));
         engine.set_now(1000);
         std::iter::from_fn(|| engine.next(|_, _| Fit::Yes)).collect()

@@ -130,6 +130,7 @@ pub(super) fn holder(id: &str, queue: &str, started: i64, charge: Resources) -> 
         priority: 0,
         preemptable: None,
         ours: true,
+        created: started,
         started: Some(started),
         charge,
         elastic: None,
@@ -336,4 +337,38 @@ fn jobs_of_a_queue_that_is_gone_may_be_taken_back() {
     assert_eq!(names(&plan), ["lost"]);
     let said = plan.victims[0].why.to_string();
     assert_eq!(said, "queue a takes back what it deserves: queue deleted used cpu 4 and deserves none");
+}
+
+/// Two queues that deserve 4 and 6 of 10, and a gang of 8 in the first that came at 0 and started at 300.
+fn turn(other: i64) -> World {
+    let big = Holder { created: 0, ..holder("big", "a", 300, cpu(8)) };
+    let world = World::new(cpu(10)).queue("a", "", cpu(4)).queue("b", "", cpu(6)).runs(big);
+    let mut world = if other > 0 { world.runs(holder("other", "a", 300, cpu(other))) } else { world };
+    world.now = 599;
+    world
+}
+
+#[test]
+fn who_alone_has_more_than_its_queue_deserves_has_a_turn_as_long_as_its_queue_did_without() {
+    let claim = claim("b", 0, cpu(4));
+    let mut world = turn(0);
+    let refused = world.refusal(&claim);
+    assert_eq!(refused.exempt, [(Exempt::Turn, 1)].into());
+    // 4 for 300 seconds are 4 more than deserved for 300 seconds.
+    assert_eq!(refused.again_at(), Some(600));
+    world.now = 600;
+    assert_eq!(world.victims(&claim), ["big"]);
+}
+
+#[test]
+fn who_did_not_wait_or_is_not_alone_has_no_turn() {
+    let claim = claim("b", 0, cpu(4));
+    let mut idle = turn(0);
+    idle.holder("big").created = 300;
+    assert_eq!(idle.victims(&claim), ["big"]);
+    assert_eq!(turn(1).victims(&claim), ["big"]);
+    let mut evicted = turn(0);
+    evicted.holder("big").evictions = Evictions { count: 1, last: Some(200) };
+    evicted.now = 400;
+    assert_eq!(evicted.victims(&claim), ["big"], "100 seconds, since it last gave way");
 }

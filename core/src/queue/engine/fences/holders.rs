@@ -1,0 +1,209 @@
+//! Who gets a fence, how far it reaches, and when it ends.
+
+use super::{super::Engine, Fence, FenceId, LOOKS, Scarce, Seniority};
+use crate::queue::{admit, dense::Dim, line::ShapeId, room::Room, tree::Node};
+
+impl Engine {
+    /// Looks again at everything that holds jobs up and changed, or has done so for long enough; true if somebody woke.
+    pub(in crate::queue::engine) fn refence(&mut self, room: &mut impl Room) -> bool {
+        let moved = self.fences.take_moved();
+        let Some(patience) = self.patience else { return false };
+        let mut woke = false;
+        for node in moved {
+            woke |= self.reach_again(node);
+        }
+        let mut rooms = false;
+        for id in self.fences.take_dirty(self.now) {
+            match id.cause {
+                Scarce::Quota(..) => woke |= self.refence_quota(id, patience),
+                Scarce::Room(_) => rooms = true,
+            }
+        }
+        woke | (rooms && self.refence_rooms(patience, room))
+    }
+
+    /// A queue holds more or less than before: fences may reach farther, or not as far.
+    pub(super) fn reach_again(&mut self, node: Node) -> bool {
+        let mut woke = false;
+        // What the fleet has idle counts for those that wait for room alone.
+        let ids = if node == Node::ROOT { self.fences.rooms() } else { self.fences.reaching(node) };
+        for id in ids {
+            let was = self.fences.get(id).map(|fence| fence.reach);
+            woke |= self.set_reach(id);
+            let moved = was != self.fences.get(id).map(|fence| fence.reach);
+            if matches!(id.cause, Scarce::Room(_)) && (moved || node != Node::ROOT) {
+                self.fences.dirty.insert(id);
+            }
+            let behind = self.fences.get(id).map(|fence| fence.behind.clone()).unwrap_or_default();
+            woke |= !behind.is_empty();
+            behind.iter().for_each(|(node, shape)| self.wake(*node, *shape));
+        }
+        if node == Node::ROOT {
+            return woke;
+        }
+        let here = FenceId { cause: Scarce::Room(0), queue: node };
+        if self.fences.ranked(here).next().is_some() || !self.slots[node.index()].children.is_empty() {
+            let first = self.fences.roomless().next();
+            self.fences.dirty.extend(first);
+        }
+        woke
+    }
+
+    pub(super) fn set_reach(&mut self, id: FenceId) -> bool {
+        let Some(reach) = self.fences.get(id).map(|fence| self.reach(fence)) else { return false };
+        let behind = self.fences.set_reach(id, reach);
+        behind.into_iter().fold(false, |woke, id| self.wake_bound(id) | woke)
+    }
+
+    /// Those that sleep because of a fence look again.
+    pub(super) fn wake_bound(&mut self, id: FenceId) -> bool {
+        let bound: Vec<(Node, ShapeId)> = self.fences.get(id).into_iter().flat_map(Fence::sleepers).collect();
+        bound.iter().for_each(|(node, shape)| self.wake(*node, *shape));
+        !bound.is_empty()
+    }
+
+    pub(super) fn add_fence(&mut self, id: FenceId, fence: Fence) -> bool {
+        let behind = self.fences.add(id, fence);
+        behind.into_iter().fold(false, |woke, id| self.wake_bound(id) | woke)
+    }
+
+    /// The first of a queue that a cause holds up for long enough.
+    pub(super) fn refence_quota(&mut self, id: FenceId, patience: i64) -> bool {
+        let Scarce::Quota(at, dim) = id.cause else { return false };
+        let claimant = self
+            .claimant()
+            .filter(|(rank, node, shape)| *node == id.queue && self.fences.is_asleep(id, &(rank.clone(), *shape)));
+        let ranked = self.fences.ranked(id).take(LOOKS).cloned();
+        let all: Vec<(Seniority, ShapeId)> =
+            claimant.map(|(rank, _, shape)| (rank, shape)).into_iter().chain(ranked).collect();
+        let mut holder = None;
+        for (rank, shape) in all {
+            let since = self.since(&rank, patience);
+            if !self.can_start(id.queue, shape) {
+                continue;
+            }
+            if since <= self.now {
+                holder = Some((rank, shape, since));
+                break;
+            }
+            self.fences.later(since, id);
+        }
+        let Some((rank, shape, since)) = holder else { return self.unfence(id) };
+        let claims = self.claim.as_ref() == Some(&rank.id);
+        let same = |fence: &Fence| fence.rank == rank && fence.shape == shape && fence.claims == claims;
+        if self.fences.get(id).is_some_and(same) {
+            return self.set_reach(id);
+        }
+        let mut woke = self.unfence(id);
+        if let Some(other) = self.fences.held_by(rank.id.as_str()) {
+            woke |= self.unfence(other);
+        }
+        let fence = self.fence(rank, id.queue, shape, since, at, &[dim]);
+        self.add_fence(id, fence) | woke
+    }
+
+    /// When a job has waited long enough; at once if others give way for it.
+    pub(super) fn since(&self, rank: &Seniority, patience: i64) -> i64 {
+        rank.created.saturating_add(if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience })
+    }
+
+    pub(super) fn claimant(&self) -> Option<(Seniority, Node, ShapeId)> {
+        self.claim.as_ref().and_then(|id| self.waiting(id.as_str()))
+    }
+
+    /// Up to the highest ceiling that is short now, at least up to this one.
+    pub(super) fn fence(
+        &self,
+        rank: Seniority,
+        node: Node,
+        shape: ShapeId,
+        since: i64,
+        up_to: Node,
+        scarce: &[Dim],
+    ) -> Fence {
+        let path = &self.slots[node.index()].path;
+        let asked = &self.shape(shape).sparse;
+        let is_short = |at: &Node, of: &(Dim, i128)| admit::first_short(&self.slots, &[*at], &[*of]).is_some();
+        let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
+        let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
+        let scarce = short.map(|(dim, _)| *dim).collect();
+        let claims = self.claim.as_ref() == Some(&rank.id);
+        let mut fence = Fence {
+            rank,
+            shape,
+            claims,
+            nodes: path[..=high].into(),
+            reach: 0,
+            asked: asked.clone(),
+            scarce,
+            kept: None,
+            since,
+            bound: std::collections::BTreeSet::new(),
+            behind: std::collections::BTreeSet::new(),
+            shadow: std::cell::Cell::default(),
+        };
+        fence.reach = self.reach(&fence);
+        fence
+    }
+
+    /// Whether a shape could start if nothing else were charged: a fence for one that can not would be for ever.
+    pub(super) fn can_start(&self, node: Node, shape: ShapeId) -> bool {
+        let empty = |at: &Node, dim| {
+            let slot = &self.slots[at.index()];
+            admit::headroom(slot, dim).map(|room| room + slot.used.get(dim))
+        };
+        let path = &self.slots[node.index()].path;
+        self.shape(shape)
+            .sparse
+            .iter()
+            .all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
+    }
+
+    /// Takes a fence away; true if that woke somebody.
+    pub(in crate::queue::engine) fn unfence(&mut self, id: FenceId) -> bool {
+        let Some(fence) = self.fences.remove(id) else { return false };
+        self.fences.dirty.insert(id);
+        let sleepers: Vec<(Node, ShapeId)> = fence.sleepers().collect();
+        let woke = !sleepers.is_empty() || fence.kept.is_some();
+        for (node, shape) in sleepers {
+            self.wake(node, shape);
+        }
+        if fence.kept.is_some() {
+            self.room_grew();
+        }
+        woke
+    }
+
+    /// The tree, or who goes before whom, is another one: fences are worked out anew.
+    pub(in crate::queue::engine) fn wake_fenced(&mut self) {
+        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
+            self.room_grew();
+        }
+        let fences = std::mem::take(&mut self.fences);
+        self.fences.changed = fences.changed || !fences.is_empty();
+        for (node, shape) in fences.iter().flat_map(|(_, fence)| fence.sleepers()) {
+            self.wake(node, shape);
+        }
+        if self.patience.is_none() {
+            return;
+        }
+        let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
+            sleepers.iter().map(|(_, node, shape)| (Scarce::Quota(*at, *dim), *node, *shape))
+        });
+        let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
+        let all: Vec<(Scarce, Node, ShapeId)> =
+            asleep.chain(roomless.map(|(node, shape)| (Scarce::Room(0), *node, *shape))).collect();
+        for (cause, node, shape) in all {
+            if let Some((rank, ..)) = self.sleeper(node, shape) {
+                self.fences.slept(FenceId { cause, queue: node }, (rank, shape));
+            }
+        }
+    }
+
+    /// A job is no longer blocked, or gone.
+    pub(in crate::queue::engine) fn unfence_job(&mut self, id: &str) {
+        if let Some(id) = self.fences.held_by(id) {
+            self.unfence(id);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Whom clusters are kept for.
+
+use super::{super::Engine, Fence, FenceId, LOOKS, ROOMS, Scarce, Seniority};
+use crate::{
+    queue::{
+        dense::Dim,
+        line::ShapeId,
+        room::{Kept, Room},
+        tree::Node,
+    },
+    resources::ResourceName,
+};
+
+impl Engine {
+    /// Clusters are kept for the first in rank that lack room and are within, as long as they do not lack the same; the
+    /// first of the others makes its own queue wait.
+    pub(super) fn refence_rooms(&mut self, patience: i64, room: &mut impl Room) -> bool {
+        let wanted = self.wanted_rooms(patience, room);
+        let has = |fence: &Fence| (fence.rank.clone(), fence.shape, fence.claims, fence.kept.clone());
+        let had: Vec<_> =
+            self.fences.rooms().into_iter().filter_map(|id| Some((id, has(self.fences.get(id)?)))).collect();
+        if had == wanted.iter().map(|(id, fence)| (*id, has(fence))).collect::<Vec<_>>() {
+            return wanted.into_iter().fold(false, |woke, (id, _)| self.set_reach(id) | woke);
+        }
+        for (id, _) in had {
+            self.unfence(id);
+        }
+        for (id, fence) in wanted {
+            if let Some(other) = self.fences.held_by(fence.rank.id.as_str()) {
+                self.unfence(other);
+            }
+            self.add_fence(id, fence);
+        }
+        // Other clusters are kept than when the rest were told no.
+        self.room_grew();
+        true
+    }
+
+    pub(super) fn wanted_rooms(&mut self, patience: i64, room: &mut impl Room) -> Vec<(FenceId, Fence)> {
+        let mut wanted: Vec<Fence> = Vec::new();
+        let mut beyond: Option<Fence> = None;
+        let mut looks = 0;
+        for (rank, node, shape, since) in self.roomless(patience) {
+            // The same one keeps the same clusters: a drain that moves never ends.
+            let had = self.fences.held_by(rank.id.as_str()).and_then(|id| self.fences.get(id)?.kept.clone());
+            let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
+            let behind = wanted.iter().flat_map(|fence| &fence.kept).any(|kept| kept.resources.iter().any(asks));
+            let all: Vec<Dim> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+            let draft = self.fence(rank.clone(), node, shape, since, Node::ROOT, &all);
+            let draft = Fence { kept: Some(Kept::default()), ..draft };
+            let likely = self.reach(&draft) + 1 == draft.nodes.len();
+            let useless = if likely { behind || wanted.len() >= usize::from(ROOMS) } else { beyond.is_some() };
+            if had.is_none() && (useless || looks >= LOOKS) {
+                continue;
+            }
+            looks += usize::from(had.is_none());
+            let ask = std::sync::Arc::clone(&self.shape(shape).ask);
+            let Some(kept) = had.or_else(|| room.keep(&rank.id, &ask)) else { continue };
+            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
+            // Its quota is there now, and has to be when there is room.
+            let fence = self.fence(rank, node, shape, since, Node::ROOT, &scarce);
+            let fence = Fence { kept: Some(kept), scarce: scarce.into(), ..fence };
+            let fence = Fence { reach: self.reach(&fence), ..fence };
+            match fence.is_whole() {
+                true if !behind && wanted.len() < usize::from(ROOMS) => wanted.push(fence),
+                false if beyond.is_none() => beyond = Some(fence),
+                _ => {}
+            }
+        }
+        let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|fence| (ROOMS, fence)));
+        slots.map(|(i, fence)| (FenceId { cause: Scarce::Room(i), queue: fence.nodes[0] }, fence)).collect()
+    }
+
+    /// The first of each queue that lack room for long enough, in rank; before all, who others give way for.
+    pub(super) fn roomless(&mut self, patience: i64) -> Vec<(Seniority, Node, ShapeId, i64)> {
+        let mut firsts = Vec::new();
+        let mut young = Vec::new();
+        for id in self.fences.roomless() {
+            for (rank, shape) in self.fences.ranked(id).take(LOOKS) {
+                let since = self.since(rank, patience);
+                if since <= self.now {
+                    firsts.push((self.claim.as_ref() != Some(&rank.id), rank.clone(), id.queue, *shape, since));
+                    break;
+                }
+                young.push((since, id));
+            }
+        }
+        young.into_iter().for_each(|(since, id)| self.fences.later(since, id));
+        let of_claimant = self.claimant().filter(|(rank, node, shape)| {
+            let id = FenceId { cause: Scarce::Room(0), queue: *node };
+            self.fences.is_asleep(id, &(rank.clone(), *shape))
+        });
+        if let Some((rank, node, shape)) = of_claimant {
+            firsts.retain(|(_, _, queue, ..)| *queue != node);
+            let since = self.since(&rank, patience);
+            firsts.push((false, rank, node, shape, since));
+        }
+        firsts.sort();
+        firsts.into_iter().map(|(_, rank, node, shape, since)| (rank, node, shape, since)).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! The naive model of fences: every verdict and every fence by looking at everything again.
+
+use super::*;
+
+impl Engine {
+    /// Every sleeper still has a reason to sleep, and every fence is the one that looking at everything again would give.
+    pub(super) fn audit(&self) {
+        for node in self.index.values() {
+            let slot = &self.slots[node.index()];
+            for shape in slot.line.shapes() {
+                let asked = &self.shape(shape).sparse;
+                let short = admit::first_short(&self.slots, &slot.path, asked);
+                let key = slot.line.first_of(shape).unwrap();
+                let heeded = self.heeded_by_all(*node, key, shape);
+                assert_eq!(heeded, self.heeded(*node, key, shape).into_iter().collect());
+                let heeded: Vec<FenceId> = heeded.into_iter().collect();
+                let held_back = self.fenced_short(&heeded, &slot.path, self.shape(shape));
+                match slot.line.bed(shape) {
+                    Some(Bed::Quota(..)) => assert!(short.is_some(), "{shape:?} sleeps on nothing"),
+                    Some(Bed::Fenced(at, dim, needed)) => {
+                        assert!(held_back.is_some() || short.is_some(), "{shape:?} is held back by nobody");
+                        let room = admit::headroom(&self.slots[at.index()], dim).unwrap();
+                        assert!(needed > room, "{shape:?} has what it needs");
+                    }
+                    Some(Bed::Behind(_)) => {
+                        let behind = self.behind(&heeded, &slot.path, self.shape(shape));
+                        assert!(
+                            behind.is_some() || held_back.is_some() || short.is_some(),
+                            "{shape:?} is behind nobody"
+                        );
+                    }
+                    Some(Bed::Room | Bed::Never) | None => {}
+                }
+            }
+        }
+        self.audit_holders();
+    }
+
+    /// The fences that a job has to heed, by looking at all.
+    fn heeded_by_all(&self, node: Node, key: &JobKey, shape: ShapeId) -> BTreeSet<FenceId> {
+        let rank = self.seniority(node, key);
+        let own = self.fences.iter().find(|(_, fence)| fence.rank.id == key.id);
+        let turn = |fence: &Fence| (!fence.claims, fence.rank.clone());
+        let mut heeded = BTreeSet::new();
+        for at in &self.slots[node.index()].path {
+            let here: Vec<_> =
+                self.fences.iter().filter(|(_, fence)| fence.nodes[..=fence.reach].contains(at)).collect();
+            for (id, fence) in &here {
+                let first = here
+                    .iter()
+                    .filter(|(other, _)| other.cause == id.cause)
+                    .all(|(_, other)| turn(other) >= turn(fence));
+                let binds = match own {
+                    Some((_, own)) => turn(fence) < turn(own),
+                    None => !rank.overrules(&fence.rank),
+                };
+                if first && binds {
+                    heeded.insert(**id);
+                }
+            }
+        }
+        if let Some(run_for) = self.shape(shape).ask.run_for {
+            heeded.retain(|id| self.start_of(*id).is_none_or(|start| self.now + run_for > start));
+        }
+        heeded
+    }
+
+    fn audit_holders(&self) {
+        let Some(patience) = self.patience else { return };
+        let mut firsts: BTreeMap<FenceId, BTreeSet<_>> = BTreeMap::new();
+        for queue in self.index.values() {
+            let line = &self.slots[queue.index()].line;
+            for shape in line.shapes() {
+                let rank = self.seniority(*queue, line.first_of(shape).unwrap());
+                let Some(cause @ Scarce::Quota(..)) = line.bed(shape).and_then(Bed::cause) else { continue };
+                if rank.created + patience <= self.now && self.can_start(*queue, shape) {
+                    firsts.entry(FenceId { cause, queue: *queue }).or_default().insert(rank);
+                }
+            }
+        }
+        for (id, ranks) in &firsts {
+            let fence = self.fences.get(*id).expect("somebody has waited long enough");
+            let others: Vec<_> = ranks
+                .iter()
+                .filter(|rank| self.fences.held_by(rank.id.as_str()).is_none_or(|held| held == *id))
+                .collect();
+            let sleeps = ranks.contains(&fence.rank);
+            assert!(fence.claims || !sleeps || others[0] == &fence.rank, "{:?} before {:?}", others[0], fence.rank);
+        }
+        for (_, fence) in self.fences.iter() {
+            assert_eq!(fence.reach, self.reach(fence), "{fence:?}");
+        }
+    }
+
+    pub(super) fn within_ceilings(&self) -> bool {
+        self.slots.iter().all(|slot| {
+            self.dims.all().all(|dim| slot.capability.get(dim).is_none_or(|ceiling| slot.used.get(dim) <= ceiling))
+        })
+    }
+}
