@@ -156,6 +156,42 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (u
     });
 }
 
+/// The same where the fleet is what is full and every queue has jobs that have waited long: one ends, places are kept for the
+/// first of each queue, and one starts.
+#[divan::bench(args = [(30, 10_000), (1_000, 10_000), (1_000, 100_000)])]
+fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, waiting): (usize, usize)) {
+    let cell = Cell::new(queues, waiting, Order::Deserved);
+    let asks = cell.asks();
+    let mut engine = cell.engine(&asks);
+    let mut full = fleet(1 << 50);
+    full.ready.set("cpu", Quantity::from_units(1_000 * queues as i64));
+    engine.set_fleet(full);
+    for i in 0..queues {
+        let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
+        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+    }
+    engine.set_now(waiting as i64 + 3_600);
+    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    let runs = JobId::from("runs0");
+    let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
+    let less: Resources = [("cpu", Quantity::from_units(990))].into_iter().collect();
+    bencher.bench_local(|| {
+        engine.hold(&runs, &"queue0".into(), &less);
+        let mut released = Vec::new();
+        while let Some(release) = engine.next(|_, _| Fit::Yes) {
+            released.push(release.id);
+        }
+        assert!(!released.is_empty());
+        // Back to where it was: measured too.
+        engine.hold(&runs, &"queue0".into(), &full);
+        for id in released {
+            let i: usize = id.as_str()[..8].parse().unwrap();
+            engine.wait(job(i, queues, &asks));
+        }
+        assert!(engine.next(|_, _| Fit::Yes).is_none());
+    });
+}
+
 /// B1: everything fits; nanoseconds per released job.
 #[divan::bench(args = [
     Cell::new(30, 3_000, Order::Strict),

@@ -1,7 +1,8 @@
 //! The trace study of `docs/trace-study.md`: real jobs on a real fleet, under our engine and under others.
 //!
-//! `cargo run --release -p caldera-simulate --example trace_study -- DIR [OUT]`, where DIR holds the public files
-//! (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots.
+//! `cargo run --release -p caldera-simulate --example trace_study -- DIR [OUT [STUDY...]]`, where DIR holds the public files
+//! (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots. Without names all
+//! studies are made.
 //!
 //! Everything but the times of the simulations themselves is the same in every run.
 
@@ -72,8 +73,10 @@ fn ours(world: &World, patience: Option<i64>) -> Box<dyn Policy> {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let [_, dir, out @ ..] = args.as_slice() else { panic!("usage: trace_study DIR [OUT]") };
-    let out = out.first().map(Path::new);
+    let [_, dir, rest @ ..] = args.as_slice() else { panic!("usage: trace_study DIR [OUT [STUDY...]]") };
+    let out = rest.first().map(Path::new);
+    let only = rest.get(1..).unwrap_or_default();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
     let read = |name: &str| fs::read_to_string(Path::new(dir).join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     let (nodes, openb, dlrm) = (read("spot_nodes.csv"), read("openb_pods.csv"), read("dlrm_instances.csv"));
     let options = |format, speed: u64, estimates| TraceOptions {
@@ -97,7 +100,8 @@ fn main() {
         ("dlrm", &dlrm, (&DLRM, false), 1, options(TraceFormat::Dlrm, 1, Estimates::AsGiven), "cpu"),
         ("dlrm-limits", &dlrm, (&DLRM, true), 1, options(TraceFormat::Dlrm, 1, Estimates::AsGiven), "cpu"),
     ];
-    for (name, trace, (queues, limits), every, options, resource) in studies {
+    for (name, trace, (queues, limits), every, options, resource) in studies.into_iter().filter(|study| wanted(study.0))
+    {
         let clusters = read::fleet(&nodes, 8, every).unwrap();
         let trace = read::jobs(trace, &options, &read::offered(&clusters), &mut Shapes::default()).unwrap();
         let mut world = World::new(clusters, named(&trace.jobs), trace.jobs, Millis::ZERO).unwrap();
@@ -105,7 +109,9 @@ fn main() {
         world.queues = queues.iter().map(|(name, percent)| queue(name, *percent, limits, &total)).collect();
         study(name, &world, &trace.notes, resource, out);
     }
-    study("synthetic", &synthetic(100_000), &[], "nvidia.com/gpu", out);
+    if wanted("synthetic") {
+        study("synthetic", &synthetic(100_000), &[], "nvidia.com/gpu", out);
+    }
 }
 
 fn named(jobs: &[Job]) -> Vec<QueueSpec> {
