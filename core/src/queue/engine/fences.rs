@@ -216,7 +216,8 @@ impl Engine {
         heeded.iter().find_map(|id| {
             let fence = self.fences.get(*id).filter(|fence| !fence.claims)?;
             let scarce = fence.scarce.iter().find(|dim| shape.asks(**dim) > 0)?;
-            let common = fence.nodes[..fence.nodes.len() - 1].iter().filter(|node| path.contains(node));
+            let below = (fence.reach + 1).min(fence.nodes.len() - 1);
+            let common = fence.nodes[..below].iter().filter(|node| path.contains(node));
             let within = |node: &Node| self.is_within(*node, &fence.asked, &fence.scarce, &shape.sparse);
             let shares = self.policy == OrderPolicy::Share && !self.is_plenty(fence, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
