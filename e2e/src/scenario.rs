@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// See the module.
 pub struct Scenario {
@@ -332,6 +332,24 @@ impl Scenario {
         met: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
         until(self.member_api(member, kind)?, name, what, met).await
+    }
+
+    /// Waits until an event with this reason is about an object of this name.
+    ///
+    /// # Errors
+    /// If there is none within the scenario's patience.
+    pub async fn until_told(&self, name: &str, reason: &str) -> anyhow::Result<()> {
+        let told = async {
+            loop {
+                let events = self.list(Kind::Event).await?;
+                if events.iter().any(|event| event["reason"] == reason && event["involvedObject"]["name"] == name) {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let late = || anyhow::bail!("waited {PATIENCE:?} in vain for an event {reason} about {name}");
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| late())
     }
 
     /// Waits until an object on the host is gone.

@@ -37,16 +37,16 @@ fn a2_13_lent_capacity_comes_back_and_who_gave_it_starts_again_later() {
         let [lender, borrower] = halves(&s).await?;
         for name in ["kept", "lent"] {
             s.submit(Kind::Job, job(name, &borrower, &[task("a", 1, "500m", "sleep 600")]), &aggregated()).await?;
+            // The first has begun before the second, by the clock that members tell the time with.
             s.until_placed(&format!("{name}-job")).await?;
+            s.until_phase(name, "Running").await?;
         }
         let mine = job("mine", &lender, &[task("a", 1, "500m", "sleep 3")]);
         s.submit(Kind::Job, mine, &aggregated()).await?;
         s.until_placed("mine-job").await?;
         let kept = s.get(Kind::Binding, "kept-job").await?.context("no binding")?;
         ensure!(clusters(&kept) == 1, "what the borrower deserves was taken: {kept}");
-        let events = s.list(Kind::Event).await?;
-        let told = |event: &&Value| event["reason"] == "Reclaimed" && event["involvedObject"]["name"] == "lent";
-        ensure!(events.iter().any(|event| told(&event)), "nobody told the user of the job that gave way");
+        s.until_told("lent", "Reclaimed").await?;
         // Its room is free again once the other one is done.
         s.until_phase("mine", "Completed").await?;
         s.until_placed("lent-job").await?;
