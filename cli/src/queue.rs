@@ -120,7 +120,7 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
             let all: Vec<String> = shown().filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?))).collect();
             all.join(", ")
         };
-        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.to_string());
+        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.in_few_digits().to_string());
         let used = |of: &Amounts| {
             let limit = of.capability.or(of.limit);
             (limit.is_some() || !of.used.is_zero())
@@ -180,11 +180,11 @@ fn by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> Str
             [
                 of.resource.to_string(),
                 of.used.to_string(),
-                of.deserved.to_string(),
+                of.deserved.in_few_digits().to_string(),
                 of.guarantee.to_string(),
                 some(of.capability),
                 some(of.limit),
-                of.borrowed.to_string(),
+                of.borrowed.in_few_digits().to_string(),
             ]
         });
         for amounts in amounts.chain(queue.amounts.is_empty().then_some(nothing)) {

@@ -17,7 +17,7 @@ use crate::{
     facts::{Key, Workload},
     index::{Assumed, Entry, Index, Tag},
     plan::Plan,
-    room::{self, Question, Room},
+    room::{Place, Question, Room},
 };
 
 /// Work of one turn, so that new events are never far behind.
@@ -29,8 +29,8 @@ struct Clusters<'a> {
     ids: &'a BTreeMap<JobId, Key>,
     entries: &'a BTreeMap<Key, Box<Entry>>,
     workloads: &'a BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
-    /// The place of the job that was last found to fit: pods of each task by cluster.
-    found: Option<BTreeMap<String, Vec<u32>>>,
+    /// The place of the job that was last found to fit.
+    found: Option<Place>,
 }
 
 impl Clusters<'_> {
@@ -61,19 +61,19 @@ impl Clusters<'_> {
 impl caldera_core::queue::Room for Clusters<'_> {
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit {
         let answer = self.question(id, |room, question| {
-            room.find(question, ask, kept).map(|decision| room::pods_of(&decision, question.gang))
+            room.find(question, ask, kept).map(|decision| Place::of(&decision, question.gang))
         });
         match answer {
             None => Fit::No { never: false, detail: "its workload is gone".to_owned() },
-            Some(Ok(pods)) => {
-                let found: u64 = pods.values().flatten().map(|pods| u64::from(*pods)).sum();
+            Some(Ok(place)) => {
+                let found = place.count();
                 match self.at_least(id) {
                     Some(needs) if found < needs => {
                         let detail = format!("{needs} pods need a place, what runs included, and {found} find one");
                         Fit::No { never: false, detail }
                     }
                     _ => {
-                        self.found = Some(pods);
+                        self.found = Some(place);
                         Fit::Yes
                     }
                 }
@@ -108,8 +108,8 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.recount(&key);
         let entry = &index.entries[&key];
         let gang = index.workloads.get(&entry.binding.workload).and_then(|workload| workload.gang.as_ref().ok());
-        if let (Some(gang), Some(pods)) = (gang, found) {
-            index.room.promise(&entry.binding, gang, pods);
+        if let (Some(gang), Some(place)) = (gang, found) {
+            index.room.promise(&entry.binding, gang, place);
         }
         plan.effects.push(effect);
         plan.releases += 1;

@@ -103,9 +103,8 @@ impl Room {
     }
 
     /// A place is kept for a released binding.
-    pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, pods: BTreeMap<String, Vec<u32>>) {
-        // In which domain the scheduler will put it is known with its plan.
-        self.hold(binding, gang, pods, BTreeMap::new());
+    pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, place: Place) {
+        self.hold(binding, gang, place.pods, place.domains);
     }
 
     fn hold(
@@ -317,9 +316,32 @@ fn place(question: Question<'_>, clusters: Vec<(&Cluster, &Capacity)>) -> Result
     place::place(&place::Request { binding, gang, whole, previous, clusters })
 }
 
+/// A place that was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Pods of each task by cluster.
+    pub pods: BTreeMap<String, Vec<u32>>,
+    /// The domains that they are in, for clusters where it is smaller than the cluster.
+    pub domains: BTreeMap<String, Domain>,
+}
+
+impl Place {
+    /// Where a decision puts a gang.
+    #[must_use]
+    pub fn of(decision: &Decision, gang: &Gang) -> Self {
+        let domains = decision.plan.as_ref().map(Plan::domains).unwrap_or_default();
+        Self { pods: pods_of(decision, gang), domains }
+    }
+
+    /// Pods in all.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.pods.values().flatten().map(|pods| u64::from(*pods)).sum()
+    }
+}
+
 /// Pods of each task by cluster: by the plan, else (one task) by the replicas.
-#[must_use]
-pub fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
+fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
     let by_plan = |cluster: &str| {
         let share = decision.plan.as_ref()?.clusters.get(cluster)?;
         Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())

@@ -79,6 +79,20 @@ impl Quantity {
         Self { nano: self.nano, suffixes: other.suffixes }
     }
 
+    /// A little less, in few digits, for people: whole units from a thousand on, thousandths below; of binary amounts whole
+    /// `Mi` from sixteen on. Parts by weight are rarely round.
+    #[must_use]
+    pub const fn in_few_digits(self) -> Self {
+        const MEBI: i128 = NANO << 20;
+        let binary = matches!(self.suffixes, Suffixes::Binary);
+        let step = match self.nano.unsigned_abs() {
+            _ if binary && self.nano.unsigned_abs() >= (16 * MEBI).unsigned_abs() => MEBI,
+            many if many >= (1_000 * NANO).unsigned_abs() => NANO,
+            _ => NANO / 1_000,
+        };
+        Self { nano: self.nano - self.nano % step, suffixes: self.suffixes }
+    }
+
     /// The same value, shown with binary suffixes.
     #[must_use]
     pub const fn in_binary(self) -> Self {
@@ -372,6 +386,21 @@ mod tests {
 
     fn q(text: &str) -> Quantity {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn parts_of_amounts_are_shown_in_few_digits() {
+        for (nano, binary, want) in [
+            (2_666_666_667, false, "2666m"),
+            (2_500_000_000, false, "2500m"),
+            (1_234_567_890_123, false, "1234"),
+            (2_863_311_530_666_666_667, true, "2730Mi"),
+            (4_294_967_296_000_000_000, true, "4Gi"),
+        ] {
+            let amount = Quantity::from_nano(nano);
+            let amount = if binary { amount.in_binary() } else { amount };
+            assert_eq!(amount.in_few_digits().to_string(), want);
+        }
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl fmt::Display for Why {
         match self {
             Self::Reclaimed { claimant, queue, resource, used, deserved: Some(deserved) } => write!(
                 f,
-                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves {deserved}"
+                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves {}",
+                deserved.in_few_digits()
             ),
             Self::Reclaimed { claimant, queue, resource, used, deserved: None } => write!(
                 f,
