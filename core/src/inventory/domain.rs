@@ -195,6 +195,11 @@ pub(super) fn tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, 
                 Member::Node(_) | Member::Pattern(_) => labels = None,
             }
         }
+        // Whichever member was named first.
+        labels.iter_mut().for_each(|either| {
+            either.sort();
+            either.dedup();
+        });
         let (name, tier_name) = (Arc::from(node.name.as_str()), Arc::from(node.tier_name.as_str()));
         all.push(Domain { name, tier: node.tier, tier_name, parent: None, labels });
     }
