@@ -52,7 +52,7 @@ pub enum Command {
     /// Runs the webhook: gates, plans, validation, Karmada's resource interpreter.
     Webhook(WebhookArgs),
     /// Runs the controller: queues, quotas, releases.
-    Controller(ComponentArgs),
+    Controller(ControllerArgs),
     /// Runs the global scheduler: placement and gang split.
     Scheduler(SchedulerArgs),
     /// Runs a member's collector: watches its nodes and pods and publishes what is free there, for all to use.
@@ -126,6 +126,44 @@ pub struct ComponentArgs {
     /// Runs without a lease: for a single replica.
     #[arg(long)]
     pub no_lease: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ControllerArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// Who goes first, after queue priority. `caldera why` and `caldera queue` take it to be as it is by default.
+    #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
+    pub order: Order,
+    /// Seconds that a job is blocked before its place is kept for it; 0 keeps none, and large jobs may wait for ever.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub keep_places_after: u32,
+    /// Seconds that a job waits before others give way for it.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub claim_after: u32,
+    /// Nobody gives back what another queue deserves: lent capacity comes back when its jobs end.
+    #[arg(long)]
+    pub no_reclaim: bool,
+    /// Nobody gives way to a higher priority.
+    #[arg(long)]
+    pub no_preemption: bool,
+    /// Jobs that give way in a minute at most, in the whole fleet.
+    #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub evictions_per_minute: u32,
+    /// A namespace whose jobs never give way, beside kube-system, karmada-system and volcano-system. May be repeated.
+    #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
+    pub protect_namespaces: Vec<String>,
+}
+
+/// Who goes first among the waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// The queue with the least of what it deserves, then job priority, deadline, age.
+    Share,
+    /// Job priority, deadline, age; what a queue has already does not matter.
+    Strict,
+    /// Age, across all queues.
+    Fifo,
 }
 
 #[derive(Debug, ClapArgs)]

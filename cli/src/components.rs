@@ -4,6 +4,7 @@
 use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use caldera_core::queue::{OrderPolicy, give_back::Rate};
 use caldera_estimator::{desk::Settings, tls::Trust};
 use caldera_runtime::{
     client::{self, WriteCounts},
@@ -18,7 +19,10 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{ComponentArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, SchedulerArgs, WebhookArgs},
+    args::{
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, SchedulerArgs,
+        WebhookArgs,
+    },
     manifests, stack,
 };
 
@@ -40,15 +44,37 @@ async fn admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::
     Ok((ready, registry))
 }
 
-pub async fn controller(args: ComponentArgs) -> anyhow::Result<ExitCode> {
+pub async fn controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = client(args.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(args.admin, &stop).await?;
-    let config = caldera_controller::Config { ready, registry, ..caldera_controller::Config::default() };
-    while_active("caldera-controller", &args, client.clone(), stop, |active| async move {
+    let client = client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
+    let (ready, registry) = admin(args.component.admin, &stop).await?;
+    let config = caldera_controller::Config { ready, registry, ..decisions(&args) };
+    while_active("caldera-controller", &args.component, client.clone(), stop, |active| async move {
         Ok(caldera_controller::run(config, client, active).await?)
     })
     .await
+}
+
+/// What an admin says about who goes first and who gives way.
+fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
+    let mut config = caldera_controller::Config {
+        order: match args.order {
+            Order::Share => OrderPolicy::Share,
+            Order::Strict => OrderPolicy::Strict,
+            Order::Fifo => OrderPolicy::Fifo,
+        },
+        patience: Some(i64::from(args.keep_places_after)).filter(|seconds| *seconds > 0),
+        ..caldera_controller::Config::default()
+    };
+    let policy = &mut config.give_back;
+    policy.reclaim = !args.no_reclaim;
+    if args.no_preemption {
+        policy.preempt.clear();
+    }
+    policy.bounds.patience = args.claim_after.into();
+    policy.bounds.rate = Rate { evictions: args.evictions_per_minute, seconds: 60 };
+    policy.protected.extend(args.protect_namespaces.iter().map(|name| name.as_str().into()));
+    config
 }
 
 pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
@@ -236,6 +262,8 @@ fn host_of(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
 
     #[test]
     fn the_host_of_a_url_is_found() {
@@ -246,5 +274,39 @@ mod tests {
         ] {
             assert_eq!(host_of(url), host);
         }
+    }
+
+    fn decided(flags: &[&str]) -> caldera_controller::Config {
+        let words = ["caldera", "controller"].iter().chain(flags);
+        match Args::try_parse_from(words).unwrap().command {
+            Command::Controller(args) => decisions(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_admin_who_says_nothing_gets_the_defaults() {
+        let (said, default) = (decided(&[]), caldera_controller::Config::default());
+        assert_eq!((said.order, said.patience), (default.order, default.patience));
+        assert_eq!(format!("{:?}", said.give_back), format!("{:?}", default.give_back));
+    }
+
+    #[test]
+    fn an_admin_says_who_goes_first_and_who_gives_way() {
+        let said = decided(&[
+            "--order=fifo",
+            "--keep-places-after=0",
+            "--claim-after=5",
+            "--no-reclaim",
+            "--no-preemption",
+            "--evictions-per-minute=4",
+            "--protect-namespace=prod",
+        ]);
+        assert_eq!((said.order, said.patience), (OrderPolicy::Fifo, None));
+        let policy = said.give_back;
+        assert!(!policy.reclaim && policy.preempt.is_empty());
+        assert!(policy.protected.contains("prod") && policy.protected.contains("kube-system"));
+        assert_eq!((policy.bounds.patience, policy.bounds.rate.evictions), (5, 4));
+        assert!(Args::try_parse_from(["caldera", "controller", "--evictions-per-minute=0"]).is_err());
     }
 }

@@ -218,7 +218,10 @@ fn every_subcommand_has_help() {
         ("member-sim", &["--kubeconfig", "--nodes", "--default-run", "--no-workloads", "--admission"]),
         ("karmada-sim", &["--kubeconfig"]),
         ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
-        ("controller", &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease"]),
+        (
+            "controller",
+            &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--order", "--keep-places-after"],
+        ),
         (
             "scheduler",
             &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--scheduler-estimator-ca-file", "10352"],

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use caldera_core::queue::give_back::Policy;
+use caldera_core::queue::{OrderPolicy, PATIENCE, give_back::Policy};
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
@@ -50,6 +50,10 @@ pub struct Config {
     pub clock: SharedClock,
     /// Counts writes of the clients that read members (there should be none).
     pub counts: WriteCounts,
+    /// Who goes first.
+    pub order: OrderPolicy,
+    /// Seconds that a job is blocked before its place is kept; `None` keeps none.
+    pub patience: Option<i64>,
     /// Who gives way to whom, and how much at most.
     pub give_back: Policy,
 }
@@ -61,6 +65,8 @@ impl Default for Config {
             registry: SharedRegistry::default(),
             clock: std::sync::Arc::new(SystemClock),
             counts: WriteCounts::default(),
+            order: OrderPolicy::default(),
+            patience: Some(PATIENCE),
             give_back: Policy::default(),
         }
     }
@@ -102,6 +108,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();
     index.claims.policy = config.give_back.clone();
+    index.engine.set_policy(config.order);
+    index.engine.set_patience(config.patience);
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {

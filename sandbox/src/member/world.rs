@@ -252,6 +252,10 @@ impl World {
     /// Drops an object that is gone.
     pub fn forget(&mut self, kind: Kind, key: &Key) {
         let Some(gone) = self.objects.get_mut(&kind).and_then(|objects| objects.remove(key)) else { return };
+        // The watch may tell of our deletion before its answer does.
+        if kind == Kind::Command && self.in_flight.contains_key(&(kind, key.clone())) {
+            self.accept(&gone);
+        }
         self.queue_news |= kind == Kind::Queue;
         self.touch(kind, &gone);
         if matches!(kind, Kind::Queue | Kind::Node) {

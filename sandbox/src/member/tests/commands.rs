@@ -33,6 +33,25 @@ fn abort_and_resume_cost_a_retry() {
 }
 
 #[test]
+fn a_command_whose_deletion_is_seen_before_it_is_answered_is_carried_out_once() {
+    let mut cluster = Cluster::new(1, "4");
+    cluster.submit(volcano_job("j", 2, 2, "1", "sleep 60")).unwrap();
+    cluster.settle();
+    let target = json!({"kind": "Job", "name": "j"});
+    let metadata = json!({"name": "abort", "namespace": "ns"});
+    cluster.put(Kind::Command, json!({"metadata": metadata, "action": "AbortJob", "target": target}));
+    let wants = crate::member::queues::commands(&cluster.world);
+    let [want] = wants.as_slice() else { panic!("one deletion") };
+    assert!(cluster.world.take_off(want));
+    let seen = cluster.world.of(Kind::Command).next().cloned().unwrap();
+    cluster.world.observe(Kind::Command, caldera_runtime::watch::Event::Deleted(seen));
+    cluster.world.land(&want.about, Landing::Deleted);
+    cluster.settle();
+    assert_eq!(cluster.phase("j"), "Aborted");
+    assert_eq!(number(cluster.job("j"), "/status/retryCount"), 0);
+}
+
+#[test]
 fn each_command_does_its_own_and_only_where_it_means_something() {
     for (action, phase) in [
         ("CompleteJob", "Completed"),
