@@ -142,7 +142,9 @@ impl Stack {
                 self.serve_webhook(listener)?;
             }
             Component::Controller => {
-                let config = caldera_controller::Config::default();
+                let mut config = caldera_controller::Config::default();
+                // Nobody who tries it out waits a minute to see a loan come back.
+                config.give_back.bounds.patience = 2;
                 let client = (self.client)(component.name())?;
                 self.spawn(component, |stop| caldera_controller::run(config, client, stop));
             }
