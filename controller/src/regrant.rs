@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     admission::Admission,
-    gang::{Gang, Task, TaskName},
+    gang::{Gang, SOLE_TASK, Task},
     queue::{Ask, FitClass, TaskAsk},
 };
 
@@ -71,35 +71,22 @@ pub fn with(record: &Admission, what: What, granted: &Admission) -> Admission {
     match what {
         What::Copies => sum.copies = sum.copies.saturating_add(granted.copies),
         What::Needed | What::Surplus => {
-            // A workload without tasks may be recorded under any name.
-            let old = match (record.tasks.len(), granted.tasks.len(), record.tasks.first_key_value()) {
-                (1, 1, Some((_, pods))) => granted.tasks.keys().map(|name| (name.clone(), *pods)).collect(),
-                _ => record.tasks.clone(),
-            };
-            sum.tasks = old;
-            for (task, pods) in &granted.tasks {
-                let pods_of = sum.tasks.entry(task.clone()).or_insert(0);
-                *pods_of = pods_of.saturating_add(*pods);
+            // A workload without tasks has one name from now on, whatever it was recorded under.
+            if granted.tasks.contains_key(SOLE_TASK) {
+                sum.tasks.clear();
             }
+            let more = granted.tasks.iter();
+            sum.tasks.extend(more.map(|(task, pods)| (task.clone(), record.pods_of(task).saturating_add(*pods))));
         }
     }
     sum
-}
-
-/// Pods of a task in each copy that were granted.
-fn granted(record: &Admission, gang: &Gang, task: &TaskName) -> u32 {
-    match record.tasks.get(task) {
-        Some(pods) => *pods,
-        None if gang.tasks.len() == 1 && record.tasks.len() == 1 => record.tasks.values().copied().sum(),
-        None => 0,
-    }
 }
 
 fn less(gang: &Gang, record: &Admission) -> Option<Admission> {
     let mut cut = Admission { tasks: BTreeMap::new(), ..record.clone() };
     let mut dropped = false;
     for task in &gang.tasks {
-        let had = granted(record, gang, &task.name);
+        let had = record.pods_of(&task.name);
         let over = had.saturating_sub(task.replicas);
         let freed = task.request.times(u64::from(over).saturating_mul(u64::from(record.copies)));
         cut.charged.saturating_sub(&freed);
@@ -111,9 +98,9 @@ fn less(gang: &Gang, record: &Admission) -> Option<Admission> {
 
 fn more(wanted: Wanted<'_>, record: &Admission) -> Option<More> {
     let Wanted { gang, elastic, minimum, copies } = wanted;
-    let lacking = |task: &Task| task.replicas.saturating_sub(granted(record, gang, &task.name));
+    let lacking = |task: &Task| task.replicas.saturating_sub(record.pods_of(&task.name));
     let short = |task: &Task, min: u32| match elastic {
-        true => whole_partitions(task, min).min(task.replicas).saturating_sub(granted(record, gang, &task.name)),
+        true => whole_partitions(task, min).min(task.replicas).saturating_sub(record.pods_of(&task.name)),
         false => lacking(task),
     };
     let mut min: Vec<u32> = gang.tasks.iter().zip(minimum).map(|(task, min)| short(task, *min)).collect();
@@ -142,7 +129,7 @@ fn more(wanted: Wanted<'_>, record: &Admission) -> Option<More> {
 fn more_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<More> {
     let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
     let tasks = wanted.gang.tasks.iter().map(|task| {
-        let pods = granted(record, wanted.gang, &task.name);
+        let pods = record.pods_of(&task.name);
         TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods }
     });
     let ask = Ask { tasks: tasks.collect(), copies: more, fit: FitClass::default(), run_for: None };
@@ -157,7 +144,7 @@ fn whole_partitions(task: &Task, pods: u32) -> u32 {
 /// counts only where Volcano counts it.
 #[must_use]
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
-    let of = |task: &Task| granted(record, gang, &task.name);
+    let of = |task: &Task| record.pods_of(&task.name);
     let binds = gang.task_minimums_bind();
     let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(task).min(task.replicas)));
     let short = |task: &Task| match (elastic, binds) {
@@ -213,7 +200,7 @@ mod tests {
     #[test]
     fn a_record_that_grants_what_is_wanted_stays() {
         assert_eq!(of(&gang(2, &[("w", 4, 2)]), true, 1, &record(1, &[("w", 4)], 8)), None);
-        assert_eq!(of(&gang(2, &[("pod", 4, 4)]), false, 1, &record(1, &[("any", 4)], 8)), None);
+        assert_eq!(of(&gang(2, &[(SOLE_TASK, 4, 4)]), false, 1, &record(1, &[("any", 4)], 8)), None);
     }
 
     #[test]
@@ -224,13 +211,14 @@ mod tests {
 
     #[test]
     fn replicas_that_all_count_are_asked_for_together() {
-        let Some(Regrant::More(more)) = of(&gang(1, &[("pod", 10, 1)]), false, 1, &record(1, &[("any", 4)], 8)) else {
+        let Some(Regrant::More(more)) = of(&gang(1, &[(SOLE_TASK, 10, 1)]), false, 1, &record(1, &[("any", 4)], 8))
+        else {
             panic!("nothing is asked for");
         };
-        assert_eq!((more.what, pods(&more)), (What::Needed, vec![("pod", 6, 6)]));
+        assert_eq!((more.what, pods(&more)), (What::Needed, vec![(SOLE_TASK, 6, 6)]));
         assert_eq!(more.ask.minimum(), cpu(12));
-        let grown = with(&record(1, &[("any", 4)], 8), more.what, &record(1, &[("pod", 6)], 12));
-        assert_eq!(grown, record(1, &[("pod", 10)], 20));
+        let grown = with(&record(1, &[("any", 4)], 8), more.what, &record(1, &[(SOLE_TASK, 6)], 12));
+        assert_eq!(grown, record(1, &[(SOLE_TASK, 10)], 20));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gang::{QueueName, TaskName},
+    gang::{QueueName, SOLE_TASK, TaskName},
     resources::Resources,
 };
 
@@ -38,6 +38,16 @@ impl Admission {
         serde_json::from_str(text)
     }
 
+    /// Most pods of a task, in each copy. A workload without tasks may be recorded under any name.
+    #[must_use]
+    pub fn pods_of(&self, task: &TaskName) -> u32 {
+        match self.tasks.get(task) {
+            Some(pods) => *pods,
+            None if self.tasks.len() == 1 && task.as_str() == SOLE_TASK => self.tasks.values().copied().sum(),
+            None => 0,
+        }
+    }
+
     /// The annotation's text.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -64,5 +74,6 @@ mod tests {
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
         assert_eq!(Admission::parse(&text).unwrap(), record);
         assert!(Admission::parse("{}").is_err());
+        assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

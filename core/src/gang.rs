@@ -60,6 +60,9 @@ name! {
     QueueName
 }
 
+/// What the task of a workload without tasks (a Deployment, a Pod) is called.
+pub const SOLE_TASK: &str = "pods";
+
 /// Which workload: Kubernetes group (empty for core), kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkloadRef {
@@ -181,6 +184,29 @@ pub enum Operator {
     Gt,
     /// Less, as integers.
     Lt,
+}
+
+impl Operator {
+    const ALL: [Self; 6] = [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt];
+
+    /// Reads Kubernetes' word for it.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operator| operator.as_str() == word)
+    }
+
+    /// Kubernetes' word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Gt => "Gt",
+            Self::Lt => "Lt",
+        }
+    }
 }
 
 /// A toleration as Kubernetes writes it; an empty key with `exists` stands everything.

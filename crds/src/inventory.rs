@@ -85,13 +85,11 @@ fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
     let expression = |one: &Value| {
         let values = one["values"].as_array().into_iter().flatten().map(|value| Some(value.as_str()?.to_owned()));
         let values: Vec<String> = values.collect::<Option<_>>()?;
-        let operator = match one["operator"].as_str()? {
-            "In" if !values.is_empty() => Operator::In,
-            "NotIn" if !values.is_empty() => Operator::NotIn,
-            "Exists" if values.is_empty() => Operator::Exists,
-            "DoesNotExist" if values.is_empty() => Operator::DoesNotExist,
-            _ => return None,
-        };
+        let operator = Operator::parse(one["operator"].as_str()?).filter(|operator| match operator {
+            Operator::In | Operator::NotIn => !values.is_empty(),
+            Operator::Exists | Operator::DoesNotExist => values.is_empty(),
+            Operator::Gt | Operator::Lt => false,
+        })?;
         Some(Requirement { key: one["key"].as_str()?.to_owned(), operator, values })
     };
     let labels = selector["matchLabels"].as_object().into_iter().flatten().map(equal);

@@ -254,13 +254,8 @@ pub fn label_requirements(selector: &LabelSelector) -> Option<Vec<Requirement>> 
         Some(Requirement { key: key.clone(), operator: Operator::In, values })
     });
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
-        let operator = match expression.operator.as_str() {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            _ => return None,
-        };
+        let operator =
+            Operator::parse(&expression.operator).filter(|known| !matches!(known, Operator::Gt | Operator::Lt))?;
         let values: Vec<String> = expression.values.iter().flatten().cloned().collect();
         Some(Requirement { key: expression.key.clone(), operator, values })
     });
@@ -276,15 +271,7 @@ fn field_requirement(requirement: &NodeSelectorRequirement) -> Option<Requiremen
 /// One expression of a node affinity; `None` for an operator that does not exist.
 #[must_use]
 pub fn node_requirement(requirement: &NodeSelectorRequirement) -> Option<Requirement> {
-    let operator = match requirement.operator.as_str() {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        "Gt" => Operator::Gt,
-        "Lt" => Operator::Lt,
-        _ => return None,
-    };
+    let operator = Operator::parse(&requirement.operator)?;
     let values = requirement.values.iter().flatten().cloned().collect();
     Some(Requirement { key: requirement.key.clone(), operator, values })
 }

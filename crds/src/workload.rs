@@ -19,15 +19,14 @@ use caldera_core::{
 };
 use serde_json::Value;
 
+pub use caldera_core::gang::SOLE_TASK;
+
 pub use self::job::RANK_PLUGINS;
 use crate::names::{
     caldera::RUNNING_ESTIMATE,
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
 };
 use place::Place;
-
-/// The task of a gang that has only one and gives it no name.
-pub const SOLE_TASK: &str = "pods";
 
 /// Why an object is no gang.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

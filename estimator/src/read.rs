@@ -115,19 +115,10 @@ fn node_claim(claim: &proto::NodeClaim) -> Result<NodeClaim, ReadError> {
 
 fn requirement(requirement: &proto::NodeSelectorRequirement) -> Result<Requirement, ReadError> {
     let word = requirement.operator.clone().unwrap_or_default();
-    let known = OPERATORS.iter().find(|(_, name)| *name == word).map(|(operator, _)| *operator);
+    let known = Operator::parse(&word);
     let operator = known.ok_or(ReadError::Operator(word))?;
     Ok(Requirement { key: requirement.key.clone().unwrap_or_default(), operator, values: requirement.values.clone() })
 }
-
-const OPERATORS: [(Operator, &str); 6] = [
-    (Operator::In, "In"),
-    (Operator::NotIn, "NotIn"),
-    (Operator::Exists, "Exists"),
-    (Operator::DoesNotExist, "DoesNotExist"),
-    (Operator::Gt, "Gt"),
-    (Operator::Lt, "Lt"),
-];
 
 fn toleration(toleration: proto::Toleration) -> Toleration {
     Toleration {
@@ -186,7 +177,7 @@ fn write_claim(claim: &NodeClaim) -> Option<proto::NodeClaim> {
     }
     let requirement = |one: &Requirement| proto::NodeSelectorRequirement {
         key: Some(one.key.clone()),
-        operator: OPERATORS.iter().find(|(known, _)| *known == one.operator).map(|(_, name)| (*name).to_owned()),
+        operator: Some(one.operator.as_str().to_owned()),
         values: one.values.clone(),
     };
     let term = |term: &NodeTerm| proto::NodeSelectorTerm {

@@ -15,10 +15,7 @@ use caldera_core::{
     place::{self, Cluster, Decision, NotPlaced, Request, select::is_duplicated},
     plan::{Plan, Share, TaskShare},
 };
-use caldera_crds::{
-    karmada::policy::Placement,
-    workload::{SOLE_TASK, WorkloadKind},
-};
+use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
 
 use crate::index::{Around, Asked, Binding};
 
@@ -197,14 +194,7 @@ fn granted(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let mut gang = gang.clone();
     let binds = gang.task_minimums_bind();
     for task in &mut gang.tasks {
-        let most = match admission.tasks.get(&task.name) {
-            Some(most) => *most,
-            // A kind without tasks may be recorded under any name.
-            None if admission.tasks.len() == 1 && task.name.as_str() == SOLE_TASK => {
-                admission.tasks.values().copied().sum()
-            }
-            None => 0,
-        };
+        let most = admission.pods_of(&task.name);
         if most < task.min_available && (binds || task.partition.is_some()) {
             return Err(format!(
                 "task {} needs {} pods and {most} were admitted; waiting for the rest to be admitted",

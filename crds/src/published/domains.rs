@@ -8,15 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
 use super::{Malformed, NetworkDomain, ranges};
 
-const OPERATORS: [(Operator, &str); 6] = [
-    (Operator::In, "In"),
-    (Operator::NotIn, "NotIn"),
-    (Operator::Exists, "Exists"),
-    (Operator::DoesNotExist, "DoesNotExist"),
-    (Operator::Gt, "Gt"),
-    (Operator::Lt, "Lt"),
-];
-
 pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
     let mut domain = NetworkDomain {
         name: hyper_node.name.clone(),
@@ -26,7 +17,7 @@ pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
     };
     let requirement = |one: &Requirement| LabelSelectorRequirement {
         key: one.key.clone(),
-        operator: OPERATORS.iter().find(|(known, _)| *known == one.operator).map_or("", |(_, name)| name).to_owned(),
+        operator: one.operator.as_str().to_owned(),
         values: Some(one.values.clone()),
     };
     let mut names = Vec::new();
@@ -46,7 +37,7 @@ pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
 
 pub(super) fn read(domain: &NetworkDomain) -> Result<HyperNode, Malformed> {
     let requirement = |one: &LabelSelectorRequirement| {
-        let operator = OPERATORS.iter().find(|(_, name)| *name == one.operator).map(|(operator, _)| *operator);
+        let operator = Operator::parse(&one.operator);
         let operator = operator.ok_or_else(|| Malformed::Operator(one.operator.clone()))?;
         Ok(Requirement { key: one.key.clone(), operator, values: one.values.clone().unwrap_or_default() })
     };

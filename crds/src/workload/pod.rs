@@ -119,16 +119,7 @@ fn requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, GangE
 }
 
 fn operator(expression: &Place<'_>) -> Result<Operator, GangError> {
-    Ok(match expression.text_at("operator")? {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        "Gt" => Operator::Gt,
-        "Lt" => Operator::Lt,
-        other => {
-            return Err(expression
-                .wrong(format!("{other:?} is not an operator; there are In, NotIn, Exists, DoesNotExist, Gt and Lt")));
-        }
-    })
+    let word = expression.text_at("operator")?;
+    let unknown = || format!("{word:?} is not an operator; there are In, NotIn, Exists, DoesNotExist, Gt and Lt");
+    Operator::parse(word).ok_or_else(|| expression.wrong(unknown()))
 }
