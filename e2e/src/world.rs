@@ -17,7 +17,7 @@ use caldera_runtime::{
 };
 use caldera_sandbox::{
     fleet::{Config, Endpoint, Fleet},
-    member,
+    karmada, member,
 };
 use kube::{
     Api, Client,
@@ -120,8 +120,31 @@ async fn start() -> anyhow::Result<World> {
 
 async fn sandbox() -> anyhow::Result<World> {
     let stop = CancellationToken::new();
-    let fleet = Fleet::start(Config::with_members(3), &stop).await?;
+    let fleet = fleet(3, &stop).await?;
     of_fleet(&fleet, stop).await
+}
+
+/// A host with this many members of its own.
+///
+/// # Errors
+/// If a server does not start.
+pub async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
+    Ok(Fleet::start(Config::with_members(members), stop).await?)
+}
+
+/// Makes another fleet's member one of this host.
+///
+/// # Errors
+/// If the host does not answer, or refuses it.
+pub async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Result<()> {
+    let request = karmada::Member {
+        name: name.to_owned(),
+        endpoint: member.server.clone(),
+        token: member.token.clone(),
+        ca_pem: member.ca_pem.clone(),
+        ..karmada::Member::default()
+    };
+    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
 }
 
 /// The world of a sandbox that was started with the token `stop`, with Caldera's components.

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
 use axum::{Router, response::IntoResponse};
@@ -11,13 +14,11 @@ use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
     manifest::{aggregated, job, task},
-    run_in, world,
+    run_in,
+    world::{self, World, fleet, join},
 };
 use caldera_runtime::{client::WriteCounts, members::collect};
-use caldera_sandbox::{
-    fleet::{Config, Endpoint, Fleet},
-    karmada,
-};
+use caldera_sandbox::fleet::{Endpoint, Fleet};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::{
@@ -60,21 +61,6 @@ impl Line {
     }
 }
 
-async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
-    Ok(Fleet::start(Config::with_members(members), stop).await?)
-}
-
-async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Result<()> {
-    let request = karmada::Member {
-        name: name.to_owned(),
-        endpoint: member.server.clone(),
-        token: member.token.clone(),
-        ca_pem: member.ca_pem.clone(),
-        ..karmada::Member::default()
-    };
-    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
-}
-
 /// A host with a member behind a line.
 async fn far(stop: &CancellationToken) -> anyhow::Result<(Fleet, Line)> {
     let (host, other) = (fleet(0, stop).await?, fleet(1, stop).await?);
@@ -82,6 +68,17 @@ async fn far(stop: &CancellationToken) -> anyhow::Result<(Fleet, Line)> {
     let member = Endpoint { server: line.address.clone(), ..other.members[0].clone() };
     join(&host, FAR, &member).await?;
     Ok((host, line))
+}
+
+/// The host and the line of a world with a member behind it, once it is there.
+type FarEnd = Arc<OnceLock<(Fleet, Line)>>;
+
+async fn far_world(far_end: FarEnd) -> anyhow::Result<World> {
+    let stop = CancellationToken::new();
+    let (host, line) = far(&stop).await?;
+    let world = world::of_fleet(&host, stop).await?;
+    assert!(far_end.set((host, line)).is_ok());
+    Ok(world)
 }
 
 /// A collector of [`FAR`], and its writes.
@@ -118,15 +115,8 @@ async fn is_unplaced(s: &Scenario, binding: &str) -> anyhow::Result<()> {
 
 #[test]
 fn what_was_published_is_used_after_a_restart_while_the_member_is_out_of_reach() {
-    let far_end = Arc::new(std::sync::OnceLock::new());
-    let set = far_end.clone();
-    let start = async {
-        let stop = CancellationToken::new();
-        let (host, line) = far(&stop).await?;
-        let world = world::of_fleet(&host, stop).await?;
-        assert!(set.set((host, line)).is_ok());
-        Ok(world)
-    };
+    let far_end = FarEnd::default();
+    let start = far_world(far_end.clone());
     run_in("warm", start, async |s| {
         let (host, line) = far_end.get().unwrap();
         s.until(Kind::Cluster, FAR, "is ready", ready).await?;
@@ -163,15 +153,8 @@ fn what_was_published_is_used_after_a_restart_while_the_member_is_out_of_reach()
 
 #[test]
 fn what_was_published_is_not_trusted_beyond_its_bound() {
-    let far_end = Arc::new(std::sync::OnceLock::new());
-    let set = far_end.clone();
-    let start = async {
-        let stop = CancellationToken::new();
-        let (host, line) = far(&stop).await?;
-        let world = world::of_fleet(&host, stop).await?;
-        assert!(set.set((host, line)).is_ok());
-        Ok(world)
-    };
+    let far_end = FarEnd::default();
+    let start = far_world(far_end.clone());
     run_in("stale", start, async |s| {
         let (host, line) = far_end.get().unwrap();
         s.until(Kind::Cluster, FAR, "is ready", ready).await?;
@@ -194,7 +177,7 @@ fn what_was_published_is_not_trusted_beyond_its_bound() {
 
 #[test]
 fn a_member_that_can_not_be_read_is_asked_about_through_its_estimator() {
-    let far_end = Arc::new(std::sync::OnceLock::new());
+    let far_end = Arc::new(OnceLock::new());
     let set = far_end.clone();
     let start = async {
         let stop = CancellationToken::new();

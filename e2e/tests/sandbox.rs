@@ -8,32 +8,14 @@ use caldera_e2e::{
     Scenario,
     kinds::Kind,
     manifest::{aggregated, job, task},
-    run_in, world,
+    run_in,
+    world::{self, fleet, join},
 };
 use caldera_runtime::client::WriteCounts;
-use caldera_sandbox::{
-    fleet::{Config, Endpoint, Fleet},
-    karmada,
-};
+use caldera_sandbox::fleet::Endpoint;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-/// A host with this many members of its own.
-async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
-    Ok(Fleet::start(Config::with_members(members), stop).await?)
-}
-
-async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Result<()> {
-    let request = karmada::Member {
-        name: name.to_owned(),
-        endpoint: member.server.clone(),
-        token: member.token.clone(),
-        ca_pem: member.ca_pem.clone(),
-        ..karmada::Member::default()
-    };
-    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
-}
 
 fn message(group: &Value) -> String {
     let conditions = group["status"]["conditions"].as_array().cloned().unwrap_or_default();
