@@ -6,8 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
+    admission::Admission,
     gang::WorkloadRef,
-    queue::{Ask, Fit, JobId, Kept, Release},
+    queue::{Ask, Fit, JobId, Kept},
 };
 use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
@@ -101,7 +102,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         let Some(release) = release else { return };
         let Some(key) = index.ids.get(&release.id).cloned() else { continue };
         let grows = index.entries.get(&key).is_some_and(|entry| entry.grows_as(&release.id).is_some());
-        let effect = if grows { index.granted(&key, &release) } else { admit(index, &key, &release) };
+        let effect = if grows { index.granted(&key, &release) } else { index.assume(&key, release.admission, false) };
         let Some(effect) = effect else { continue };
         index.moved = true;
         index.dirty.insert(key.clone());
@@ -116,17 +117,29 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-fn admit(index: &mut Index, key: &Key, release: &Release) -> Option<(Tag, Effect)> {
-    let entry = index.entries.get_mut(key)?;
-    let version = Arc::clone(&entry.binding.resource_version);
-    let assumed = Assumed {
-        resource_version: Arc::clone(&version),
-        admission: release.admission.clone(),
-        regrants: false,
-        retry: None,
-        attempts: 0,
-    };
-    let effect = assumed.effect(key, &entry.binding.id);
-    entry.assumed = Some(Box::new(assumed));
-    Some((Tag::Release(key.clone(), version), effect))
+impl Index {
+    /// Takes a binding to have this record until the watch shows it, and writes that: at its release, or (`regrants`) in
+    /// place of the record that it has.
+    pub(crate) fn assume(&mut self, key: &Key, admission: Admission, regrants: bool) -> Option<(Tag, Effect)> {
+        let entry = self.entries.get_mut(key)?;
+        let resource_version = Arc::clone(&entry.binding.resource_version);
+        let tag = Tag::Release(key.clone(), Arc::clone(&resource_version));
+        let assumed = Assumed { resource_version, admission, regrants, retry: None, attempts: 0 };
+        let effect = assumed.effect(key, &entry.binding.id);
+        entry.assumed = Some(Box::new(assumed));
+        Some((tag, effect))
+    }
+}
+
+impl Assumed {
+    /// The write by which it becomes so.
+    pub(crate) fn effect(&self, key: &Key, id: &JobId) -> Effect {
+        let (key, id) = (key.clone(), id.clone());
+        let (resource_version, admission) = (self.resource_version.to_string(), self.admission.clone());
+        if self.regrants {
+            Effect::Regrant { key, id, resource_version, admission }
+        } else {
+            Effect::Release { key, id, resource_version, admission }
+        }
+    }
 }

@@ -104,9 +104,6 @@ fn patch(work: &Work<'_>, binding: &Binding, cluster: &str) -> Result<Vec<Op>, S
         return Err(format!("the binding does not place the job in cluster {cluster}"));
     }
     let cluster = ClusterName::from(cluster);
-    if !plan.clusters.contains_key(&cluster) {
-        return Err(format!("the binding's plan has no share for cluster {cluster}"));
-    }
     let mut ops = Vec::new();
     for (index, manifest) in work.manifests().iter().enumerate().filter(|(_, manifest)| is_volcano_job(manifest)) {
         let copy = copy_in(manifest, plan, &cluster).map_err(|mismatch| mismatch.to_string())?;

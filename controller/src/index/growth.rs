@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    admission::Admission,
     gang::QueueName,
     queue::{Job, JobId, Release},
     reason::Reason,
 };
 use jiff::Timestamp;
 
-use super::{Assumed, Entry, Index, Tag};
+use super::{Entry, Index, Tag};
 use crate::{
     effect::Effect,
     facts::Key,
@@ -101,7 +100,7 @@ impl Index {
         let entry = self.entries.get(key)?;
         let (growth, record) = (entry.growth.as_ref()?, entry.binding.admission.as_deref()?);
         let record = with(record, growth.more.what, &release.admission);
-        self.regrant(key, record)
+        self.assume(key, record, true)
     }
 
     /// Writes the smaller records of those that want less.
@@ -109,36 +108,8 @@ impl Index {
         let cuts = std::mem::take(&mut self.cuts);
         let free = |index: &Self, key: &Key| index.entries.get(key).is_some_and(|entry| entry.assumed.is_none());
         cuts.into_iter()
-            .filter_map(|(key, record)| free(self, &key).then(|| self.regrant(&key, record)).flatten())
+            .filter_map(|(key, record)| free(self, &key).then(|| self.assume(&key, record, true)).flatten())
             .collect()
-    }
-
-    fn regrant(&mut self, key: &Key, record: Admission) -> Option<(Tag, Effect)> {
-        let entry = self.entries.get_mut(key)?;
-        let version = Arc::clone(&entry.binding.resource_version);
-        let assumed = Assumed {
-            resource_version: Arc::clone(&version),
-            admission: record,
-            regrants: true,
-            retry: None,
-            attempts: 0,
-        };
-        let effect = assumed.effect(key, &entry.binding.id);
-        entry.assumed = Some(Box::new(assumed));
-        Some((Tag::Release(key.clone(), version), effect))
-    }
-}
-
-impl Assumed {
-    /// The write by which it becomes so.
-    pub(crate) fn effect(&self, key: &Key, id: &JobId) -> Effect {
-        let (key, id) = (key.clone(), id.clone());
-        let (resource_version, admission) = (self.resource_version.to_string(), self.admission.clone());
-        if self.regrants {
-            Effect::Regrant { key, id, resource_version, admission }
-        } else {
-            Effect::Release { key, id, resource_version, admission }
-        }
     }
 }
 
