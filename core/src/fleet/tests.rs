@@ -1,0 +1,178 @@
+//! What is promised counts until it is seen.
+
+use super::*;
+use crate::{
+    gang::{NodeClaim, Task},
+    inventory::{Node, Owner, Pod},
+    quantity::Quantity,
+    resources::Resources,
+};
+
+fn request(cpu: i64) -> Resources {
+    [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(1))].into_iter().collect()
+}
+
+fn gang() -> Arc<Gang> {
+    let task = Task {
+        name: "w".into(),
+        replicas: 3,
+        min_available: 3,
+        request: request(2),
+        node: NodeClaim::default(),
+        priority_class: String::new(),
+        partition: None,
+    };
+    Arc::new(Gang { tasks: vec![task], min_available: 3, min_success: None, topology: None, one_cluster: None })
+}
+
+fn promise(pods: u32) -> Promise {
+    Promise {
+        workload: WorkloadRef {
+            group: "batch.volcano.sh".into(),
+            kind: "Job".into(),
+            namespace: "ns".into(),
+            name: "j".into(),
+        },
+        gang: gang(),
+        pods: [("m1".to_owned(), vec![pods])].into(),
+        domains: BTreeMap::new(),
+    }
+}
+
+fn pod(name: &str, finished: bool) -> Update {
+    let owner =
+        Owner { group: "batch.volcano.sh".into(), kind: "Job".into(), name: "j".into(), task: Some("w".into()) };
+    Update::Change(Change::Pod(Pod {
+        namespace: "ns".into(),
+        name: name.into(),
+        node: Some("n".into()),
+        request: request(2),
+        finished,
+        owner: Some(owner),
+    }))
+}
+
+fn fleet() -> Fleet {
+    let mut fleet = Fleet::default();
+    fleet.set_cluster(Cluster { name: "m1".into(), ready: true, ..Cluster::default() }, Capacity::default());
+    let mut allocatable = request(10);
+    allocatable.set("pods", Quantity::from_units(10));
+    let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
+    fleet.update("m1", Update::Change(Change::Nodes(vec![node])));
+    fleet.update("m1", Update::Change(Change::Pods(vec![])));
+    fleet
+}
+
+fn cpu(fleet: &mut Fleet) -> i128 {
+    fleet.refresh();
+    fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
+}
+
+#[test]
+fn promised_pods_hold_their_room_until_they_are_seen_and_never_twice() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    assert_eq!(cpu(&mut fleet), 4);
+    fleet.update("m1", pod("a", false));
+    assert_eq!(cpu(&mut fleet), 4);
+    fleet.update("m1", pod("a", true));
+    assert_eq!(cpu(&mut fleet), 6);
+    fleet.withdraw("ns/rb");
+    assert_eq!(cpu(&mut fleet), 10);
+}
+
+#[test]
+fn starting_afresh_gives_back_what_the_binding_holds() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    fleet.update("m1", pod("a", false));
+    assert_eq!(cpu(&mut fleet), 4);
+    assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+}
+
+#[test]
+fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    for name in ["j-w-0", "j-w-1"] {
+        fleet.update("m1", pod(name, false));
+    }
+    assert_eq!(cpu(&mut fleet), 4);
+    let after = |fleet: &Fleet, leaving| {
+        let after = fleet.after(&[("ns/rb".to_owned(), leaving)].into());
+        after["m1"].free().get("cpu").units_ceil()
+    };
+    assert_eq!(after(&fleet, Leaving::All), 10);
+    let some = |pods| Leaving::Some([("m1".to_owned(), vec![pods])].into());
+    assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
+    assert!(fleet.after(&[("ns/other".to_owned(), Leaving::All)].into()).is_empty());
+    assert_eq!(cpu(&mut fleet), 4);
+    assert!(fleet.runs_anywhere(&promise(3).workload));
+}
+
+/// The peer dereferenced a missing resource summary and crashed (volcano-global capacity.go).
+#[test]
+fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothing() {
+    let mut fleet = fleet();
+    fleet.update("m1", Update::Down("no route".into()));
+    assert_eq!(cpu(&mut fleet), 0);
+    assert!(fleet.doubt("m1").unwrap().contains("no route"));
+    let summary = Capacity::from_summary(&request(7), &request(1), &Resources::new());
+    let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
+    assert!(fleet.set_cluster(cluster.clone(), summary.clone()));
+    assert!(!fleet.set_cluster(cluster, summary));
+    assert_eq!(cpu(&mut fleet), 6);
+    assert!(fleet.update("m1", Update::Up));
+    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (10, None));
+}
+
+#[test]
+fn a_promise_may_be_known_before_its_cluster() {
+    let mut fleet = Fleet::default();
+    fleet.promise("ns/rb", promise(3));
+    fleet.refresh();
+    assert_eq!((fleet.clusters().count(), fleet.unanswered().count()), (0, 0));
+    let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
+    fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
+    assert_eq!(cpu(&mut fleet), 0);
+    fleet.update("m1", Update::Down("forbidden".into()));
+    assert_eq!(cpu(&mut fleet), 4);
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_free_is_that_of_counting_every_promise_again(
+        steps in proptest::collection::vec((0u8..6, 0u8..3, 0u8..4, 0u32..4), 1..60)
+    ) {
+        let mut fleet = fleet();
+        for (what, job, which, pods) in steps {
+            let key = format!("key{job}");
+            let named = |mut update: Update| {
+                if let Update::Change(Change::Pod(pod)) = &mut update
+                    && let Some(owner) = &mut pod.owner
+                {
+                    owner.name = format!("job{job}");
+                }
+                update
+            };
+            let name = format!("{job}-{which}");
+            match what {
+                0 => {
+                    let mut promise = promise(pods);
+                    promise.workload.name = format!("job{job}");
+                    fleet.promise(&key, promise);
+                }
+                1 => fleet.withdraw(&key),
+                2 | 3 => drop(fleet.update("m1", named(pod(&name, what == 3)))),
+                4 => drop(fleet.update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
+                _ => drop(fleet.update("m1", if pods == 0 { Update::Down("gone".into()) } else { Update::Up })),
+            }
+            fleet.refresh();
+            for (name, member) in &fleet.members {
+                let all = member.promised.iter().filter_map(|key| fleet.promises.get(key));
+                proptest::prop_assert_eq!(&member.capacity, &free(member, name, all));
+            }
+        }
+    }
+}
