@@ -292,6 +292,7 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
     if let (Verdict::MayStart, Some(told)) = (stand.verdict, refused) {
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
+    explanation.notes.extend(index.entries.get(key).and_then(|entry| index.rest_of(entry)));
     explanation.notes.extend(made_room(index, id, now));
     let others = index.entries.iter().filter(|(other, entry)| *other != key && entry.assumed.is_some()).count();
     if others > 0 {

@@ -23,9 +23,7 @@ use crate::{
     facts::{GroupStatus, Key, Workload, fingerprint},
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
-    lifecycle, podgroup, queue_note, queue_numbers,
-    regrant::What,
-    release, unplaced, unstarted,
+    lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -372,10 +370,8 @@ fn kept(index: &Index, id: &JobId) -> String {
 fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: bool) -> String {
     let id = &entry.binding.id;
     let mut note = kept(index, id);
-    if let Some(growth) = entry.growth.as_ref().filter(|growth| growth.more.what != What::Surplus)
-        && let Some(why) = index.engine.why(growth.id.as_str())
-    {
-        note += &format!("; the rest, {}, waits: {why}", growth.more.ask.minimum());
+    if let Some(rest) = index.rest_of(entry) {
+        note += &format!("; {rest}");
     }
     if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {
         note += &format!("; {why}");

@@ -95,6 +95,13 @@ impl Index {
         Some(since.as_second())
     }
 
+    /// What a binding that holds needs on top, and why that waits.
+    pub(crate) fn rest_of(&self, entry: &Entry) -> Option<String> {
+        let growth = entry.growth.as_deref().filter(|growth| growth.more.what != What::Surplus)?;
+        let why = self.engine.why(growth.id.as_str())?;
+        Some(format!("the rest, {}, waits: {why}", growth.more.ask.minimum()))
+    }
+
     /// Writes the larger record of a binding that was granted more.
     pub(crate) fn granted(&mut self, key: &Key, release: &Release) -> Option<(Tag, Effect)> {
         let entry = self.entries.get(key)?;

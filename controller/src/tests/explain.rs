@@ -306,3 +306,15 @@ fn the_tree_of_queues_has_sums_states_and_faults() {
         line.iter().map(|job| (job.position, job.workload.name.as_str(), job.token.as_str())).collect();
     assert_eq!(seen, [(Some(1), "two", "WaitingForQuota"), (None, "held", "OnHold")]);
 }
+
+#[test]
+fn who_was_scaled_up_is_told_what_the_rest_waits_for() {
+    let mut world = World::new(6);
+    world.job("a", "q", 4);
+    world.settle();
+    world.place("a-job", 4);
+    world.settle();
+    world.patch("Job", "a", &job("a", "q", 8));
+    let seen = of(&mut listed(&world), &world, "a");
+    assert!(seen.notes.iter().any(|note| note.contains("waits: ") && note.contains("cpu 4")), "{:?}", seen.notes);
+}
