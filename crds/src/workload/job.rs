@@ -168,7 +168,7 @@ fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Resul
     }
     if plugins.contains(&"svc") {
         for task in tasks {
-            if reads_host_lists(task)? {
+            if reads(task, &HOST_LISTS)? {
                 return Ok(Some(format!(
                     "its containers read the host lists of plugin svc, which name one cluster's pods; annotation \
                      {RENDEZVOUS} would allow a split"
@@ -181,10 +181,11 @@ fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Resul
 
 /// Why ranks and hosts of the whole job can not be put into the copies of several clusters.
 fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
-    if let Some(plugin) = plugins.iter().find(|plugin| ["hcclrank", "ray", "tensorflow"].contains(plugin)) {
-        return Ok(Some(format!("what plugin {plugin} says can not be said for several clusters")));
+    let has = |plugin: &str| plugins.contains(&plugin);
+    if has("hcclrank") {
+        return Ok(Some("plugin hcclrank puts ranks on pods, which can not be said for several clusters".to_owned()));
     }
-    if plugins.iter().any(|plugin| ["mpi", "ssh"].contains(plugin)) {
+    if has("mpi") || has("ssh") {
         let words = spec.at(&["plugins", "ssh"]).map_or_else(String::new, |words| words.value.to_string());
         if !(words.contains("--ssh-private-key") && words.contains("--ssh-public-key")) {
             return Ok(Some(
@@ -193,30 +194,43 @@ fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Res
             ));
         }
     }
-    if !plugins.iter().any(|plugin| ["env", "pytorch", "svc"].contains(plugin)) {
-        return Ok(None);
-    }
     for task in tasks {
-        let Some(pod) = task.at(&["template", "spec"]) else { continue };
-        for container in pod.list("containers")? {
-            if container.list("command")?.is_empty() {
-                let name = task.text_at("name")?;
-                return Ok(Some(format!(
-                    "task {name:?} has a container without a command, which can not be told its rank"
-                )));
-            }
+        if has("svc") && reads(task, &HOST_LISTS[..1])? {
+            return Ok(Some(
+                "its containers read the files of plugin svc, which name one cluster's pods; VC_<TASK>_HOSTS name all"
+                    .to_owned(),
+            ));
+        }
+        if ["env", "pytorch", "svc", "tensorflow"].into_iter().any(has)
+            && let Some(name) = without_command(task, has("ray"))?
+        {
+            return Ok(Some(format!(
+                "task {name:?} has a container without a command, which can not be told its rank"
+            )));
         }
     }
     Ok(None)
 }
 
-fn reads_host_lists(task: &Place<'_>) -> Result<bool, GangError> {
+/// The task's name, if one of its containers can not be wrapped. Ray's own are started by its plugin and need no rank.
+fn without_command(task: &Place<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
+    let Some(pod) = task.at(&["template", "spec"]) else { return Ok(None) };
+    for container in pod.list("containers")? {
+        let started = is_ray && ["head", "worker"].contains(&container.text_at("name")?);
+        if !started && container.list("command")?.is_empty() {
+            return Ok(Some(task.text_at("name")?.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn reads(task: &Place<'_>, lists: &[&str]) -> Result<bool, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(false) };
     for container in pod.list("containers")? {
         for field in ["command", "args"] {
             for word in container.list(field)? {
                 let word = word.value.as_str().unwrap_or("");
-                if HOST_LISTS.iter().any(|list| word.contains(list)) {
+                if lists.iter().any(|list| word.contains(list)) {
                     return Ok(true);
                 }
             }

@@ -236,10 +236,14 @@ fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_w
     };
     let gang = with(json!({ "pytorch": [], "svc": [] }), json!(["python"]));
     assert_eq!((gang.one_cluster, gang.min_available, gang.tasks[0].min_available), (None, 4, 4));
+    for plugin in ["ray", "tensorflow"] {
+        assert_eq!(with(json!({ plugin: [] }), json!(["python"])).one_cluster, None);
+    }
     let keys = json!({ "mpi": [], "ssh": ["--ssh-private-key=a", "--ssh-public-key=b"] });
     assert_eq!(with(keys, json!(["mpirun"])).one_cluster, None);
     for (plugins, command, word) in [
-        (json!({ "ray": [] }), json!(["ray"]), "plugin ray"),
+        (json!({ "hcclrank": [] }), json!(["python"]), "plugin hcclrank"),
+        (json!({ "svc": [] }), json!(["sh", "-c", "cat /etc/volcano/worker.host"]), "VC_<TASK>_HOSTS"),
         (json!({ "mpi": [], "ssh": [] }), json!(["mpirun"]), "--ssh-private-key"),
         (json!({ "pytorch": [] }), json!([]), "command"),
     ] {
