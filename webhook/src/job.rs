@@ -16,9 +16,10 @@ use crate::{
     index::Index,
     patch::between,
     review::{Request, Verdict},
+    ssh,
 };
 
-/// Fills in Volcano's defaults.
+/// Fills in Volcano's defaults, and the keys that a split job's pods need for each other.
 #[must_use]
 pub fn mutate(request: &Request<'_, Value>) -> Verdict {
     let Some(job) = &request.object else { return Verdict::UNCHANGED };
@@ -32,7 +33,9 @@ pub fn mutate(request: &Request<'_, Value>) -> Verdict {
     if !request.is_create() && !request.old_object.as_ref().is_some_and(had_them) {
         return Verdict::UNCHANGED;
     }
-    Verdict::patch(between(job, &with_defaults(job)))
+    let mut whole = with_defaults(job);
+    ssh::share(&mut whole, request.old_object.as_ref(), ssh::Pair::fresh);
+    Verdict::patch(between(job, &whole))
 }
 
 /// Refuses what can not be a job.
@@ -137,6 +140,22 @@ mod tests {
         let Verdict::Allow { patch, .. } = mutate(&update(&stored, &again)) else { panic!() };
         assert_eq!(applied(&again, &patch), stored);
         assert_eq!(validate(&update(&stored, &stored), &Index::default()), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_mpi_job_of_a_clusterset_may_be_split_from_its_creation_on() {
+        let mut mpi = job();
+        mpi["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+        mpi["spec"]["plugins"] = json!({"mpi": ["--master=t"]});
+        mpi["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["mpirun"]);
+        let Verdict::Allow { patch, .. } = mutate(&create(mpi.clone())) else { panic!() };
+        let stored = applied(&mpi, &patch);
+        assert_eq!(caldera_crds::workload::gang(&stored).unwrap().one_cluster, None);
+        let mut again = stored.clone();
+        again["spec"]["plugins"] = mpi["spec"]["plugins"].clone();
+        again["spec"]["tasks"] = mpi["spec"]["tasks"].clone();
+        let Verdict::Allow { patch, .. } = mutate(&update(&stored, &again)) else { panic!() };
+        assert_eq!(applied(&again, &patch), stored);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod review;
 pub mod rewrite;
 mod run;
 pub mod scope;
+mod ssh;
 pub mod work;
 
 pub use configurations::{Endpoint, configurations};

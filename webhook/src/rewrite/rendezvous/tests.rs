@@ -38,11 +38,8 @@ fn env<'a>(copy: &'a Value, task: usize, name: &str) -> Option<&'a str> {
 #[test]
 fn a_split_pytorch_job_is_one_world_with_one_master() {
     for here in ["a", "b"] {
-        let copy = made(
-            json!({"pytorch": ["--port=29500"], "svc": ["--disable-network-policy=false"]}),
-            "clusterset",
-            here,
-        );
+        let copy =
+            made(json!({"pytorch": ["--port=29500"], "svc": ["--disable-network-policy=false"]}), "clusterset", here);
         assert_eq!(copy["spec"]["plugins"]["pytorch"], Value::Null);
         let svc = json!(["--disable-network-policy=true", "--publish-not-ready-addresses=true"]);
         assert_eq!(copy["spec"]["plugins"]["svc"], svc);
@@ -72,9 +69,7 @@ fn a_shell_really_gives_each_pod_its_rank_and_the_whole_jobs_lists() {
     let copy = made(json!({"pytorch": []}), "clusterset", "b");
     let container = &copy["spec"]["tasks"][1]["template"]["spec"]["containers"][0];
     let said = run(container, &[("VC_TASK_INDEX", "1"), ("VC_WORKER_NUM", "3")]);
-    for line in
-        ["RANK=4", "VC_TASK_INDEX=3", "VK_TASK_INDEX=3", "VC_WORKER_NUM=5", "VC_MASTER_NUM=1", "WORLD_SIZE=6"]
-    {
+    for line in ["RANK=4", "VC_TASK_INDEX=3", "VK_TASK_INDEX=3", "VC_WORKER_NUM=5", "VC_MASTER_NUM=1", "WORLD_SIZE=6"] {
         assert!(said.lines().any(|said| said == line), "{line} is not in {said}");
     }
 }
@@ -141,7 +136,8 @@ fn another_ssh_port_is_told_to_mpi_and_lists_that_nobody_wants_are_left_out() {
 #[test]
 fn made_twice_it_is_the_same() {
     for (mode, here) in [("clusterset", "a"), ("clusterset", "b"), ("torchrun", "b")] {
-        let plugins = json!({"pytorch": [], "mpi": [], "tensorflow": [], "ray": ["--head=master", "--workerContainer=c"]});
+        let plugins =
+            json!({"pytorch": [], "mpi": [], "tensorflow": [], "ray": ["--head=master", "--workerContainer=c"]});
         let once = made(plugins, mode, here);
         let mut twice = once.clone();
         meet(&mut twice, &plan(&[("a", 1, 2), ("b", 0, 3)]), &here.into());
