@@ -74,6 +74,8 @@ pub fn share(job: &mut Value, former: Option<&Value>, fresh: impl FnOnce() -> Op
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn job(flags: Value, mode: &str) -> Value {
@@ -117,5 +119,14 @@ mod tests {
         assert!(one != other);
         let key = PrivateKey::from_openssh(&one.private).unwrap();
         assert_eq!(key.public_key().to_openssh().unwrap(), one.public.trim_end());
+        let file = std::env::temp_dir().join(format!("caldera-ssh-{}", std::process::id()));
+        std::fs::write(&file, &one.private).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let said = std::process::Command::new("ssh-keygen").arg("-yf").arg(&file).output();
+        std::fs::remove_file(&file).unwrap();
+        match said {
+            Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stdout).trim_end(), one.public.trim_end()),
+            Err(_) => eprintln!("skipped: no ssh-keygen here"),
+        }
     }
 }
