@@ -205,7 +205,7 @@ where
     });
     component(active).await?;
     anyhow::ensure!(!held.lost.is_cancelled(), "the lease {lease} was lost");
-    held.released().await;
+    held.release().await;
     Ok(ExitCode::SUCCESS)
 }
 

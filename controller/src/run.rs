@@ -12,7 +12,7 @@ use caldera_runtime::{
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
     watch::{Event, follow_json_as, follow_typed, follow_typed_as},
-    write::{Done, Writer},
+    write::{Done, Writer, settled},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
@@ -116,7 +116,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let pause = next.map(|at| until(at, config.clock.now()));
         let first = tokio::select! {
             biased;
-            () = shutdown.cancelled() => return Ok(()),
+            () = shutdown.cancelled() => break,
             done = outcomes.recv() => match done {
                 Some(done) => Some(written(done, &metrics)),
                 None => return Err(Error::WriterEnded),
@@ -171,6 +171,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         next = planned.next;
     }
+    settled(outcomes).await;
+    Ok(())
 }
 
 fn until(at: Timestamp, now: Timestamp) -> std::time::Duration {

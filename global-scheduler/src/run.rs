@@ -18,7 +18,7 @@ use caldera_runtime::{
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
     watch::{Event, follow_json, follow_typed, resource},
-    write::{Done, Failure, Writer},
+    write::{Done, Failure, Writer, settled},
 };
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use serde_json::Value;
@@ -147,7 +147,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             .min();
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => return Ok(()),
+            () = shutdown.cancelled() => break,
             Some(done) = outcomes.recv() => scheduler.done(done),
             input = incoming.recv() => scheduler.take(input.ok_or(Error::WatchesEnded)?),
             Some(event) = from_members.recv() => scheduler.member(event),
@@ -170,6 +170,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         scheduler.decide();
     }
+    settled(outcomes).await;
+    Ok(())
 }
 
 async fn sleep_until(at: Option<Instant>) {

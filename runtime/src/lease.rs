@@ -2,14 +2,15 @@
 //!
 //! Rule: client-go's leader election (`tools/leaderelection`). Another's lease is judged by when *we* last saw its
 //! record change, never by the time written in it, so clocks may differ between machines. A holder that could not renew
-//! within [`RENEW_WITHIN`] stops before anybody else may take over after [`DURATION`].
+//! within [`RENEW_WITHIN`] stops before anybody else may take over after [`DURATION`]. Who stops gives the lease up only
+//! after its last write was answered.
 
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     clock::{SharedClock, rfc3339_micro},
@@ -76,16 +77,19 @@ pub struct Held {
     /// Stop writing when this is cancelled.
     pub lost: CancellationToken,
     renewing: tokio::task::JoinHandle<()>,
+    giving_up: DropGuard,
 }
 
 impl Held {
-    /// Waits until the lease has been given up after `shutdown`.
-    pub async fn released(self) {
+    /// Gives the lease up, once nothing more is written under it.
+    pub async fn release(self) {
+        drop(self.giving_up);
         let _ = self.renewing.await;
     }
 }
 
-/// Waits until the lease is ours (or `shutdown`: then `None`), and keeps renewing it in the background.
+/// Waits until the lease is ours (or `shutdown`: then `None`), and keeps renewing it in the background until it is given
+/// up or dropped.
 pub async fn hold(
     client: Client,
     candidate: Candidate,
@@ -113,8 +117,9 @@ pub async fn hold(
     }
     tracing::info!(lease = candidate.name, identity = candidate.identity, "active");
     let lost = CancellationToken::new();
-    let renewing = tokio::spawn(renew(client, candidate, clock, seen, lost.clone(), shutdown));
-    Some(Held { lost, renewing })
+    let given_up = CancellationToken::new();
+    let renewing = tokio::spawn(renew(client, candidate, clock, seen, lost.clone(), given_up.clone()));
+    Some(Held { lost, renewing, giving_up: given_up.drop_guard() })
 }
 
 async fn renew(
@@ -123,13 +128,13 @@ async fn renew(
     clock: SharedClock,
     mut seen: Option<(Record, Instant)>,
     lost: CancellationToken,
-    shutdown: CancellationToken,
+    given_up: CancellationToken,
 ) {
     let mut renewed = Instant::now();
     loop {
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => {
+            () = given_up.cancelled() => {
                 release(&client, &candidate, seen.as_ref()).await;
                 return;
             }

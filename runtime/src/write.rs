@@ -227,7 +227,13 @@ pub async fn run<T: Send + 'static>(
         }
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => {
+                // What was sent may land at any time: who gives up a lease waits for the answers (`settled`).
+                while let Some((job, result)) = flying.next().await {
+                    let _ = done.send(Done { tag: job.tag, result });
+                }
+                return;
+            }
             Some((job, result)) = flying.next(), if !flying.is_empty() => {
                 window.observe(!matches!(result, Err(Failure::Transient(_))));
                 if let Some(behind) = busy.remove(&key(&job.write)) {
@@ -306,6 +312,18 @@ impl<T: Send + 'static> Writer<T> {
     }
 }
 
+/// How long a component that stops waits for writes that were sent.
+pub const SETTLE_WITHIN: Duration = Duration::from_secs(5);
+
+/// After shutdown: waits until everything that was sent is answered, [`SETTLE_WITHIN`] at most, so that a successor does
+/// not decide beside writes that are still on their way. (What lands later still meets its preconditions.)
+pub async fn settled<T>(mut outcomes: mpsc::UnboundedReceiver<Done<T>>) {
+    let all = async { while outcomes.recv().await.is_some() {} };
+    if tokio::time::timeout(SETTLE_WITHIN, all).await.is_err() {
+        tracing::warn!("stopped with writes that were not answered");
+    }
+}
+
 /// The body type kube's client takes; named here so that callers need not depend on it.
 pub type RequestBody = KubeBody;
 
@@ -342,6 +360,35 @@ mod tests {
         ));
         let merge = write(Body::MergePatch(serde_json::json!({})));
         assert!(matches!(classify(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_waits_for_what_was_sent_and_sends_nothing_more() {
+        let (asked, mut seen) = mpsc::unbounded_channel();
+        let service = tower::service_fn(move |request: http::Request<KubeBody>| {
+            asked.send(request.uri().path().to_owned()).unwrap();
+            async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                Ok::<_, std::convert::Infallible>(http::Response::new(KubeBody::from(b"{}".to_vec())))
+            }
+        });
+        let stop = CancellationToken::new();
+        let (writer, outcomes) = Writer::start(Client::new(service, "default"), stop.clone());
+        let write = |name: &str| Write {
+            resource: crate::watch::resource("", "v1", "ConfigMap", "configmaps"),
+            namespace: "ns".into(),
+            name: name.into(),
+            subresource: None,
+            body: Body::MergePatch(serde_json::json!({})),
+        };
+        (0..MOST_IN_FLIGHT).for_each(|at| writer.send(at, write(&format!("c{at}"))));
+        assert!(seen.recv().await.is_some());
+        let began = tokio::time::Instant::now();
+        stop.cancel();
+        settled(outcomes).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(2));
+        let sent = 1 + std::iter::from_fn(|| seen.try_recv().ok()).count();
+        assert_eq!(sent, Window::default().size(), "what waits is not begun after the stop");
     }
 
     #[test]
