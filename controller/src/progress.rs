@@ -45,7 +45,9 @@ pub fn read(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress
 
 fn volcano_job(status: &Value) -> Progress {
     let phase = status["state"]["phase"].as_str().unwrap_or("");
-    let ended = matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
+    // One copy may have failed for good while others still run: what runs is charged.
+    let stopped = phase != "Failed" || number(&status["running"]) == 0;
+    let ended = stopped && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
     let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
     let finished = tasks
         .map(|(task, state)| {
@@ -133,6 +135,8 @@ mod tests {
     #[test]
     fn each_kind_ends_in_its_own_way() {
         let job = |phase: &str| ended(WorkloadKind::VolcanoJob, &json!({"state": {"phase": phase}}));
+        let failed = json!({"state": {"phase": "Failed"}, "running": 3});
+        assert_eq!(ended(WorkloadKind::VolcanoJob, &failed), None, "a copy of it still runs");
         for phase in ["Completed", "Failed", "Terminated", "Aborted"] {
             assert_eq!(job(phase).as_deref(), Some(phase));
         }

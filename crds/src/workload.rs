@@ -10,6 +10,7 @@
 mod job;
 mod place;
 mod pod;
+mod policy;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use serde_json::Value;
 
 pub use caldera_core::gang::SOLE_TASK;
 
-pub use self::job::RANK_PLUGINS;
+pub use self::{job::RANK_PLUGINS, policy::completed_by};
 use crate::names::{
     caldera::RUNNING_ESTIMATE,
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
@@ -161,7 +162,10 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
         priority_class: pod::priority_class(&pod).to_owned(),
         partition: None,
     };
-    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster: None })
+    let one_cluster = (min_available > 1).then(|| {
+        format!("{GROUP_MIN_MEMBER} says that {min_available} pods start together, which each member counts for itself")
+    });
+    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster })
 }
 
 /// The annotation on the workload or its pods.

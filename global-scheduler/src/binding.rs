@@ -1,6 +1,6 @@
 //! A binding as the scheduler sees it, read from the object.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use caldera_core::{
     admission::Admission,
@@ -98,8 +98,8 @@ pub struct Binding {
     pub applied: Option<String>,
     /// What status says.
     pub status: Status,
-    /// Clusters where the workload has ended.
-    pub ended: BTreeSet<String>,
+    /// Clusters where the workload has ended, and how.
+    pub ended: BTreeMap<String, End>,
 }
 
 /// The state of a queued binding's gate.
@@ -109,6 +109,17 @@ pub enum Gate {
     Closed,
     /// We lifted it.
     Open,
+}
+
+/// How a workload has ended in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is done.
+    Completed,
+    /// It failed for good, or was terminated.
+    Broken,
+    /// It was stopped, and may be resumed.
+    Stopped,
 }
 
 /// A workload affinity group; it ends at its namespace.
@@ -166,7 +177,10 @@ impl Binding {
         let group = |name: Option<String>, kind: fn(String) -> Group| name.filter(|name| !name.is_empty()).map(kind);
         let groups = [group(named.affinity_group, Group::Together), group(named.anti_affinity_group, Group::Apart)];
         let has_label = |label: &&str| object["metadata"]["labels"].get(*label).is_some();
-        let ended = status.aggregated_status.iter().filter(|item| item.status.as_ref().is_some_and(has_ended));
+        let ended = status.aggregated_status.iter().filter_map(|item| {
+            let end = item.status.as_ref().and_then(end)?;
+            Some((item.cluster_name.clone(), end))
+        });
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         Some(Self {
             key: Key { namespace: text("/metadata/namespace"), name: text("/metadata/name") },
@@ -200,7 +214,7 @@ impl Binding {
                 observed_generation: status.scheduler_observed_generation,
                 scheduled_before: status.last_scheduled_time.is_some(),
             },
-            ended: ended.map(|item| item.cluster_name.clone()).collect(),
+            ended: ended.collect(),
         })
     }
 
@@ -234,12 +248,17 @@ impl Binding {
     }
 }
 
-/// True if a member's status says that the workload will run no more pods.
-fn has_ended(status: &Value) -> bool {
+/// How the workload has ended in a member by its status; nothing while it may run more pods.
+fn end(status: &Value) -> Option<End> {
     let phase = status.pointer("/state/phase").or_else(|| status.get("phase")).and_then(Value::as_str);
-    let finished = |condition: &Value| {
-        matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
-    };
-    matches!(phase, Some("Completed" | "Failed" | "Terminated" | "Aborted" | "Succeeded"))
-        || status.get("conditions").and_then(Value::as_array).is_some_and(|all| all.iter().any(finished))
+    let conditions = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    let holds = |name: &str| conditions.clone().any(|one| one["type"] == name && one["status"] == "True");
+    match phase {
+        Some("Completed" | "Succeeded") => Some(End::Completed),
+        Some("Failed" | "Terminated") => Some(End::Broken),
+        Some("Aborted") => Some(End::Stopped),
+        _ if holds("Complete") => Some(End::Completed),
+        _ if holds("Failed") => Some(End::Broken),
+        _ => None,
+    }
 }

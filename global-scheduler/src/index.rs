@@ -11,7 +11,7 @@ use std::{
 
 use caldera_core::{
     fleet::{Fleet, Promise, Update},
-    gang::{Gang, WorkloadRef},
+    gang::{Gang, TaskName, WorkloadRef},
     place::{Apis, Peers, Target, score::Ranking},
     plan::Plan,
 };
@@ -20,7 +20,7 @@ use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use crate::binding::{Binding, Group, Key};
+pub use crate::binding::{Binding, End, Group, Key};
 use crate::ranking::Rankings;
 
 /// What a workload says.
@@ -30,6 +30,8 @@ pub struct Asked {
     pub gang: Result<Arc<Gang>, String>,
     /// It names a queue: without admission it goes nowhere.
     pub queued: bool,
+    /// Tasks whose completion completes it.
+    pub completes: BTreeSet<TaskName>,
 }
 
 /// So many different lists of kinds are shared.
@@ -293,7 +295,7 @@ impl Index {
             self.assumed.insert(key.clone(), targets.to_vec());
         }
         let Some(Ok(gang)) = self.workloads.get(&binding.workload).map(|asked| &asked.gang) else { return };
-        let promise = promise(binding, gang, targets, plan, &BTreeSet::new());
+        let promise = promise(binding, gang, targets, plan, &BTreeMap::new());
         self.fleet.promise(&key.to_string(), promise);
     }
 
@@ -323,7 +325,7 @@ fn promise(
     gang: &Arc<Gang>,
     targets: &[Target],
     plan: Option<&Plan>,
-    ended: &BTreeSet<String>,
+    ended: &BTreeMap<String, End>,
 ) -> Promise {
     let share = |target: &Target| -> Vec<u32> {
         match plan.and_then(|plan| plan.clusters.get(target.cluster.as_str())) {
@@ -334,7 +336,7 @@ fn promise(
             None => gang.tasks.iter().map(|task| task.replicas).collect(),
         }
     };
-    let alive = targets.iter().filter(|target| !ended.contains(&target.cluster));
+    let alive = targets.iter().filter(|target| !ended.contains_key(&target.cluster));
     Promise {
         workload: binding.workload.clone(),
         gang: Arc::clone(gang),
@@ -348,5 +350,6 @@ fn promise(
 pub fn read_workload(object: &Value) -> Option<(WorkloadRef, Asked)> {
     let reference = workload::reference(object)?;
     let gang = workload::gang(object).map(Arc::new).map_err(|error| error.to_string());
-    Some((reference, Asked { gang, queued: workload::names_queue(object) }))
+    let completes = workload::completed_by(object);
+    Some((reference, Asked { gang, queued: workload::names_queue(object), completes }))
 }

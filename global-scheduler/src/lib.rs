@@ -6,6 +6,7 @@
 
 pub mod binding;
 pub mod effect;
+mod ending;
 mod estimates;
 pub mod index;
 mod metrics;

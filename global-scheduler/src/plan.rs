@@ -17,7 +17,10 @@ use caldera_core::{
 };
 use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
 
-use crate::index::{Around, Asked, Binding};
+use crate::{
+    ending,
+    index::{Around, Asked, Binding},
+};
 
 /// Reason of `Scheduled=False`: not enough room.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
@@ -92,6 +95,10 @@ pub fn decide(binding: &Binding, asked: Option<&Asked>, around: Around, fleet: &
 /// What a binding asks for that is to be placed and not where it should be; else what to do about it.
 fn ripe<'a>(binding: &'a Binding, asked: Option<&'a Asked>, fleet: &Fleet) -> Result<Job<'a>, Verdict> {
     let job = job(binding, asked)?;
+    let left = asked.filter(|_| job.whole).and_then(|asked| ending::remains(binding, &asked.completes));
+    if let Some(decision) = left {
+        return Err(Verdict { step: Step::Place(decision), wants_room: false });
+    }
     if is_settled(binding, &job.gang, job.previous.as_ref(), job.whole, fleet) {
         return Err(Verdict { step: status_step(binding, false), wants_room: false });
     }

@@ -1,5 +1,6 @@
 //! Decisions from objects as they come from the API, without an API.
 
+mod ending;
 mod parity;
 mod ranking;
 mod staying;
@@ -358,4 +359,34 @@ fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
     assert_eq!(patch["status"].get("lastScheduledTime"), None);
     let Body::MergePatch(patch) = effect::refused(&binding, "Unschedulable", "why", now).body else { panic!() };
     assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+    let deployment = |minimum: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "train", "namespace": "ns", "annotations": {"scheduling.volcano.sh/group-min-member": minimum}},
+            "spec": {"replicas": 4, "template": template},
+        })
+    };
+    for (minimum, cores, goes) in
+        [("1", [2, 2], vec![("m0".to_owned(), 2), ("m1".to_owned(), 2)]), ("3", [3, 4], vec![("m1".to_owned(), 4)])]
+    {
+        let mut object = binding(4);
+        object["spec"]["resource"]["apiVersion"] = "apps/v1".into();
+        object["spec"]["resource"]["kind"] = "Deployment".into();
+        object["metadata"]["annotations"]["caldera.dev/admission"] =
+            json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"pods": 4}, "charged": {}}).to_string().into();
+        object["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "1"}});
+        let mut world = index(&cores, &[deployment(minimum), object]);
+        for i in 0..2 {
+            let mut member = cluster(&format!("m{i}"));
+            member["status"]["apiEnablements"] =
+                json!([{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}]);
+            world.clusters(&Event::Applied(serde_json::from_value(member).unwrap()));
+        }
+        assert_eq!(targets(&verdict(&mut world).step), goes);
+    }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Affinity, Binding, Cluster, Division, SpreadBy, Target,
+    Affinity, Binding, Cluster, Division, Spread, SpreadBy, Target,
     divide::{self, DivideError, static_weights},
     estimate::Estimate,
     filter::{self, Filter, Passed, Reason},
@@ -174,8 +174,20 @@ fn selected<'a>(
     select::select(binding, candidates).map_err(NotPlaced::Unsupported)
 }
 
+/// Pods that a member starts only together are not divided: it counts those of its own part alone.
+fn together(binding: &Binding) -> Binding {
+    let mut binding = binding.clone();
+    binding.placement.division = Some(Division::Aggregated);
+    binding.placement.spread.retain(|spread| spread.by != SpreadBy::Cluster);
+    binding.placement.spread.push(Spread { by: SpreadBy::Cluster, min: 1, max: 1 });
+    binding
+}
+
 /// Karmada's division with our capacity.
 fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+    let divided = !select::is_duplicated(binding.placement.division.as_ref());
+    let one = (divided && request.gang.one_cluster.is_some()).then(|| together(binding));
+    let binding = one.as_ref().unwrap_or(binding);
     let candidates = selected(request, binding, fitting)?;
     let targets = divide::assign(binding, &candidates, false).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),

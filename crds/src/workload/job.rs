@@ -153,6 +153,12 @@ fn topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
 /// Why all pods must be in one cluster. Plugins `env`, `svc` and `ssh` alone are no reason: many jobs carry them by habit
 /// and have pods that never look for each other. Containers that read the host lists of `svc` are one.
 fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
+    if let Some(task) = tasks.iter().find(|task| task.at(&["dependsOn"]).is_some()) {
+        return Ok(Some(format!(
+            "task {:?} starts after another (dependsOn), which each cluster knows of its own pods only",
+            task.text_at("name")?
+        )));
+    }
     let rendezvous = root.at(&["metadata", "annotations", RENDEZVOUS]);
     let mode = rendezvous.and_then(|place| place.value.as_str()).unwrap_or("");
     let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
@@ -194,6 +200,11 @@ fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Res
             ));
         }
     }
+    if let Some(pods) = too_many_for_lists(spec, tasks, has("mpi") || has("tensorflow"))? {
+        return Ok(Some(format!(
+            "a list of {pods} hosts does not fit into a variable; --inject-hosts-env=false of plugin svc does without"
+        )));
+    }
     for task in tasks {
         if has("svc") && reads(task, &HOST_LISTS[..1])? {
             return Ok(Some(
@@ -207,6 +218,23 @@ fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Res
             return Ok(Some(format!(
                 "task {name:?} has a container without a command, which can not be told its rank"
             )));
+        }
+    }
+    Ok(None)
+}
+
+/// Pods of a task whose list of hosts is longer than a variable may be (Linux: 128 KiB), by the longest names of clusters.
+fn too_many_for_lists(spec: &Place<'_>, tasks: &[Place<'_>], needed: bool) -> Result<Option<u32>, GangError> {
+    const MOST: usize = 120 * 1024;
+    const HOST: usize = 180;
+    let flags = spec.at(&["plugins", "svc"]).map_or_else(String::new, |flags| flags.value.to_string());
+    if !needed && flags.contains("inject-hosts-env=false") {
+        return Ok(None);
+    }
+    for task in tasks {
+        let pods = task.at(&["replicas"]).map_or(Ok(0), |place| place.count())?;
+        if pods as usize > MOST / HOST {
+            return Ok(Some(pods));
         }
     }
     Ok(None)

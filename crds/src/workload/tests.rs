@@ -254,6 +254,27 @@ fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_w
 }
 
 #[test]
+fn tasks_that_start_after_each_other_stay_in_one_cluster() {
+    let depends = json!({ "name": ["a"] });
+    let tasks = json!([{ "name": "a", "replicas": 1 }, { "name": "b", "replicas": 1, "dependsOn": depends }]);
+    assert!(read(&job(json!({ "tasks": tasks }))).one_cluster.is_some_and(|why| why.contains("\"b\"")));
+}
+
+#[test]
+fn a_list_of_hosts_that_is_too_long_keeps_a_job_whole_where_it_is_needed() {
+    let with = |plugins: Value| {
+        let template = json!({ "spec": { "containers": [{ "command": ["c"] }] } });
+        let task = json!({ "name": "worker", "replicas": 2000, "template": template });
+        let mut object = job(json!({ "plugins": plugins, "tasks": [task] }));
+        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "clusterset" });
+        read(&object).one_cluster
+    };
+    assert!(with(json!({ "pytorch": [] })).is_some_and(|why| why.contains("2000")));
+    assert_eq!(with(json!({ "pytorch": [], "svc": ["--inject-hosts-env=false"] })), None);
+    assert!(with(json!({ "tensorflow": [], "svc": ["--inject-hosts-env=false"] })).is_some());
+}
+
+#[test]
 fn containers_that_read_host_lists_keep_a_job_whole() {
     let command = json!(["sh", "-c", "mpiexec --host $(cat /etc/volcano/worker.host)"]);
     let task = json!({ "replicas": 1, "template": { "spec": { "containers": [{ "command": command }] } } });
@@ -388,7 +409,7 @@ fn real_jobs_are_read_as_volcano_reads_them() {
     let expected = [
         ("mindspore-cpu/mindspore-cpu", "1/8 false"),
         ("volcano-global-mindspore-cpu/mindspore-cpu", "1/2 false"),
-        ("task-start-dependency/job", "1/11 false"),
+        ("task-start-dependency/job", "1/11 true"),
         ("mpi-example/lm-mpi-job", "3/3 true"),
         ("tf-dist-mnist-example/tensorflow-dist-mnist", "3/3 true"),
         ("job-plugin/test-job-plugin", "3/3 false"),

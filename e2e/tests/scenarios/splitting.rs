@@ -149,6 +149,39 @@ fn a2_10_a_duplicated_job_is_charged_once_for_each_cluster() {
 }
 
 #[test]
+fn a_split_job_whose_master_is_done_is_done_in_every_member() {
+    run("master", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let members: Vec<String> = s.members().map(str::to_owned).collect();
+        ensure!(members.len() >= 2, "splitting needs two members");
+        let mut master = task("master", 1, "100m", "sleep 2");
+        master["policies"] = json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
+        let workload = job("led", &queue, &[master, task("worker", 3, "100m", "sleep 3600")]);
+        let weight = |member: &str| json!({"targetCluster": {"clusterNames": [member]}, "weight": 1});
+        let placement = json!({
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                "weightPreference": {"staticWeightList": [weight(&members[0]), weight(&members[1])]},
+            },
+            "clusterAffinity": {"clusterNames": [members[0], members[1]]},
+        });
+        s.submit(Kind::Job, workload, &placement).await?;
+        let clusters = s.until_placed("led-job").await?;
+        ensure!(clusters.len() == 2, "{clusters:?}");
+        s.until_phase("led", "Running").await?;
+        let done = s.until_phase("led", "Completed").await?;
+        ensure!(number(&done["status"]["running"]) == 0, "{}", done["status"]);
+        s.until(Kind::Queue, &queue, "holds nothing", |queue| {
+            queue["status"]["allocated"]["cpu"].as_str().is_none_or(|cpu| cpu == "0")
+        })
+        .await?;
+        let left = s.until_placed("led-job").await?;
+        ensure!(left.len() == 1, "workers that serve nobody are still placed: {left:?}");
+        Ok(())
+    });
+}
+
+#[test]
 fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
     run("status", async |s| {
         let queue = s.queue("q", json!({})).await?;
