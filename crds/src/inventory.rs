@@ -1,12 +1,11 @@
 //! From a member's nodes, pods and HyperNodes to the values that its inventory is made of (`caldera_core::inventory`).
 //!
-//! Nothing here fails: a quantity that is none counts as nothing, a pod without a readable request as one pod.
+//! Nothing here fails: a quantity that is none counts as nothing, and every pod as one.
 
 use caldera_core::{
     gang::{Operator, Requirement, Taint},
     inventory::{HyperNode, Member, Node, Owner, Pod},
     quantity::Quantity,
-    resources::{ResourceName, Resources},
 };
 use serde_json::Value;
 
@@ -37,16 +36,11 @@ pub fn node(object: &Value) -> Option<Node> {
 #[must_use]
 pub fn pod(object: &Value) -> Option<Pod> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let one_pod = || [(ResourceName::PODS, Quantity::from_units(1))].into_iter().collect::<Resources>();
-    let request = match workload::gang(object) {
-        Ok(gang) => gang.tasks.into_iter().next().map_or_else(one_pod, |task| task.request),
-        Err(_) => one_pod(),
-    };
     Some(Pod {
         namespace: namespace(object),
         name: name(object)?,
         node: text("/spec/nodeName").map(ToOwned::to_owned),
-        request,
+        request: workload::held_by(object),
         finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
         owner: owner(object),
     })
@@ -228,5 +222,31 @@ mod tests {
             "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "lots"}}}]},
         });
         assert_eq!(pod(&object).unwrap().request.to_string(), "pods 1");
+    }
+
+    /// Such a pod would be refused as a workload: a minimum above its one replica, an affinity that no node can meet, an
+    /// amount that is none.
+    #[test]
+    fn a_pod_holds_what_it_asks_for_whatever_its_workload_may_not_say() {
+        let request = |metadata: Value, affinity: Value, memory: &str| {
+            let object = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "spec": {
+                    "nodeName": "n", "affinity": affinity, "containers": [{"resources": {
+                        "requests": {"cpu": "4", "memory": memory}, "limits": {"nvidia.com/gpu": 8},
+                    }}],
+                },
+            });
+            pod(&object).unwrap().request.to_string()
+        };
+        let all = "cpu 4, memory 1Gi, nvidia.com/gpu 8, pods 1";
+        let member = json!({"name": "p", "annotations": {"scheduling.volcano.sh/group-min-member": "4"}});
+        assert_eq!(request(member, Value::Null, "1Gi"), all);
+        let nowhere = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{}],
+        }}});
+        assert_eq!(request(json!({"name": "p"}), nowhere, "1Gi"), all);
+        assert_eq!(request(json!({"name": "p"}), Value::Null, "lots"), "cpu 4, nvidia.com/gpu 8, pods 1");
+        assert_eq!(request(json!({"name": "p"}), Value::Null, "-1Gi"), "cpu 4, nvidia.com/gpu 8, pods 1");
     }
 }

@@ -16,6 +16,7 @@ mod tests;
 
 use caldera_core::{
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
+    resources::Resources,
     status::duration,
 };
 use serde_json::Value;
@@ -133,6 +134,13 @@ pub fn gang(object: &Value) -> Result<Gang, GangError> {
         WorkloadKind::BatchJob => of_one_task(&root, batch_job_replicas(&root)?),
         WorkloadKind::Pod => of_one_task(&root, 1),
     }
+}
+
+/// What a pod that is there takes from its node, whatever workload it is of: rules of gangs do not count, and an amount
+/// that can not be read counts as nothing.
+#[must_use]
+pub fn held_by(pod: &Value) -> Resources {
+    pod::held(&Place::root(pod))
 }
 
 /// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.

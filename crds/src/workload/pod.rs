@@ -13,21 +13,37 @@ use super::{GangError, place::Place};
 /// What one pod takes from a node: the sum of its containers and sidecars, or what its init containers need at their
 /// peak if that is more; the pod's own figures instead where it has them; its overhead; and one of the node's pods.
 pub(super) fn request(pod: &Place<'_>) -> Result<Resources, GangError> {
+    request_by(pod, |amount| amount.quantity().map(Some))
+}
+
+/// The same for a pod that is there: an amount that can not be read counts as nothing, the others count.
+pub(super) fn held(pod: &Place<'_>) -> Resources {
+    request_by(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
+}
+
+fn request_by(pod: &Place<'_>, read: Read) -> Result<Resources, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(one_pod()) };
     let mut total = Resources::new();
     for container in spec.list("containers")? {
-        total.add(&container_request(&container)?);
+        total.add(&container_request(&container, read)?);
     }
-    let (sidecars, peak) = init_containers(&spec)?;
+    let (sidecars, peak) = init_containers(&spec, read)?;
     total.add(&sidecars);
     let mut total = total.max(&peak);
-    for (name, amount) in container_request(&spec)?.iter().filter(|(name, _)| is_pod_level(name)) {
+    for (name, amount) in container_request(&spec, read)?.iter().filter(|(name, _)| is_pod_level(name)) {
         total.set(name.clone(), amount);
     }
-    let overhead = spec.entries(&["overhead"])?;
-    total.add(&overhead.iter().map(|(name, place)| Ok((*name, place.quantity()?))).collect::<Result<_, _>>()?);
+    total.add(&amounts(&spec, &["overhead"], read)?.into_iter().collect());
     total.add(&one_pod());
     Ok(total)
+}
+
+/// An amount, `None` to leave it out.
+type Read = fn(&Place<'_>) -> Result<Option<Quantity>, GangError>;
+
+fn amounts<'a>(at: &Place<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
+    let read = |(name, place)| Ok(read(&place)?.map(|amount| (name, amount)));
+    at.entries(fields)?.into_iter().filter_map(|entry| read(entry).transpose()).collect()
 }
 
 fn one_pod() -> Resources {
@@ -35,10 +51,10 @@ fn one_pod() -> Resources {
 }
 
 /// Sidecars (init containers that restart always) run on beside all that start after them; the others run one by one.
-fn init_containers(spec: &Place<'_>) -> Result<(Resources, Resources), GangError> {
+fn init_containers(spec: &Place<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
     let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
     for container in spec.list("initContainers")? {
-        let own = container_request(&container)?;
+        let own = container_request(&container, read)?;
         let mut now = sidecars.clone();
         now.add(&own);
         if container.text_at("restartPolicy")? == "Always" {
@@ -50,14 +66,10 @@ fn init_containers(spec: &Place<'_>) -> Result<(Resources, Resources), GangError
 }
 
 /// `resources.requests`, with the limit where there is no request. A request of zero is a request: of nothing.
-fn container_request(container: &Place<'_>) -> Result<Resources, GangError> {
-    let mut amounts = BTreeMap::new();
-    for kind in ["limits", "requests"] {
-        for (name, place) in container.entries(&["resources", kind])? {
-            amounts.insert(name, place.quantity()?);
-        }
-    }
-    Ok(amounts.into_iter().collect())
+fn container_request(container: &Place<'_>, read: Read) -> Result<Resources, GangError> {
+    let mut request = amounts(container, &["resources", "limits"], read)?;
+    request.extend(amounts(container, &["resources", "requests"], read)?);
+    Ok(request.into_iter().collect())
 }
 
 /// Resources that `spec.resources` of a pod may give for all its containers together.
