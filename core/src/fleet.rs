@@ -2,7 +2,8 @@
 //!
 //! Between a decision and its reflection in a member's inventory the capacity must count as taken, or the next decision
 //! gives it away again. What is promised is derived from API objects (plans on bindings) and from what is seen in the
-//! members, so it survives a restart and needs no deadline: pods that run or have finished are seen, the rest is held.
+//! members, so it survives a restart and needs no deadline: pods that run, or have finished and are not followed by others,
+//! are seen, the rest is held.
 //!
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
@@ -20,7 +21,7 @@ pub use after::Leaving;
 
 use crate::{
     gang::{Gang, WorkloadRef},
-    inventory::{Amounts, Capacity, Change, Inventory, Shape, Source},
+    inventory::{Capacity, Change, Inventory, Seen, Source},
     place::Cluster,
     plan::Domain,
     split::without_in,
@@ -71,6 +72,16 @@ impl Promise {
     /// A capacity without so many pods of each task, which this promise has in the cluster.
     fn hold(&self, capacity: &Capacity, cluster: &str, pods: &[u32]) -> Capacity {
         without_in(capacity, &self.gang, pods, self.domains.get(cluster))
+    }
+
+    /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
+    /// Volcano Job makes no others; where it restarts, the old ones are gone.
+    fn is_replaced(&self) -> bool {
+        match (self.workload.group.as_str(), self.workload.kind.as_str()) {
+            ("apps", _) => true,
+            ("batch", "Job") => self.gang.min_success.is_some_and(|wanted| wanted > self.gang.replicas()),
+            _ => false,
+        }
     }
 }
 
@@ -228,27 +239,7 @@ impl Fleet {
     /// The same as if the binding `key` held nothing: what it could have if it started afresh.
     #[must_use]
     pub fn without(&self, key: &str) -> BTreeMap<String, Capacity> {
-        let Some(own) = self.promises.get(key) else { return BTreeMap::new() };
-        let given_back = |name: &String| {
-            let member = self.members.get(name)?;
-            let others = member.promised.iter().filter(|other| *other != key);
-            let capacity = free(member, name, others.filter_map(|key| self.promises.get(key)));
-            let mut shapes = capacity.shapes.clone();
-            for (task, seen) in own.gang.tasks.iter().zip(seen(member, own)) {
-                if seen > 0 && capacity.source == Source::Nodes {
-                    let request = task.request.iter().map(|(name, amount)| (name.clone(), amount));
-                    let request = Arc::new(request.collect::<Amounts>());
-                    shapes.push(Shape {
-                        allocatable: Arc::clone(&request),
-                        free: request,
-                        nodes: vec![Arc::from(""); seen as usize],
-                        ..Shape::default()
-                    });
-                }
-            }
-            Some((name.clone(), capacity.with(shapes)))
-        };
-        own.pods.keys().filter_map(given_back).collect()
+        self.after(&[(key.to_owned(), Leaving::All)].into())
     }
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
@@ -325,12 +316,14 @@ fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Prom
     capacity
 }
 
-/// Pods of each task that are, or were, on nodes.
+/// Pods of each task that are on nodes, or were and are not followed by others.
 fn seen(member: &Member, promise: &Promise) -> Vec<u32> {
     let by_task = member.inventory.seen(&promise.workload);
-    let all: u32 = by_task.values().map(|seen| seen.bound + seen.finished).sum();
+    let is_replaced = promise.is_replaced();
+    let count = |seen: &Seen| if is_replaced { seen.bound } else { seen.bound.saturating_add(seen.finished) };
+    let all = by_task.values().map(count).fold(0, u32::saturating_add);
     let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
-        Some(seen) => seen.bound + seen.finished,
+        Some(seen) => count(seen),
         // Kinds without tasks have one, whose name their pods do not carry.
         None if promise.gang.tasks.len() == 1 => all,
         None => 0,

@@ -131,7 +131,10 @@ pub fn gang(object: &Value) -> Result<Gang, GangError> {
             let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
             of_one_task(&root, replicas)
         }
-        WorkloadKind::BatchJob => of_one_task(&root, batch_job_replicas(&root)?),
+        WorkloadKind::BatchJob => {
+            let gang = of_one_task(&root, batch_job_replicas(&root)?)?;
+            Ok(Gang { min_success: completions(&root)?, ..gang })
+        }
         WorkloadKind::Pod => of_one_task(&root, 1),
     }
 }
@@ -146,10 +149,12 @@ pub fn held_by(pod: &Value) -> Resources {
 /// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.
 fn batch_job_replicas(root: &Place<'_>) -> Result<u32, GangError> {
     let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
-    Ok(match root.at(&["spec", "completions"]) {
-        Some(completions) => parallelism.min(completions.count()?),
-        None => parallelism,
-    })
+    Ok(completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
+}
+
+/// Pods of a batch Job that must succeed.
+fn completions(root: &Place<'_>) -> Result<Option<u32>, GangError> {
+    root.at(&["spec", "completions"]).map(|place| place.count()).transpose()
 }
 
 fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {

@@ -90,6 +90,62 @@ fn starting_afresh_gives_back_what_the_binding_holds() {
     assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
 }
 
+/// A kind's promise, and a pod of it.
+fn of_kind(group: &str, kind: &str, planned: u32) -> (Promise, impl Fn(&str, bool) -> Update) {
+    let mut promise = promise(planned);
+    (promise.workload.group, promise.workload.kind) = (group.to_owned(), kind.to_owned());
+    let (group, kind) = (group.to_owned(), kind.to_owned());
+    let pod = move |name: &str, finished| {
+        let mut update = pod(name, finished);
+        if let Update::Change(Change::Pod(Pod { owner: Some(owner), .. })) = &mut update {
+            (owner.group, owner.kind, owner.task) = (group.clone(), kind.clone(), None);
+        }
+        update
+    };
+    (promise, pod)
+}
+
+/// Evicted pods of a Deployment stay as Failed for long.
+#[test]
+fn pods_that_others_follow_are_held_anew_once_they_have_finished() {
+    for kind in ["Deployment", "StatefulSet"] {
+        let (promise, pod) = of_kind("apps", kind, 3);
+        let mut fleet = fleet();
+        for name in ["a", "b", "c"] {
+            fleet.update("m1", pod(name, true));
+        }
+        fleet.promise("ns/rb", promise);
+        assert_eq!(cpu(&mut fleet), 4, "{kind}");
+        fleet.update("m1", pod("d", false));
+        assert_eq!(cpu(&mut fleet), 4, "{kind}");
+    }
+}
+
+#[test]
+fn pods_of_a_batch_job_are_followed_by_others_while_more_must_succeed_than_run() {
+    let free = |completions| {
+        let (mut promise, pod) = of_kind("batch", "Job", 3);
+        Arc::make_mut(&mut promise.gang).min_success = completions;
+        let mut fleet = fleet();
+        fleet.promise("ns/rb", promise);
+        fleet.update("m1", pod("a", true));
+        fleet.update("m1", pod("b", false));
+        cpu(&mut fleet)
+    };
+    assert_eq!([Some(9), Some(3), None].map(free), [4, 6, 6]);
+}
+
+#[test]
+fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    for (name, finished) in [("a", true), ("b", true), ("c", false)] {
+        fleet.update("m1", pod(name, finished));
+    }
+    assert_eq!(cpu(&mut fleet), 8);
+    assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+}
+
 #[test]
 fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     let mut fleet = fleet();

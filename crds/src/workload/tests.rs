@@ -191,6 +191,10 @@ fn a_batch_job_runs_no_more_pods_than_it_has_to_complete() {
     assert_eq!(replicas(json!({ "completions": 5 })), 1);
     assert_eq!(replicas(json!({ "parallelism": 4 })), 4);
     assert_eq!(replicas(json!({ "parallelism": 4, "completions": 3 })), 3);
+    let endless = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j" }, "spec": {
+        "completions": 9, "parallelism": 2, "template": { "spec": { "containers": [requests("1")] } },
+    } });
+    assert_eq!((read(&endless).replicas(), read(&endless).min_success), (2, Some(9)));
 }
 
 #[test]
