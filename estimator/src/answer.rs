@@ -1,13 +1,14 @@
 //! How many fit: pure.
 //!
 //! Rule: node by node, as the member's scheduler would: free is what nodes have left after all pods bound to them, less
-//! what was given to the cluster and is not bound yet. Sets are counted whole. Karmada's own server fits component after
-//! component in their order; this takes the best of several orders, so that it never says less.
+//! what was given to the cluster and is not bound yet. Sets are counted whole. Karmada's own server puts set after set, and
+//! each pod on the first node that takes it. This takes the best of several orders of the components, and where none packs
+//! a few pods it tries: for those (24 pods, 48 nodes) it never says less than Karmada's; beyond them seldom.
 
 use caldera_core::{
     gang::{Gang, Task, WorkloadRef},
     inventory::Capacity,
-    split::{pods_that_fit, without},
+    split::{self, pods_that_fit, without},
 };
 use caldera_crds::inventory::pod;
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +42,7 @@ pub fn sets(capacity: &Capacity, set: &Gang) -> i32 {
             let replicas = task.replicas.saturating_mul(u32::try_from(sets).unwrap_or(u32::MAX));
             Task { replicas, min_available: replicas, ..task.clone() }
         };
-        pods_that_fit(&gang(asked().map(times).collect()), capacity) >= pods * sets
+        split::fits(&gang(asked().map(times).collect()), capacity)
     };
     let (mut least, mut beyond) = (0, most + 1);
     while beyond - least > 1 {
@@ -147,6 +148,40 @@ mod tests {
         assert_eq!(sets(&capacity(&[(8, 3), (8, 3)]), &set), 1);
         assert_eq!(sets(&capacity(&[(2, 4)]), &set), 0);
         assert_eq!(sets(&capacity(&[(2, 4)]), &gang(vec![])), i32::MAX);
+    }
+
+    /// Set after set, each pod on the first node that takes it, as Karmada's server has it.
+    fn karmadas(nodes: &[(i64, i64)], set: &Gang) -> i32 {
+        let asked = |task: &Task, name| task.request.get(name).units_ceil();
+        let mut free: Vec<[i128; 2]> = nodes.iter().map(|(cpu, gpu)| [i128::from(*cpu), i128::from(*gpu)]).collect();
+        for sets in 0.. {
+            for task in set.tasks.iter().flat_map(|task| std::iter::repeat_n(task, task.replicas as usize)) {
+                let each = [asked(task, "cpu"), asked(task, "nvidia.com/gpu")];
+                let takes = |free: &&mut [i128; 2]| free.iter().zip(&each).all(|(free, each)| free >= each);
+                let Some(node) = free.iter_mut().find(takes) else { return sets };
+                node.iter_mut().zip(&each).for_each(|(free, each)| *free -= each);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_few_sets_are_never_fewer_than_karmadas_server_says() {
+        let mut state = 7_u64;
+        let mut below = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from((state >> 33) % most).unwrap()
+        };
+        let mut more = 0;
+        for _ in 0..500 {
+            let nodes: Vec<(i64, i64)> = (0..3).map(|_| (below(12), below(6))).collect();
+            let mut one = |name: &str| task(name, u32::try_from(1 + below(2)).unwrap(), 1 + below(4), below(4));
+            let set = gang(vec![one("a"), one("b"), one("c")]);
+            let (ours, theirs) = (sets(&capacity(&nodes), &set), karmadas(&nodes, &set));
+            assert!(ours >= theirs, "{ours} < {theirs}: {nodes:?} {set:?}");
+            more += i32::from(ours > theirs);
+        }
+        assert!(more > 0);
     }
 
     #[test]

@@ -130,17 +130,34 @@ pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option
     promise::without(capacity, gang, pods, domain)
 }
 
-/// How many pods fit a capacity: of the task for a gang of one, of the whole gang else.
+/// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
 #[must_use]
 pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
     let kit = Kit::new(gang);
-    let mut room = kit.room(capacity, Where::Cluster);
+    let room = kit.room(capacity, Where::Cluster);
     if kit.tasks() == 1 {
         return room.most(&kit, 0);
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-    let order = kit.order(&[&room], ORDERS[0]);
-    total(&room.fill(&kit, &whole, &order))
+    let wanted = total(&whole);
+    let mut most = 0;
+    for order in ORDERS {
+        let order = kit.order(&[&room], order);
+        most = most.max(total(&room.clone().fill(&kit, &whole, &order)));
+        if most == wanted {
+            break;
+        }
+    }
+    most
+}
+
+/// Whether a whole gang fits a capacity: by some order, or (a few pods on a few nodes) by trying.
+#[must_use]
+pub fn fits(gang: &Gang, capacity: &Capacity) -> bool {
+    let kit = Kit::new(gang);
+    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+    pods_that_fit(gang, capacity) >= total(&whole)
+        || exact::packed(&kit, &kit.room(capacity, Where::Cluster), &whole, &Cell::new(STEPS)).is_some()
 }
 
 /// Each task's own minimum, where it counts.

@@ -334,3 +334,15 @@ fn empty_problems_are_refused_in_words() {
     let one = gang(vec![task("w", 1, 1, 1, 0)], 1);
     assert_eq!(split(&one, &[], Strategy::Aggregated), Err(Refusal::NoCandidates));
 }
+
+/// Least is free for `a`, so that it comes first, and takes half of what only two of `b` would fill.
+#[test]
+fn pods_that_fit_are_those_of_the_best_order() {
+    for tasks in [[("a", 1, 3, 0), ("b", 2, 2, 1)], [("b", 2, 2, 1), ("a", 1, 3, 0)]] {
+        let tasks = tasks.map(|(name, replicas, cpu, gpu)| task(name, replicas, 0, cpu, gpu));
+        let gang = gang(tasks.to_vec(), 0);
+        assert_eq!(pods_that_fit(&gang, &capacity(0, &[(3, 2), (4, 3)])), 3);
+        assert!(fits(&gang, &capacity(0, &[(3, 2), (4, 3)])));
+        assert!(!fits(&gang, &capacity(0, &[(3, 2), (3, 3)])));
+    }
+}
