@@ -103,14 +103,24 @@ struct Member {
     /// What is free; stale while `dirty`.
     capacity: Capacity,
     dirty: bool,
+    /// Promises that `capacity` does not show yet, the last to be made last.
+    added: Vec<String>,
+}
+
+/// A promise, and its place in the order in which they were made.
+#[derive(Debug, Clone)]
+struct Made {
+    promise: Promise,
+    at: u64,
 }
 
 /// The members and the promises.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
     members: BTreeMap<String, Member>,
-    promises: BTreeMap<String, Promise>,
+    promises: BTreeMap<String, Made>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
+    made: u64,
 }
 
 impl Fleet {
@@ -156,7 +166,7 @@ impl Fleet {
                 match workloads {
                     Some(workloads) if changed => {
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
-                            count(member, cluster, key, self.promises.get(key));
+                            count(member, cluster, key, self.promises.get(key).map(|made| &made.promise));
                         }
                     }
                     Some(_) => {}
@@ -177,7 +187,7 @@ impl Fleet {
 
     /// Takes in (or replaces) what the binding `key` was promised.
     pub fn promise(&mut self, key: &str, promise: Promise) {
-        if self.promises.get(key) == Some(&promise) {
+        if self.promises.get(key).is_some_and(|made| made.promise == promise) {
             return;
         }
         self.withdraw(key);
@@ -186,15 +196,18 @@ impl Fleet {
             let member = self.members.entry(cluster.clone()).or_default();
             member.promised.insert(key.to_owned());
             count(member, cluster, key, Some(&promise));
-            member.dirty |= member.unseen.contains_key(key);
+            if member.unseen.contains_key(key) {
+                member.added.push(key.to_owned());
+            }
         }
         self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
-        self.promises.insert(key.to_owned(), promise);
+        self.made += 1;
+        self.promises.insert(key.to_owned(), Made { promise, at: self.made });
     }
 
     /// Forgets what the binding `key` was promised.
     pub fn withdraw(&mut self, key: &str) {
-        let Some(old) = self.promises.remove(key) else { return };
+        let Some(Made { promise: old, .. }) = self.promises.remove(key) else { return };
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
                 member.promised.remove(key);
@@ -209,18 +222,26 @@ impl Fleet {
         }
     }
 
-    /// Brings every capacity up to date. Call before [`Self::clusters`].
+    /// Brings every capacity up to date. Call before [`Self::clusters`]. A new promise is held in what is left by those
+    /// before it, as its decision was; only when anything else changed all are held anew, in the order in which they were
+    /// made.
     pub fn refresh(&mut self) {
         for (name, member) in &mut self.members {
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
                 for key in member.promised.clone() {
-                    count(member, name, &key, self.promises.get(&key));
+                    count(member, name, &key, self.promises.get(&key).map(|made| &made.promise));
                 }
             }
+            let added = std::mem::take(&mut member.added);
             if std::mem::take(&mut member.dirty) {
-                let keys = member.unseen.keys();
-                member.capacity = free(member, name, keys.filter_map(|key| self.promises.get(key)));
+                member.capacity = free(member, name, in_order(&self.promises, member.unseen.keys()));
+                continue;
+            }
+            for key in added {
+                if let (Some(made), Some(unseen)) = (self.promises.get(&key), member.unseen.get(&key)) {
+                    member.capacity = made.promise.hold(&member.capacity, name, unseen);
+                }
             }
         }
     }
@@ -263,7 +284,7 @@ impl Fleet {
     pub fn unseen_of_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&Promise, &[u32])> {
         let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
         let others = unseen.filter(move |(other, _)| *other != key);
-        others.filter_map(|(other, pods)| Some((self.promises.get(other)?, pods.as_slice())))
+        others.filter_map(|(other, pods)| Some((&self.promises.get(other)?.promise, pods.as_slice())))
     }
 
     /// Where a cluster's nodes and pods were read, while they are what counts.
@@ -291,6 +312,13 @@ impl Fleet {
     }
 }
 
+/// The promises of these keys, as they were made.
+fn in_order<'a>(promises: &'a BTreeMap<String, Made>, keys: impl Iterator<Item = &'a String>) -> Vec<&'a Promise> {
+    let mut made: Vec<&Made> = keys.filter_map(|key| promises.get(key)).collect();
+    made.sort_unstable_by_key(|made| made.at);
+    made.into_iter().map(|made| &made.promise).collect()
+}
+
 /// Notes how many pods of a promise were not seen in this member.
 fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) {
     let unseen: Option<Vec<u32>> = promise.and_then(|promise| {
@@ -303,7 +331,7 @@ fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) 
     }
 }
 
-fn free<'a>(member: &Member, name: &str, promises: impl Iterator<Item = &'a Promise>) -> Capacity {
+fn free(member: &Member, name: &str, promises: Vec<&Promise>) -> Capacity {
     let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
     for promise in promises {
         let Some(planned) = promise.pods.get(name) else { continue };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fleet, Member, Promise, seen};
+use super::{Fleet, Made, Member, seen};
 use crate::{
     gang::WorkloadRef,
     inventory::{Capacity, Gone},
@@ -24,7 +24,7 @@ impl Fleet {
     pub fn after(&self, gone: &BTreeMap<String, Leaving>) -> BTreeMap<String, Capacity> {
         let mut touched: BTreeSet<&str> = BTreeSet::new();
         for (key, leaving) in gone {
-            let Some(promise) = self.promises.get(key) else { continue };
+            let Some(Made { promise, .. }) = self.promises.get(key) else { continue };
             let there = |name: &&String| match leaving {
                 Leaving::All => true,
                 Leaving::Some(pods) => pods.contains_key(*name),
@@ -37,11 +37,10 @@ impl Fleet {
 
     fn member_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, Leaving>) -> Capacity {
         let mut leaving: BTreeMap<&WorkloadRef, Gone> = BTreeMap::new();
-        let mut unseen: Vec<(&Promise, Vec<u32>)> = Vec::new();
+        let mut unseen: Vec<(&Made, Vec<u32>)> = Vec::new();
         for key in &member.promised {
-            let Some((promise, planned)) = self.promises.get(key).and_then(|p| Some((p, p.pods.get(name)?))) else {
-                continue;
-            };
+            let Some(made @ Made { promise, .. }) = self.promises.get(key) else { continue };
+            let Some(planned) = promise.pods.get(name) else { continue };
             let seen = seen(member, promise);
             let mut left: Vec<u32> = planned.iter().zip(&seen).map(|(plan, seen)| plan.saturating_sub(*seen)).collect();
             let less = match gone.get(key) {
@@ -66,13 +65,14 @@ impl Fleet {
                 leaving.insert(&promise.workload, Gone::Last(bound));
             }
             if left.iter().any(|pods| *pods > 0) {
-                unseen.push((promise, left));
+                unseen.push((made, left));
             }
         }
+        unseen.sort_unstable_by_key(|(made, _)| made.at);
         let down = member.down.is_some();
         let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
-        for (promise, pods) in unseen {
-            capacity = promise.hold(&capacity, name, &pods);
+        for (made, pods) in unseen {
+            capacity = made.promise.hold(&capacity, name, &pods);
         }
         capacity
     }

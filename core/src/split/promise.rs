@@ -1,6 +1,6 @@
 //! What is left of a capacity when pods hold a part of it that are not seen there yet.
 
-use std::{cell::Cell, sync::Arc};
+use std::{borrow::Cow, cell::Cell, sync::Arc};
 
 use super::{
     ORDERS, exact,
@@ -16,9 +16,7 @@ use crate::{
 /// inventory has changed since): only into the domain that they are kept in, or there first where it is only preferred.
 pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
     let kit = Kit::new(gang);
-    let Some(domain) = domain else {
-        return capacity.with(filled(&kit, capacity, capacity.shapes.clone(), pods).0);
-    };
+    let Some(domain) = domain else { return capacity.with(filled(&kit, capacity, pods).0) };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
         _ if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
@@ -26,18 +24,18 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Op
         None => Where::Cluster,
     };
     let (inside, outside) = place.parted(capacity);
-    let (mut shapes, left) = filled(&kit, capacity, inside, pods);
-    let outside = if domain.nodes.is_empty() { filled(&kit, capacity, outside, &left).0 } else { outside };
+    let (mut shapes, left) = filled(&kit, &capacity.with(inside), pods);
+    let outside = if domain.nodes.is_empty() { filled(&kit, &capacity.with(outside), &left).0 } else { outside };
     shapes.extend(outside);
     capacity.with(shapes)
 }
 
 /// These nodes with the pods on them, and the pods that did not fit.
-fn filled(kit: &Kit<'_>, capacity: &Capacity, mut shapes: Vec<Shape>, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
+fn filled(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
+    let mut shapes = Cow::Borrowed(capacity);
     if kit.names_nodes() {
-        shapes = shapes.iter().flat_map(single_nodes).collect();
+        shapes = Cow::Owned(capacity.with(capacity.shapes.iter().flat_map(single_nodes).collect()));
     }
-    let shapes = capacity.with(shapes);
     let original = kit.room(&shapes, Where::Cluster);
     let before = original.groups().len();
     let (room, left) = packed(kit, &original, pods);
