@@ -100,7 +100,7 @@ fn more(wanted: Wanted<'_>, record: &Admission) -> Option<More> {
     let Wanted { gang, elastic, minimum, copies } = wanted;
     let lacking = |task: &Task| task.replicas.saturating_sub(record.pods_of(&task.name));
     let short = |task: &Task, min: u32| match elastic {
-        true => whole_partitions(task, min).min(task.replicas).saturating_sub(record.pods_of(&task.name)),
+        true => min.next_multiple_of(task.unit()).min(task.replicas).saturating_sub(record.pods_of(&task.name)),
         false => lacking(task),
     };
     let mut min: Vec<u32> = gang.tasks.iter().zip(minimum).map(|(task, min)| short(task, *min)).collect();
@@ -113,13 +113,14 @@ fn more(wanted: Wanted<'_>, record: &Admission) -> Option<More> {
         // As little as can start: members take the rest as it comes.
         let first = gang.tasks.iter().position(|task| lacking(task) > 0)?;
         min = vec![0; gang.tasks.len()];
-        min[first] = whole_partitions(&gang.tasks[first], 1).min(lacking(&gang.tasks[first]));
+        min[first] = gang.tasks[first].unit().min(lacking(&gang.tasks[first]));
     }
     let tasks = gang.tasks.iter().zip(min).map(|(task, min)| TaskAsk {
         name: task.name.clone(),
         request: task.request.clone(),
         min,
         most: lacking(task),
+        step: task.unit(),
     });
     let tasks = tasks.filter(|task| task.most > 0).collect();
     let ask = Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None };
@@ -130,14 +131,10 @@ fn more_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Mo
     let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
     let tasks = wanted.gang.tasks.iter().map(|task| {
         let pods = record.pods_of(&task.name);
-        TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods }
+        TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods, step: 1 }
     });
     let ask = Ask { tasks: tasks.collect(), copies: more, fit: FitClass::default(), run_for: None };
     Some(More { what: What::Copies, ask })
-}
-
-fn whole_partitions(task: &Task, pods: u32) -> u32 {
-    pods.next_multiple_of(task.partition.map_or(1, |partition| partition.size.max(1)))
 }
 
 /// True if a task, or the whole gang, needs more pods than were admitted. Of an elastic gang each task's own minimum
@@ -237,7 +234,7 @@ mod tests {
         assert_eq!((more.what, pods(&more)), (What::Surplus, vec![("w", 1, 4)]));
         gang.tasks[1].partition = Some(Partition { total: 4, size: 2, min: 1 });
         let Some(Regrant::More(more)) = of(&gang, true, 1, &record) else { panic!("nothing is asked for") };
-        assert_eq!(pods(&more), vec![("w", 2, 4)]);
+        assert_eq!((pods(&more), more.ask.tasks[0].step), (vec![("w", 2, 4)], 2));
     }
 
     #[test]

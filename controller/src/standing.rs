@@ -153,12 +153,13 @@ pub(crate) fn ask(
         .zip(minimum.pods)
         .map(|(task, min)| {
             // A partition is placed whole.
-            let min = min.next_multiple_of(task.partition.map_or(1, |partition| partition.size.max(1)));
+            let min = min.next_multiple_of(task.unit());
             TaskAsk {
                 name: task.name.clone(),
                 request: task.request.clone(),
                 min: if elastic { min.min(task.replicas) } else { task.replicas },
                 most: task.replicas,
+                step: task.unit(),
             }
         })
         .collect();

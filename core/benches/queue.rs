@@ -92,7 +92,8 @@ impl Cell {
     fn asks(self) -> Vec<Arc<Ask>> {
         let ask = |i: usize| {
             let pods = 1 + (i / 8) as u32;
-            let task = TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods };
+            let task =
+                TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods, step: 1 };
             Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
         };
         (0..self.kinds).map(ask).collect()

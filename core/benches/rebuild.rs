@@ -52,7 +52,8 @@ impl fmt::Display for List {
 fn bindings(list: List) -> Vec<Binding> {
     let ask = |i: usize| {
         let pods = 1 + (i / 8) as u32;
-        let task = TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods };
+        let task =
+            TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods, step: 1 };
         Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
     };
     let asks: Vec<Arc<Ask>> = (0..100).map(ask).collect();

@@ -233,6 +233,14 @@ pub struct Taint {
     pub effect: String,
 }
 
+impl Task {
+    /// Pods that are admitted and placed together: a partition's size, else 1.
+    #[must_use]
+    pub fn unit(&self) -> u32 {
+        self.partition.map_or(1, |partition| partition.size.max(1))
+    }
+}
+
 impl Gang {
     /// All pods.
     #[must_use]

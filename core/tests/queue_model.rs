@@ -346,9 +346,9 @@ impl Model {
             .clone();
         let mut charged = job.ask.minimum();
         for task in &job.ask.tasks {
-            for _ in task.min..task.most {
+            for _ in 0..(task.most - task.min) / task.step {
                 let mut more = charged.clone();
-                more.add(&task.request.times(u64::from(job.ask.copies)));
+                more.add(&task.request.times(u64::from(task.step * job.ask.copies)));
                 if self.fits(&job.queue, &more) {
                     charged = more;
                 }
@@ -379,8 +379,9 @@ impl Model {
 
 fn job(id: usize, wait: &Wait) -> Job {
     let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class } = wait;
-    let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more };
-    let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more };
+    let step = 1 + u32::from(*class == 1);
+    let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more, step };
+    let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more, step: 1 };
     let ask =
         Ask { tasks: vec![task, extra], copies: 1 + u32::from(*class == 2), fit: FitClass(*class), run_for: None };
     Job {

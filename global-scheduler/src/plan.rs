@@ -196,19 +196,20 @@ fn unqueued<'a>(binding: &'a Binding, asked: Option<&'a Asked>) -> Result<Job<'a
     Ok(Job { gang: Cow::Borrowed(gang), whole: false, copies: None, previous: None })
 }
 
-/// The gang cut down to what was granted.
+/// The gang cut down to what was granted; of a partitioned task to whole partitions.
 fn granted(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let mut gang = gang.clone();
     let binds = gang.task_minimums_bind();
     for task in &mut gang.tasks {
-        let most = admission.pods_of(&task.name);
-        if most < task.min_available && (binds || task.partition.is_some()) {
+        let admitted = admission.pods_of(&task.name);
+        let needs = task.min_available.next_multiple_of(task.unit());
+        if admitted < needs && (binds || task.partition.is_some()) {
             return Err(format!(
-                "task {} needs {} pods and {most} were admitted; waiting for the rest to be admitted",
-                task.name, task.min_available
+                "task {} needs {needs} pods and {admitted} were admitted; waiting for the rest to be admitted",
+                task.name
             ));
         }
-        task.replicas = task.replicas.min(most);
+        task.replicas = task.replicas.min(admitted) / task.unit() * task.unit();
         task.min_available = task.min_available.min(task.replicas);
     }
     if gang.replicas() < gang.min_available {

@@ -207,6 +207,19 @@ fn never_more_than_was_admitted() {
     assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
 }
 
+/// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen pods.
+#[test]
+fn a_grant_that_cuts_a_partition_is_placed_without_it() {
+    let mut workload = job(16, 12);
+    workload["spec"]["tasks"][0]["partitionPolicy"] =
+        json!({"totalPartitions": 4, "partitionSize": 4, "minPartitions": 3});
+    let mut world = index(&[9, 9], &[workload.clone(), binding(14)]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4), ("m1".into(), 8)]);
+    let mut too_few = index(&[9, 9], &[workload, binding(11)]);
+    let Step::Refuse { message, .. } = verdict(&mut too_few).step else { panic!("not refused") };
+    assert!(message.contains("task w needs 12 pods and 11 were admitted"), "{message}");
+}
+
 #[test]
 fn what_is_placed_and_said_needs_no_write() {
     let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);

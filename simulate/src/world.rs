@@ -195,6 +195,7 @@ impl Job {
             request: task.request.clone(),
             min: *min,
             most: task.replicas,
+            step: task.unit(),
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
         Ask { tasks, copies, fit: shape.class, run_for: self.run_for() }
@@ -244,9 +245,8 @@ impl Shapes {
 /// Pods of each task that are needed at once: the gang's minimum, or all of what is no gang.
 fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
     // Partitions are placed whole.
-    let unit = |task: &Task| task.partition.map_or(1, |partition| partition.size.max(1));
     let need = |(task, pods): (&Task, u32)| {
-        if whole { pods.next_multiple_of(unit(task)).min(task.replicas) } else { task.replicas }
+        if whole { pods.next_multiple_of(task.unit()).min(task.replicas) } else { task.replicas }
     };
     gang.tasks.iter().zip(podgroup::minimum(gang, |_| 0).pods).map(need).collect()
 }

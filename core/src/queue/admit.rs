@@ -45,6 +45,8 @@ pub struct TaskAsk {
     pub min: u32,
     /// Pods wanted.
     pub most: u32,
+    /// Pods beyond the minimum are granted so many at a time: a partition's, else 1.
+    pub step: u32,
 }
 
 impl Ask {
@@ -75,7 +77,7 @@ pub(super) struct Shape {
     pub(super) ask: std::sync::Arc<Ask>,
     pub(super) minimum: Resources,
     pub(super) sparse: Sparse,
-    /// One pod of each task in every copy, with how many beyond the minimum.
+    /// One step of each task in every copy, with how many beyond the minimum.
     elastic: Box<[(Sparse, u32)]>,
     pub(super) users: usize,
 }
@@ -87,7 +89,11 @@ impl Shape {
         let elastic = ask
             .tasks
             .iter()
-            .map(|task| (dims.sparse(&task.request.times(u64::from(ask.copies))), task.most.saturating_sub(task.min)))
+            .map(|task| {
+                let step = task.step.max(1);
+                let request = task.request.times(u64::from(ask.copies).saturating_mul(u64::from(step)));
+                (dims.sparse(&request), task.most.saturating_sub(task.min) / step)
+            })
             .collect();
         Self { ask, minimum, sparse, elastic, users: 0 }
     }
@@ -112,8 +118,8 @@ impl Shape {
         // What this grant itself took, by dimension.
         let mut taken = super::dense::Dense::default();
         taken.add(&self.sparse);
-        for (i, (pod, most)) in self.elastic.iter().enumerate() {
-            let fits = pod.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
+        for (i, (step, most)) in self.elastic.iter().enumerate() {
+            let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
                 let room = path.iter().filter_map(|node| free(*node, *dim)).min();
                 room.map_or(u32::MAX, |room| {
                     u32::try_from(((room - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
@@ -124,10 +130,11 @@ impl Shape {
                 continue;
             }
             let all: Vec<(Dim, i128)> =
-                pod.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i128::from(more)))).collect();
+                step.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i128::from(more)))).collect();
             taken.add(&all);
-            pods[i] += more;
             let task = &self.ask.tasks[i];
+            let more = more * task.step.max(1);
+            pods[i] += more;
             charged.add(&task.request.times(u64::from(more).saturating_mul(u64::from(self.ask.copies))));
         }
         (pods, charged)

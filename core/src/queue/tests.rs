@@ -29,7 +29,7 @@ fn child(name: &str, parent: &str, capability: i64) -> QueueSpec {
 }
 
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
-    let task = TaskAsk { name: "t".into(), request, min: 1, most: 1 };
+    let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
     let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None };
     Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
@@ -316,8 +316,8 @@ fn no_room_is_asked_once_a_class_and_again_when_room_grew_defect_12() {
 fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
     let mut engine = engine([queue("q", 100)], 100);
     let tasks = vec![
-        TaskAsk { name: "launcher".into(), request: cpu(1), min: 1, most: 1 },
-        TaskAsk { name: "worker".into(), request: cpu(4), min: 4, most: 4 },
+        TaskAsk { name: "launcher".into(), request: cpu(1), min: 1, most: 1, step: 1 },
+        TaskAsk { name: "worker".into(), request: cpu(4), min: 4, most: 4, step: 1 },
     ];
     let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None });
     engine.wait(Job { ask, ..job("a", "q", 1, cpu(0)) });
@@ -330,12 +330,27 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
 #[test]
 fn what_is_beyond_the_minimum_is_granted_as_far_as_it_fits() {
     let mut engine = engine([queue("q", 10)], 100);
-    let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8 }];
+    let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8, step: 1 }];
     let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None });
     engine.wait(Job { ask, ..job("a", "q", 1, cpu(0)) });
     let admission = engine.next(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(admission.tasks, [("worker".into(), 3)].into());
     assert_eq!(admission.charged, cpu(9));
+}
+
+#[test]
+fn partitions_beyond_the_minimum_are_granted_whole() {
+    let mut engine = engine([queue("q", 45)], 100);
+    let tasks = vec![
+        TaskAsk { name: "worker".into(), request: cpu(3), min: 8, most: 16, step: 4 },
+        TaskAsk { name: "eval".into(), request: cpu(1), min: 0, most: 20, step: 1 },
+    ];
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None });
+    engine.wait(Job { ask, ..job("a", "q", 1, cpu(0)) });
+    // 45 cores are 15 workers: 12 in whole partitions, and 9 of the others.
+    let admission = engine.next(|_, _| Fit::Yes).unwrap().admission;
+    assert_eq!(admission.tasks, [("worker".into(), 12), ("eval".into(), 9)].into());
+    assert_eq!(admission.charged, cpu(45));
 }
 
 #[test]

@@ -102,7 +102,8 @@ pub struct Problem<'a> {
 /// [`Refusal`], with what is short, where and by how much.
 pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let gang = problem.gang;
-    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+    // Of a partition nothing is placed or all.
+    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas / task.unit() * task.unit()).collect();
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
     }
@@ -166,7 +167,7 @@ fn needs(gang: &Gang) -> Vec<u32> {
     let need = |task: &crate::gang::Task| {
         let least = if binds { task.min_available.min(task.replicas) } else { 0 };
         // A partition is placed whole.
-        least.next_multiple_of(task.partition.map_or(1, |partition| partition.size.max(1)))
+        least.next_multiple_of(task.unit())
     };
     gang.tasks.iter().map(need).collect()
 }
@@ -300,6 +301,9 @@ impl<'a> Search<'a> {
             return Some(Choice::default());
         }
         let need = self.missing(&needs(self.kit.gang));
+        if need.iter().zip(want).any(|(need, want)| need > want) {
+            return None;
+        }
         // A gang that has what it needs stays as it is where nothing more fits.
         let stay = || (self.at_least() == 0 && total(&need) == 0).then(Choice::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {

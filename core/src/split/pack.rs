@@ -411,7 +411,7 @@ impl Room {
 impl Kit<'_> {
     /// The number of pods that must stay together.
     pub(crate) fn unit(&self, task: usize) -> u32 {
-        self.gang.tasks[task].partition.map_or(1, |partition| partition.size.max(1))
+        self.gang.tasks[task].unit()
     }
 
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.

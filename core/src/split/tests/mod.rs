@@ -216,6 +216,28 @@ fn partitions_are_never_cut() {
     assert!(split(&gang, &[vec![(3, 0)], vec![(3, 0)]], Strategy::Aggregated).is_err());
 }
 
+/// Whoever grants pods may not know of partitions: what is no whole one is left out, not waited for.
+#[test]
+fn pods_that_make_no_whole_partition_are_not_placed() {
+    let mut gang = gang(vec![task("w", 14, 12, 1, 0), task("x", 2, 1, 1, 0)], 13);
+    gang.tasks[0].partition = Some(Partition { total: 4, size: 4, min: 3 });
+    let clusters = [vec![(9, 0)], vec![(9, 0)]];
+    for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight] {
+        assert_eq!(split(&gang, &clusters, strategy).unwrap().replicas(), 14, "{strategy:?}");
+    }
+    gang.tasks.pop();
+    gang.min_available = 12;
+    assert_eq!(
+        shown(&split(&gang, &clusters, Strategy::Aggregated).unwrap()),
+        ["m0: w 8/8 (min 8)", "m1: w 4/4 (min 4)"]
+    );
+    // Three partitions are needed, two and a half were granted.
+    gang.tasks[0].replicas = 10;
+    gang.tasks[0].min_available = 10;
+    gang.min_available = 10;
+    assert!(split(&gang, &clusters, Strategy::Aggregated).is_err());
+}
+
 /// The peer left `minAvailable` whole in every copy, which a member's admission refuses (volcano-global's RIC).
 #[test]
 fn minimums_are_divided_with_the_replicas() {

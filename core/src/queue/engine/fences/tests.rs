@@ -41,7 +41,7 @@ fn engine(queues: impl IntoIterator<Item = QueueSpec>, cpu: i64, gpu: i64) -> En
 }
 
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
-    let task = TaskAsk { name: "t".into(), request, min: 1, most: 1 };
+    let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
     let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None };
     Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
