@@ -65,7 +65,7 @@ pub enum Strategy {
 pub struct Candidate<'a> {
     /// Name.
     pub name: &'a ClusterName,
-    /// For [`Strategy::StaticWeight`]; zero keeps the cluster out of it.
+    /// For [`Strategy::StaticWeight`]; with zero the cluster gets nothing, as in Karmada.
     pub weight: u64,
     /// What using the cluster costs: its declared cost, and what it takes to bring the data there. Less is better.
     pub cost: i64,
@@ -231,7 +231,11 @@ impl<'a> Search<'a> {
     fn new(problem: &Problem<'a>) -> Self {
         let gang = problem.gang;
         let kit = Kit::new(gang);
-        let mut order: Vec<usize> = (0..problem.candidates.len()).collect();
+        let holds = |name: &ClusterName| problem.previous.is_some_and(|plan| plan.clusters.contains_key(name));
+        let weighs = |candidate: &Candidate<'_>| problem.strategy != Strategy::StaticWeight || candidate.weight > 0;
+        let mut order: Vec<usize> = (0..problem.candidates.len())
+            .filter(|index| weighs(&problem.candidates[*index]) || holds(problem.candidates[*index].name))
+            .collect();
         order.sort_by_key(|index| problem.candidates[*index].name);
         order.dedup_by_key(|index| problem.candidates[*index].name);
         let copies = problem.previous.or(problem.copies);

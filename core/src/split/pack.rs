@@ -428,10 +428,11 @@ impl Kit<'_> {
                 let nodes = u64::from(room.groups[group].nodes);
                 matching += nodes;
                 for (column, amount) in room.free(group, width).iter().enumerate() {
-                    free[column] += i128::from(*amount) * i128::from(nodes);
+                    free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
                     let asked = self.request(task)[column];
                     if asked > 0 {
-                        fits[column] = fits[column].saturating_add((amount / asked).unsigned_abs() * nodes);
+                        fits[column] =
+                            fits[column].saturating_add((amount / asked).unsigned_abs().saturating_mul(nodes));
                     }
                 }
             }

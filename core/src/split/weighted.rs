@@ -65,10 +65,7 @@ impl Search<'_> {
     /// Sites that may be used at all.
     pub(super) fn usable(&self) -> Vec<usize> {
         let open = self.held().len() < self.limit;
-        let weighted = self.strategy == Strategy::StaticWeight;
-        (0..self.sites.len())
-            .filter(|site| self.holds(*site) || (open && !(weighted && self.sites[*site].weight == 0)))
-            .collect()
+        (0..self.sites.len()).filter(|site| open || self.holds(*site)).collect()
     }
 
     /// Whether each task alone would fit: most refusals need no more than this one look at every node.

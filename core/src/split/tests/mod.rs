@@ -216,6 +216,52 @@ fn partitions_are_never_cut() {
     assert!(split(&gang, &[vec![(3, 0)], vec![(3, 0)]], Strategy::Aggregated).is_err());
 }
 
+/// A cluster that the policy gives no weight (it is not in the list) gets nothing, as in Karmada.
+#[test]
+fn a_cluster_without_weight_takes_no_gang_however_close_it_must_be() {
+    let one = |why: Option<&str>, topology: Option<Topology>, most: Option<u32>| {
+        let gang = gang(vec![task("w", 4, 4, 1, 0)], 4);
+        let gang = Gang { one_cluster: why.map(Into::into), topology, ..gang };
+        let world = world(&[vec![(4, 0)], vec![(9, 0)], vec![(4, 0)]]);
+        let mut problem = problem(&gang, &world, Strategy::StaticWeight);
+        problem.candidates[0].weight = 0;
+        problem.candidates[2].weight = 0;
+        problem.most_clusters = most;
+        let wide = solve(&problem).map(|plan| shown(&plan));
+        problem.candidates[1].weight = 0;
+        (wide.unwrap(), solve(&problem))
+    };
+    let hard = Topology { hard: true, highest_tier: None, highest_tier_name: Some("cluster".into()) };
+    for (why, topology, most) in [(Some("ranks"), None, None), (None, Some(hard), None), (None, None, Some(1))] {
+        assert_eq!(one(why, topology, most), (vec!["m1: w 4/4 (min 4)".into()], Err(Refusal::NoCandidates)));
+    }
+}
+
+#[test]
+fn a_cluster_that_lost_its_weight_keeps_what_it_has() {
+    let world = world(&[vec![(0, 0)], vec![(9, 0)]]);
+    let before = split(&gang(vec![task("w", 3, 3, 1, 0)], 3), &[vec![(3, 0)]], Strategy::Aggregated).unwrap();
+    let grown = gang(vec![task("w", 5, 5, 1, 0)], 5);
+    let mut problem = problem(&grown, &world, Strategy::StaticWeight);
+    problem.candidates[0].weight = 0;
+    problem.previous = Some(&before);
+    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
+}
+
+/// What a member says of its nodes may be anything.
+#[test]
+fn no_amount_is_too_large_to_be_counted() {
+    let mut gang = gang(vec![task("w", 2, 2, 0, 1)], 2);
+    gang.tasks[0].request = [("memory", Quantity::from_nano(1))].into_iter().collect();
+    let free: Amounts = [("memory".into(), Quantity::from_units(i64::MAX))].into();
+    let nodes: Vec<Arc<str>> = (0..3).map(|n| format!("n{n}").into()).collect();
+    let shape = Shape { allocatable: Arc::new(free.clone()), free: Arc::new(free), nodes, ..Shape::default() };
+    let capacity = Capacity::new(vec![shape], Source::Nodes);
+    let kit = Kit::new(&gang);
+    let room = kit.room(&capacity, Where::Cluster);
+    assert!(matches!(kit.lack(0, &[(&"m".into(), room)]), Lack::Resource { .. }));
+}
+
 /// Whoever grants pods may not know of partitions: what is no whole one is left out, not waited for.
 #[test]
 fn pods_that_make_no_whole_partition_are_not_placed() {
