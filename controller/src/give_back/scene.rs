@@ -214,7 +214,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
         request: task.request.clone(),
         priority: index.class_value(&task.priority_class).unwrap_or(0),
         min: if binds { task.min_available } else { 0 },
-        step: task.unit(),
+        fixed: task.partition.is_some(),
         placed,
     });
     let (tasks, tie) = (tasks.collect(), Tie::of_uid(&placement.uid));

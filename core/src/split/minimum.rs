@@ -4,20 +4,22 @@
 //! task's replicas there; the job's minimum is at most all replicas there and at least one (zero is re-defaulted, and a
 //! part without a minimum would be Completed when all its pods fail); where the gang's task minimums bind (the job's
 //! minimum is at least their sum) they bind in every part too. Task minimums sum to the gang's. So does the job's
-//! minimum, except where that would leave a part with none: such a part needs one pod.
+//! minimum, except where that would leave a part with none: such a part needs one pod. A partitioned task's minimum is frozen
+//! in a copy that is there, as its size is (`admit_job.go`, `validateJobUpdate`): it stays, and the others divide the rest.
 
 use crate::{
-    gang::{ClusterName, Gang},
+    gang::{ClusterName, Gang, Task},
     plan::{Plan, Share, TaskShare},
     webster::{Tie, divide, divide_capped},
 };
 
 /// The plan for `pods[site][task]`, with all minimums divided. Sites without pods are left out.
-pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], tie: Tie) -> Plan {
+/// `copies` made the copies that are there.
+pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], copies: Option<&Plan>, tie: Tie) -> Plan {
     let (names, pods): (Vec<&ClusterName>, Vec<&Vec<u32>>) =
         names.iter().zip(pods).filter(|(_, pods)| sum(pods) > 0).unzip();
     let mut tasks = vec![vec![TaskShare::default(); gang.tasks.len()]; names.len()];
-    for (task, minimums) in task_minimums(gang, &names, &pods, tie).into_iter().enumerate() {
+    for (task, minimums) in task_minimums(gang, &names, &pods, copies, tie).into_iter().enumerate() {
         for (site, min_available) in minimums.into_iter().enumerate() {
             tasks[site][task] = TaskShare { replicas: pods[site][task], min_available };
         }
@@ -44,14 +46,30 @@ fn small(number: u64) -> u32 {
 
 /// By task, then site. Votes are the pods there, so that nobody gets a minimum above its pods; a partitioned task's
 /// minimum is divided in whole partitions.
-fn task_minimums(gang: &Gang, names: &[&ClusterName], pods: &[&Vec<u32>], tie: Tie) -> Vec<Vec<u32>> {
-    let divide_one = |(index, task): (usize, &crate::gang::Task)| {
+fn task_minimums<'n>(
+    gang: &Gang,
+    names: &[&'n ClusterName],
+    pods: &[&Vec<u32>],
+    copies: Option<&Plan>,
+    tie: Tie,
+) -> Vec<Vec<u32>> {
+    let frozen = |task: &Task, name: &ClusterName, pods: u32| {
+        let share = copies.filter(|_| task.partition.is_some())?.clusters.get(name)?;
+        Some(share.tasks.get(&task.name).map_or(0, |share| share.min_available.min(pods)))
+    };
+    let divide_one = |(index, task): (usize, &Task)| {
         let unit = task.partition.filter(|partition| partition.min > 0).map_or(1, |partition| partition.size.max(1));
-        let votes: Vec<(u64, &ClusterName)> =
-            pods.iter().zip(names).map(|(pods, name)| (u64::from(pods[index] / unit), *name)).collect();
+        let known: Vec<Option<u32>> =
+            pods.iter().zip(names).map(|(pods, name)| frozen(task, name, pods[index])).collect();
+        let vote = |((pods, name), known): ((&&Vec<u32>, &&'n ClusterName), &Option<u32>)| {
+            (if known.is_some() { 0 } else { u64::from(pods[index] / unit) }, *name)
+        };
+        let votes: Vec<(u64, &ClusterName)> = pods.iter().zip(names).zip(&known).map(vote).collect();
         let placed: u64 = votes.iter().map(|(votes, _)| votes).sum();
-        let house = u64::from(task.min_available / unit).min(placed);
-        divide(house, &votes, tie).into_iter().map(|units| small(units) * unit).collect()
+        let spoken_for = known.iter().flatten().fold(0, |sum: u32, known| sum.saturating_add(*known));
+        let house = u64::from(task.min_available.saturating_sub(spoken_for) / unit).min(placed);
+        let seats = divide(house, &votes, tie).into_iter().zip(known);
+        seats.map(|(units, known)| known.unwrap_or(small(units) * unit)).collect()
     };
     gang.tasks.iter().enumerate().map(divide_one).collect()
 }

@@ -2,8 +2,9 @@
 //!
 //! All or nothing: less than the gang's minimum is never placed. Every new pod fits its cluster node by node (`pack`).
 //! The sums over clusters are the gang's: replicas (fewer, but never below the minimum, where the full size does not
-//! fit), and every minimum (`minimum`). What is placed stays where it is. Whole gang first, then its minimum and as many
-//! more as fit, then a refusal with numbers (`refusal`).
+//! fit), and every minimum (`minimum`). What is placed stays where it is, and a partitioned task as it is: a member's Volcano
+//! lets nobody resize it, so that partitions are added only where there is no copy yet. Whole gang first, then its minimum and
+//! as many more as fit, then a refusal with numbers (`refusal`).
 //!
 //! Of all that is possible the least [`Key`] is taken (`objective`): among a few clusters by trying every set of them (`few`),
 //! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
@@ -104,6 +105,10 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     // Of a partition nothing is placed or all.
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas / task.unit() * task.unit()).collect();
+    if let Some(copies) = problem.copies.filter(|copies| problem.previous.is_none() && has_partitions(problem, copies))
+    {
+        return afresh(problem, copies);
+    }
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
     }
@@ -117,6 +122,42 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let want = search.missing(&whole);
     let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
     Ok(search.plan(&choice))
+}
+
+/// Whether a candidate has a copy with partitions.
+fn has_partitions(problem: &Problem<'_>, copies: &Plan) -> bool {
+    problem.candidates.iter().any(|candidate| holds_partitions(problem.gang, copies, candidate.name))
+}
+
+fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
+    let pods = share_pods(gang, copies.clusters.get(cluster));
+    gang.tasks.iter().zip(pods).any(|(task, pods)| task.partition.is_some() && pods > 0)
+}
+
+/// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them. It leaves
+/// only where more of it, or all of it in fewer clusters, can be elsewhere.
+fn afresh(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
+    let gang = problem.gang;
+    let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
+    let moved =
+        solve(&Problem { candidates: problem.candidates.iter().filter(left).cloned().collect(), ..problem.clone() });
+    // What it holds there is not free for it if it stays.
+    let without = |candidate: &Candidate<'_>| {
+        let share = copies.clusters.get(candidate.name)?;
+        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), share.domain.as_ref()))
+    };
+    let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
+    let candidates = problem.candidates.iter().zip(&capacities);
+    let candidates = candidates.map(|(candidate, without)| Candidate {
+        capacity: without.as_ref().unwrap_or(candidate.capacity),
+        ..candidate.clone()
+    });
+    let stays = solve(&Problem { candidates: candidates.collect(), previous: Some(copies), ..problem.clone() });
+    let size = |plan: &Plan| (Reverse(plan.replicas()), plan.clusters.len());
+    match (stays, moved) {
+        (Ok(stays), Ok(moved)) => Ok(if size(&moved) < size(&stays) { moved } else { stays }),
+        (stays, moved) => stays.or(moved),
+    }
 }
 
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
@@ -212,6 +253,8 @@ struct Search<'a> {
     sites: Vec<Site<'a>>,
     /// Pods that stay, of the sites that hold some.
     kept: Vec<(usize, Vec<u32>)>,
+    /// The plan that made the copies that are there.
+    copies: Option<&'a Plan>,
     strategy: Strategy,
     /// Clusters that may be used in all.
     limit: usize,
@@ -260,7 +303,7 @@ impl<'a> Search<'a> {
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
         let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
         let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
-        Self { kit, sites, kept, strategy, limit, levels, far, tie, bounds, steps }
+        Self { kit, sites, kept, copies, strategy, limit, levels, far, tie, bounds, steps }
     }
 
     fn holds(&self, site: usize) -> bool {
@@ -295,7 +338,10 @@ impl<'a> Search<'a> {
             Some(domain) if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
             _ => Where::Cluster,
         };
-        site.room.get_or_init(|| self.kit.room(site.capacity, place))
+        site.room.get_or_init(|| {
+            let room = self.kit.room(site.capacity, place);
+            if site.copied { room.without_partitions(&self.kit) } else { room }
+        })
     }
 
     /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be close is not
@@ -336,7 +382,7 @@ impl<'a> Search<'a> {
         let names: Vec<&ClusterName> = placed.keys().map(|site| self.sites[*site].name).collect();
         let sites: Vec<usize> = placed.keys().copied().collect();
         let pods: Pods = placed.into_values().collect();
-        let mut plan = minimum::plan(self.kit.gang, &names, &pods, self.tie);
+        let mut plan = minimum::plan(self.kit.gang, &names, &pods, self.copies, self.tie);
         for site in sites {
             let chosen = choice.spots.iter().find(|spot| spot.site == site).and_then(|spot| self.domain(*spot));
             let known = &self.sites[site];
@@ -357,13 +403,14 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Pods that stay: what the gang holds, without what it does not want any more.
+/// Pods that stay: what the gang holds, without what it does not want any more. Partitions stay whatever it wants.
 fn kept(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
     let gang = problem.gang;
     let held = |(at, site): (usize, &Site<'_>)| Some((at, share_pods(gang, Some(previous.clusters.get(site.name)?))));
     let (held, mut pods): (Vec<usize>, Pods) = sites.iter().enumerate().filter_map(held).unzip();
     if problem.strategy != Strategy::Duplicated {
-        let wanted: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
+        let wanted = gang.tasks.iter().map(|task| if task.partition.is_some() { u32::MAX } else { task.replicas });
+        let wanted: Vec<u32> = wanted.collect();
         let names: Vec<&ClusterName> = held.iter().map(|site| sites[*site].name).collect();
         cut(problem.strategy, problem.tie, &names, &wanted, &mut pods);
     }
@@ -378,7 +425,8 @@ fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
 
 /// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
 /// site (in the order of `names`, which is the alphabet's), then task. This is what [`solve`] keeps of a gang that asks
-/// for less than it holds, so that others can tell beforehand where the pods will go.
+/// for less than it holds, so that others can tell beforehand where the pods will go. Partitioned tasks are never cut: callers
+/// want at least as much of them as is placed.
 pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
     for (task, wanted) in wanted.iter().enumerate() {
         let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();

@@ -372,6 +372,16 @@ impl Room {
         room
     }
 
+    /// The same room with no place for partitioned tasks.
+    pub(super) fn without_partitions(mut self, kit: &Kit<'_>) -> Self {
+        let tasks = &kit.gang.tasks;
+        if tasks.iter().any(|task| task.partition.is_some()) {
+            let open = |(at, admits): (usize, &bool)| *admits && tasks[at % tasks.len()].partition.is_none();
+            self.admits = self.admits.iter().enumerate().map(open).collect();
+        }
+        self
+    }
+
     /// Whether nodes of a class may run the task's pods.
     pub(super) fn class_admits(&self, kit: &Kit<'_>, class: u32, task: usize) -> bool {
         self.admits[class as usize * kit.tasks() + task]

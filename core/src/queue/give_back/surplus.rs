@@ -2,7 +2,8 @@
 //!
 //! Rule: the safe bundle of Volcano's gang actions (`pkg/scheduler/actions/utils/bundle.go`): pods of the least important
 //! tasks first, while the job stays at or above `minAvailable` and each task at or above its own minimum. Where the pods
-//! go is what the scheduler does with a gang that may have less ([`crate::split::cut`]); a partition goes whole.
+//! go is what the scheduler does with a gang that may have less ([`crate::split::cut`]). Partitioned tasks spare none: a
+//! member's Volcano lets nobody resize them (`admit_job.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +39,8 @@ pub struct HeldTask {
     pub priority: i32,
     /// Pods that the task needs, where that counts ([`crate::gang::Gang::task_minimums_bind`]), else 0.
     pub min: u32,
-    /// Pods that go together: a partition's size, else 1.
-    pub step: u32,
+    /// It has partitions: all of its pods stay.
+    pub fixed: bool,
     /// Where they are.
     pub placed: BTreeMap<ClusterName, u32>,
 }
@@ -53,15 +54,14 @@ pub struct Less {
     pub clusters: BTreeMap<ClusterName, BTreeMap<TaskName, u32>>,
 }
 
-/// Steps in the order in which they go: `steps` of `size` pods of one task.
+/// Pods of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     task: usize,
-    size: u32,
-    steps: u32,
+    pods: u32,
 }
 
-/// What can be taken of an [`Elastic`] gang, one step after the other.
+/// What can be taken of an [`Elastic`] gang, one pod after the other.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surplus {
     runs: Vec<Run>,
@@ -78,49 +78,43 @@ impl Surplus {
         let mut runs = Vec::new();
         for task in order {
             let held = &gang.tasks[task];
-            let size = held.step.max(1);
-            // Weights would cut through partitions.
-            if size > 1 && gang.strategy != Strategy::Aggregated {
-                continue;
-            }
-            let steps = placed(held).saturating_sub(held.min).min(spare) / size;
-            if steps > 0 {
-                runs.push(Run { task, size, steps });
-                spare -= steps * size;
+            let pods = placed(held).saturating_sub(held.min).min(spare);
+            if pods > 0 && !held.fixed {
+                runs.push(Run { task, pods });
+                spare -= pods;
             }
         }
         Self { runs }
     }
 
-    /// What one step frees, and how many such steps there are, in the order in which they go.
+    /// What one pod frees, and how many such pods there are, in the order in which they go.
     pub(super) fn runs(&self, gang: &Elastic) -> Vec<(Resources, u32)> {
-        let one = |run: &Run| gang.tasks[run.task].request.times(u64::from(run.size));
-        self.runs.iter().map(|run| (one(run), run.steps)).collect()
+        self.runs.iter().map(|run| (gang.tasks[run.task].request.clone(), run.pods)).collect()
     }
 
-    /// Pods of each task in the first `steps` steps.
-    fn pods(&self, tasks: usize, mut steps: u32) -> Vec<u32> {
+    /// The first so many pods, by task.
+    fn pods(&self, tasks: usize, mut first: u32) -> Vec<u32> {
         let mut pods = vec![0; tasks];
         for run in &self.runs {
-            let here = run.steps.min(steps);
-            pods[run.task] += here * run.size;
-            steps -= here;
+            let here = run.pods.min(first);
+            pods[run.task] += here;
+            first -= here;
         }
         pods
     }
 
-    /// What the first `steps` steps free.
-    pub(super) fn frees(&self, gang: &Elastic, steps: u32) -> Resources {
+    /// What the first so many pods free.
+    pub(super) fn frees(&self, gang: &Elastic, first: u32) -> Resources {
         let mut frees = Resources::new();
-        for (task, pods) in gang.tasks.iter().zip(self.pods(gang.tasks.len(), steps)) {
+        for (task, pods) in gang.tasks.iter().zip(self.pods(gang.tasks.len(), first)) {
             frees.add(&task.request.times(u64::from(pods)));
         }
         frees
     }
 
-    /// Which pods the first `steps` steps take, and where.
-    pub(super) fn less(&self, gang: &Elastic, steps: u32) -> Less {
-        let pods = self.pods(gang.tasks.len(), steps);
+    /// Which tasks' the first so many pods are, and where they are.
+    pub(super) fn less(&self, gang: &Elastic, first: u32) -> Less {
+        let pods = self.pods(gang.tasks.len(), first);
         let names: BTreeSet<&ClusterName> = gang.tasks.iter().flat_map(|task| task.placed.keys()).collect();
         let names: Vec<&ClusterName> = names.into_iter().collect();
         let at = |name: &ClusterName| -> Vec<u32> {

@@ -142,7 +142,7 @@ pub(super) fn holder(id: &str, queue: &str, started: i64, charge: Resources) -> 
 /// A gang of one task, `pods` of one cpu each in clusters `a`, `b`, ..., of which it needs `min`.
 pub(super) fn elastic(id: &str, queue: &str, started: i64, pods: &[u32], min: u32) -> Holder {
     let placed = pods.iter().zip('a'..).map(|(pods, name)| (ClusterName::from(name.to_string()), *pods)).collect();
-    let task = HeldTask { name: "w".into(), request: cpu(1), priority: 0, min: 0, step: 1, placed };
+    let task = HeldTask { name: "w".into(), request: cpu(1), priority: 0, min: 0, fixed: false, placed };
     let gang = Elastic { tasks: vec![task], min_available: min, strategy: Strategy::Aggregated, tie: Tie::Ascending };
     Holder { elastic: Some(gang), ..holder(id, queue, started, cpu(pods.iter().copied().map(i64::from).sum())) }
 }

@@ -114,30 +114,30 @@ fn surplus_goes_before_whole_gangs_and_no_more_of_it_than_is_needed() {
 }
 
 #[test]
-fn surplus_keeps_every_task_its_minimum_and_partitions_whole() {
+fn surplus_keeps_every_task_its_minimum_and_leaves_partitions_alone() {
     let placed = |pods: u32| -> BTreeMap<ClusterName, u32> { [("a".into(), pods)].into() };
-    let task = |name: &str, pods, min, step, priority| HeldTask {
+    let task = |name: &str, pods, min, fixed, priority| HeldTask {
         name: name.into(),
         request: cpu(1),
         priority,
         min,
-        step,
+        fixed,
         placed: placed(pods),
     };
-    let tasks = vec![task("master", 2, 1, 1, 9), task("worker", 9, 2, 3, 0)];
-    let gang = Elastic { tasks, min_available: 4, strategy: Strategy::Aggregated, tie: Tie::Ascending };
-    let job = Holder { elastic: Some(gang), ..holder("b0", "b", 0, cpu(11)) };
-    let world = World::new(cpu(11)).queue("a", "", cpu(11)).queue("b", "", amounts(&[])).runs(job);
+    let tasks = vec![task("master", 3, 1, false, 9), task("worker", 6, 2, false, 5), task("eval", 6, 2, true, 0)];
+    let gang = Elastic { tasks, min_available: 9, strategy: Strategy::Aggregated, tie: Tie::Ascending };
+    let job = Holder { elastic: Some(gang), ..holder("b0", "b", 0, cpu(15)) };
+    let world = World::new(cpu(15)).queue("a", "", cpu(15)).queue("b", "", amounts(&[])).runs(job);
     let taken = |asks| match &world.plan(&claim("a", 0, cpu(asks))).unwrap().victims[0].taken {
         Taken::Surplus(less) => less.tasks.iter().map(|(name, pods)| (name.to_string(), *pods)).collect(),
         Taken::Whole => Vec::new(),
     };
     let less = |all: &[(&str, u32)]| all.iter().map(|(name, pods)| ((*name).to_owned(), *pods)).collect::<Vec<_>>();
-    // Seven can be spared: two partitions of three, then a master.
-    assert_eq!(taken(1), less(&[("worker", 3)]));
-    assert_eq!(taken(6), less(&[("worker", 6)]));
-    assert_eq!(taken(7), less(&[("master", 1), ("worker", 6)]));
-    assert_eq!(taken(8), []);
+    // Six can be spared: four workers, then the masters that are left; the partitions of eval count, and none of them goes.
+    assert_eq!(taken(1), less(&[("worker", 1)]));
+    assert_eq!(taken(4), less(&[("worker", 4)]));
+    assert_eq!(taken(6), less(&[("master", 2), ("worker", 4)]));
+    assert_eq!(taken(7), []);
 }
 
 #[test]
