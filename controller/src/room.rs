@@ -17,6 +17,7 @@ use caldera_core::{
     plan::{Domain, Plan},
     queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
     resources::Resources,
+    split::FederationTopology,
 };
 
 use crate::facts::{Binding, ClusterFacts};
@@ -71,6 +72,13 @@ impl Room {
         self.fleet.remove_cluster(name);
         self.free = None;
         self.changed = true;
+    }
+
+    /// The links that are declared between clusters.
+    pub fn set_links(&mut self, links: FederationTopology) {
+        let changed = self.fleet.set_links(links);
+        self.grew |= changed;
+        self.changed |= changed;
     }
 
     /// Something happened in a member.
@@ -208,7 +216,7 @@ impl Room {
         }
         let barred = barred(ask, kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !barred.contains(cluster.name.as_str());
-        let refusal = match place(question, self.fleet.clusters().filter(open).collect()) {
+        let refusal = match place(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),
             Err(refusal) => refusal,
         };
@@ -241,7 +249,7 @@ impl Room {
         let together = together.map(|n| 0..n.min(emptied.len()));
         let decision = alone.chain(together).find_map(|some| {
             let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
-            place(question, clusters).ok()
+            place(question, &self.fleet, clusters).ok()
         })?;
         let clusters: Vec<ClusterName> = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
         let mut free = Resources::new();
@@ -265,7 +273,7 @@ impl Room {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
-        place(question, self.fleet.clusters().map(capacity).collect()).is_ok()
+        place(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
     }
 
     /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
@@ -307,13 +315,18 @@ impl Room {
             self.fleet.clusters().map(|(cluster, capacity)| (cluster, capacity.emptied())).collect();
         !emptied.is_empty()
             && self.fleet.clusters().all(certain)
-            && place(question, emptied.iter().map(|(cluster, capacity)| (*cluster, capacity)).collect()).is_err()
+            && place(question, &self.fleet, emptied.iter().map(|(cluster, capacity)| (*cluster, capacity)).collect())
+                .is_err()
     }
 }
 
-fn place(question: Question<'_>, clusters: Vec<(&Cluster, &Capacity)>) -> Result<Decision, place::NotPlaced> {
+fn place(
+    question: Question<'_>,
+    fleet: &fleet::Fleet,
+    clusters: Vec<(&Cluster, &Capacity)>,
+) -> Result<Decision, place::NotPlaced> {
     let Question { binding, gang, whole, previous } = question;
-    place::place(&place::Request { binding, gang, whole, previous, clusters })
+    place::place(&place::Request { binding, gang, whole, previous, clusters, near: fleet.near() })
 }
 
 /// A place that was found.

@@ -156,7 +156,8 @@ fn decision(bencher: Bencher<'_, '_>, count: usize, binding: &Binding) {
     let gang = deployment(u32::try_from(binding.replicas).unwrap());
     bencher.bench_local(|| {
         let clusters = clusters.iter().zip(&capacities).collect();
-        let request = Request { binding: black_box(binding), gang: &gang, whole: false, previous: None, clusters };
+        let request =
+            Request { binding: black_box(binding), gang: &gang, whole: false, previous: None, clusters, near: &[] };
         place(&request).unwrap()
     });
 }

@@ -275,6 +275,7 @@ fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
         whole: true,
         previous: None,
         clusters: clusters.iter().zip(&rooms.1).collect(),
+        near: &[],
     };
     bencher.bench_local(|| place(black_box(&request)).unwrap());
 }

@@ -20,11 +20,11 @@ use std::{
 pub use after::Leaving;
 
 use crate::{
-    gang::{Gang, WorkloadRef},
+    gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Seen, Source},
     place::Cluster,
     plan::Domain,
-    split::without_in,
+    split::{FederationTopology, Near, without_in},
 };
 
 /// What a member's watcher tells.
@@ -121,6 +121,11 @@ pub struct Fleet {
     promises: BTreeMap<String, Made>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
     made: u64,
+    links: FederationTopology,
+    /// What the links make of the clusters that there are; stale while `relink`.
+    near: Vec<Near>,
+    /// Clusters or links are others than when `near` was worked out.
+    relink: bool,
 }
 
 impl Fleet {
@@ -130,16 +135,26 @@ impl Fleet {
         let falls_back = member.down.is_some();
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
+        self.relink |= !member.known;
         (member.cluster, member.summary, member.known) = (cluster, summary, true);
         changed
     }
 
     /// Forgets a cluster; promises outlive it, for the case that it comes back.
     pub fn remove_cluster(&mut self, name: &str) {
+        self.relink = true;
         let promised = self.members.remove(name).map(|member| member.promised).unwrap_or_default();
         if !promised.is_empty() {
             self.members.insert(name.to_owned(), Member { promised, dirty: true, recount: true, ..Member::default() });
         }
+    }
+
+    /// Takes in the links between clusters that are declared; true if they are others than before.
+    pub fn set_links(&mut self, links: FederationTopology) -> bool {
+        let changed = self.links != links;
+        self.relink |= changed;
+        self.links = links;
+        changed
     }
 
     /// Takes in what a member's watcher tells; true if that may change a decision.
@@ -222,10 +237,15 @@ impl Fleet {
         }
     }
 
-    /// Brings every capacity up to date. Call before [`Self::clusters`]. A new promise is held in what is left by those
-    /// before it, as its decision was; only when anything else changed all are held anew, in the order in which they were
-    /// made.
+    /// Brings every capacity, and who is near whom, up to date. Call before [`Self::clusters`]. A new promise is held in
+    /// what is left by those before it, as its decision was; only when anything else changed all are held anew, in the
+    /// order in which they were made.
     pub fn refresh(&mut self) {
+        if std::mem::take(&mut self.relink) {
+            let known = self.members.values().filter(|member| member.known);
+            let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
+            self.near = self.links.near(&names.iter().collect::<Vec<_>>());
+        }
         for (name, member) in &mut self.members {
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
@@ -249,6 +269,12 @@ impl Fleet {
     /// All clusters with what is free in each.
     pub fn clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity)> {
         self.members.values().filter(|member| member.known).map(|member| (&member.cluster, &member.capacity))
+    }
+
+    /// Which clusters are close by declared links, from near to far.
+    #[must_use]
+    pub fn near(&self) -> &[Near] {
+        &self.near
     }
 
     /// A cluster by its name.

@@ -133,7 +133,7 @@ pub fn decide_by(
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
-    let request = Request { binding: &capped, gang, whole, previous, clusters };
+    let request = Request { binding: &capped, gang, whole, previous, clusters, near: fleet.near() };
     match elsewhere(&request, &binding.avoid).map_or_else(|| place::place(&request), Ok) {
         Ok(decision) => placed(binding, gang, keep_copies(binding, job.copies, decision)),
         Err(NotPlaced::NoClusterFits(message)) => Verdict {

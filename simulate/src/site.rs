@@ -409,7 +409,7 @@ fn barred<'a>(shape: &Shape, kept: &[&'a Kept]) -> BTreeSet<&'a str> {
 }
 
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
-    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters }
+    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters, near: &[] }
 }
 
 /// The capacity with these parts of its nodes free.

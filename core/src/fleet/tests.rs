@@ -227,6 +227,32 @@ fn promises_are_held_in_the_order_in_which_they_were_made() {
     assert_eq!(after["m1"].free().get("cpu"), Quantity::from_units(5));
 }
 
+#[test]
+fn who_is_near_whom_follows_links_and_clusters() {
+    let names = |of: &[&str]| of.iter().map(|name| ClusterName::from(*name)).collect::<Vec<_>>();
+    let (from, to) = (names(&["m1", "m2", "m1"]), names(&["m2", "m3"]));
+    let links = FederationTopology {
+        tiers: vec![crate::split::LinkTier { name: "metro".into(), ..Default::default() }],
+        links: vec![crate::split::Link { from, to, ..Default::default() }],
+    };
+    let mut fleet = fleet();
+    let cluster = |name: &str| Cluster { name: name.into(), ready: true, ..Cluster::default() };
+    fleet.set_cluster(cluster("m2"), Capacity::default());
+    assert!(fleet.set_links(links.clone()) && !fleet.set_links(links));
+    let near = |fleet: &mut Fleet| {
+        fleet.refresh();
+        fleet.near()[0].groups.clone()
+    };
+    assert_eq!(near(&mut fleet), [names(&["m1", "m2"])]);
+    fleet.set_cluster(cluster("m3"), Capacity::default());
+    assert_eq!(near(&mut fleet), [names(&["m1", "m2", "m3"])]);
+    fleet.remove_cluster("m1");
+    assert_eq!(near(&mut fleet), [names(&["m2", "m3"])]);
+    assert!(fleet.set_links(FederationTopology::default()));
+    fleet.refresh();
+    assert!(fleet.near().is_empty());
+}
+
 proptest::proptest! {
     #[test]
     fn what_is_free_is_that_of_holding_every_promise_again(

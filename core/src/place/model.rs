@@ -428,7 +428,7 @@ proptest! {
             if sorted {
                 clusters.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             }
-            super::place(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters })
+            super::place(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters, near: &[] })
         };
         let listed: Vec<_> = clusters.iter().zip(&capacities).collect();
         prop_assert_eq!(ask(listed.clone(), false), ask(listed, true));

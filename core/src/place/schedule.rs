@@ -19,7 +19,7 @@ use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
     plan::Plan,
-    split::{self, Level, Problem, Refusal, Strategy},
+    split::{self, Level, Near, Problem, Refusal, Strategy},
     webster::Tie,
 };
 
@@ -37,6 +37,8 @@ pub struct Request<'a> {
     /// All clusters with what is free in each for this binding: without what others were promised, and without what it
     /// holds itself (with it, for a binding that starts afresh).
     pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
+    /// Which clusters are close by declared links, from near to far.
+    pub near: &'a [Near],
 }
 
 /// Where it goes.
@@ -236,7 +238,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             previous,
             copies: request.previous,
             most_clusters,
-            levels: &levels(sites.iter().map(|site| chosen[*site].cluster)),
+            levels: &levels(request.near, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -260,10 +262,12 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
     Ok(Decision { targets: plan.by_cluster().map(target).collect(), plan: Some(plan), affinity: None })
 }
 
-/// Clusters of one region are close, those of one provider less so.
-fn levels<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<Level> {
+/// Clusters with a declared link are close, those of one region less so, those of one provider still less.
+fn levels<'a>(near: &[Near], clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>) -> Vec<Level> {
     let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
-    for (place, cluster) in (0..).zip(clusters) {
+    let mut names = Vec::new();
+    for (place, (name, cluster)) in (0..).zip(clusters) {
+        names.push(name);
         for (groups, name) in by.iter_mut().zip([&cluster.region, &cluster.provider]) {
             if !name.is_empty() {
                 groups.entry(name).or_default().push(place);
@@ -275,7 +279,9 @@ fn levels<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<Level> {
         tier: None,
         groups: groups.into_values().collect(),
     };
-    ["region", "provider"].into_iter().zip(by).map(level).collect()
+    let mut levels = if near.is_empty() { Vec::new() } else { Near::levels(near, &names) };
+    levels.extend(["region", "provider"].into_iter().zip(by).map(level));
+    levels
 }
 
 /// Each cluster's turn by cost, then name.

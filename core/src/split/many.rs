@@ -122,10 +122,10 @@ impl<'a> Search<'a> {
         Some(run.choice()).filter(|choice| choice.placed() >= self.at_least())
     }
 
-    /// How many pods of `want` find a place in all clusters together.
-    pub(super) fn most_together(&self, want: &[u32]) -> u64 {
+    /// How many pods of `want` find a place in these clusters together.
+    pub(super) fn most_together(&self, sites: &[usize], want: &[u32]) -> u64 {
         let most = |site: usize| self.bounds.most(&self.kit, Spot { site, domain: None }, want);
-        let sites: Vec<Hopeful> = self.usable().into_iter().map(|site| Hopeful { most: most(site), site }).collect();
+        let sites: Vec<Hopeful> = sites.iter().map(|site| Hopeful { most: most(*site), site: *site }).collect();
         total(want) - total(&self.run(&self.open(&sites), want, ORDERS[0]).left)
     }
 

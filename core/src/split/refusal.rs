@@ -62,6 +62,10 @@ pub struct DomainMiss {
     pub candidates: usize,
     /// The one that takes most, where it is smaller than the cluster that [`Shortage::best`] names.
     pub best: Option<String>,
+    /// Groups of clusters that are close enough to each other.
+    pub groups: usize,
+    /// The group that takes most, and how many pods.
+    pub group: Option<(Vec<ClusterName>, u64)>,
 }
 
 /// What is missing for one task.
@@ -105,6 +109,10 @@ impl Refusal {
 
 /// Spots that are looked at closely for the nearest miss.
 const LOOKS: usize = 32;
+/// Groups of close clusters that are.
+const GROUPS: usize = 8;
+/// Clusters of a group that are named.
+const NAMED: usize = 4;
 
 /// The numbers of a search that found nothing.
 pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
@@ -115,11 +123,20 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
     let best = nearest(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
-    let together = if bound_to_one { in_one } else { search.most_together(want).max(in_one) };
+    let group = nearest_group(search, want).filter(|_| !bound_to_one);
+    let together = match &group {
+        _ if bound_to_one => in_one,
+        Some((pods, _)) => in_one.max(*pods),
+        None if !search.far => in_one,
+        None => search.most_together(&search.usable(), want).max(in_one),
+    };
     // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
     let rooms: Vec<(&ClusterName, Room)> = match best {
         Some((_, spot)) if hard.is_some() && bound_to_one => vec![(search.sites[spot.site].name, room(search, spot))],
-        _ => search.usable().into_iter().map(|site| (search.sites[site].name, search.room(site).clone())).collect(),
+        _ => {
+            let sites = group.as_ref().map_or_else(|| search.usable(), |(_, sites)| sites.clone());
+            sites.into_iter().map(|site| (search.sites[site].name, search.room(site).clone())).collect()
+        }
     };
     let miss = hard.map(|topology| DomainMiss {
         wanted: match (topology.highest_tier, &topology.highest_tier_name) {
@@ -128,6 +145,9 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
         },
         candidates: spots.len(),
         best: best.and_then(|(_, spot)| search.domain(spot)).map(|domain| domain.name),
+        groups: if bound_to_one { 0 } else { search.levels.iter().map(Vec::len).sum() },
+        group: group
+            .map(|(pods, sites)| (sites.into_iter().map(|site| search.sites[site].name.clone()).collect(), pods)),
     });
     Refusal::Short(Box::new(Shortage {
         needed: minimum_pods(gang),
@@ -197,6 +217,29 @@ fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Sp
     best
 }
 
+/// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many. Of groups
+/// that could by their profiles, so many are looked at.
+fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
+    if search.far {
+        return None;
+    }
+    let usable = search.usable();
+    let held = search.held();
+    let groups = search.levels.iter().flatten();
+    let around = groups.filter(|group| held.iter().all(|site| group.binary_search(site).is_ok()));
+    let most = |site: &usize| search.bounds.most(&search.kit, Spot { site: *site, domain: None }, want);
+    let mut bounded: Vec<(u64, Vec<usize>)> = around
+        .map(|group| {
+            let sites: Vec<usize> = group.iter().copied().filter(|site| usable.binary_search(site).is_ok()).collect();
+            (sites.iter().map(most).fold(0, u64::saturating_add), sites)
+        })
+        .collect();
+    bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
+    let takes = |(_, sites): (u64, Vec<usize>)| (search.most_together(&sites, want), sites);
+    // Of those that take as many the first, which is the closest.
+    bounded.into_iter().take(GROUPS).map(takes).rev().max_by_key(|(pods, _)| *pods)
+}
+
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
@@ -211,12 +254,28 @@ impl fmt::Display for Shortage {
             _ => {}
         }
         if let Some(domain) = &self.domain {
-            write!(f, "; of {} domains of {} none holds it", domain.candidates, domain.wanted)?;
+            let (candidates, wanted) = (domain.candidates, &domain.wanted);
+            match domain.groups {
+                0 => write!(f, "; of {candidates} domains of {wanted} none holds it")?,
+                groups => write!(
+                    f,
+                    "; of {candidates} domains and {groups} group{} of close clusters of {wanted} none holds it",
+                    plural(groups)
+                )?,
+            }
         }
         match (&self.best, self.domain.as_ref().and_then(|domain| domain.best.as_ref())) {
             (Some((cluster, pods)), Some(domain)) => write!(f, "; best domain {domain} of {cluster} takes {pods}")?,
             (Some((cluster, pods)), None) => write!(f, "; best cluster {cluster} takes {pods}")?,
             (None, _) => {}
+        }
+        if let Some((clusters, pods)) = self.domain.as_ref().and_then(|domain| domain.group.as_ref()) {
+            let names: Vec<&str> = clusters.iter().take(NAMED).map(ClusterName::as_str).collect();
+            write!(f, "; best close clusters {}", names.join(", "))?;
+            if clusters.len() > NAMED {
+                write!(f, " and {} more", clusters.len() - NAMED)?;
+            }
+            write!(f, " take {pods}")?;
         }
         for (task, short) in &self.tasks {
             write!(f, "; task {task}: {} of {} fit", short.fits, short.needed)?;
