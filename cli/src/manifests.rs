@@ -130,6 +130,8 @@ pub fn rbac() -> Vec<Value> {
     let works = rule(&["work.karmada.io"], &["works"], &read);
     let global = rule(&["work.karmada.io"], &["clusterresourcebindings"], &["get", "list", "watch", "patch"]);
     let policies = rule(&["policy.karmada.io"], &["propagationpolicies", "clusterpropagationpolicies"], &read);
+    let links = rule(&["federation.caldera.dev"], &["federationtopologies"], &read);
+    let links_status = rule(&["federation.caldera.dev"], &["federationtopologies/status"], &["patch"]);
     let scores = rule(&["federation.caldera.dev"], &["clusterscores"], &read);
     let status = rule(&["work.karmada.io"], &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]);
     let configurations = rule(
@@ -191,6 +193,7 @@ pub fn rbac() -> Vec<Value> {
             groups,
             leases.clone(),
             read_inventories.clone(),
+            links.clone(),
         ],
     ));
     // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
@@ -205,6 +208,8 @@ pub fn rbac() -> Vec<Value> {
             global,
             policies,
             scores,
+            links,
+            links_status,
             status,
             clusters,
             proxy,

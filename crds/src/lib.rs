@@ -4,6 +4,7 @@
 pub mod inventory;
 pub mod job_admission;
 pub mod karmada;
+pub mod links;
 pub mod manifests;
 pub mod names;
 pub mod placement;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     karmada::{apps, cluster, config, policy, work, work_v1alpha1},
-    published,
+    links, published,
     schema::{claim_marks, object_schema, pod_template_marks},
     score,
     volcano::{batch, bus, scheduling, topology},
@@ -254,6 +254,11 @@ pub fn federation_crds() -> Vec<Value> {
         Definition::of::<score::ClusterScore>(&["spec"])
             .short(&["cscore"])
             .columns(&[of("MEASURED", "date", ".spec.measuredAt"), of("VALID", "integer", ".spec.validForSeconds")]),
+        Definition::of::<links::FederationTopology>(&["spec"]).short(&["ftopo"]).status().columns(&[
+            of("ACCEPTED", "string", r#".status.conditions[?(@.type=="Accepted")].status"#),
+            of("MESSAGE", "string", r#".status.conditions[?(@.type=="Accepted")].message"#),
+            AGE,
+        ]),
     ]
     .map(|definition| definition.0)
     .into()
