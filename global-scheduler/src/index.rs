@@ -15,7 +15,11 @@ use caldera_core::{
     place::{Apis, Peers, Target, score::Ranking},
     plan::Plan,
 };
-use caldera_crds::{karmada::cluster::Cluster, placement, workload};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    links::{FederationTopology, Links},
+    placement, workload,
+};
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -55,6 +59,8 @@ pub struct Index {
     pub fleet: Fleet,
     /// How policies rank clusters.
     pub rankings: Rankings,
+    /// Which clusters are declared to be close.
+    pub links: Links,
     /// Lists of kinds that members serve.
     apis: Vec<Apis>,
     workloads: BTreeMap<WorkloadRef, Asked>,
@@ -67,6 +73,8 @@ pub struct Index {
     due: BTreeSet<(Reverse<i32>, String, Key)>,
     /// Bindings that may do better when there is more room.
     waiting: BTreeSet<Key>,
+    /// Links or clusters may be others than what was said about links goes by.
+    relinked: bool,
 }
 
 impl Index {
@@ -189,6 +197,7 @@ impl Index {
             }
         };
         if changed {
+            self.relinked = true;
             // Labels, taints or readiness may matter to anybody, placed or not.
             let keys: Vec<Key> = self.bindings.keys().cloned().collect();
             for key in keys {
@@ -209,6 +218,30 @@ impl Index {
             }
         }
         self.fleet.set_cluster(cluster, placement::summary(object.status.as_ref()))
+    }
+
+    /// Takes in what happened to declared links.
+    pub fn links(&mut self, event: Event<FederationTopology>) {
+        self.relinked = true;
+        match event {
+            Event::Reset(all) => self.links.replace(all),
+            Event::Applied(object) => self.links.set(object),
+            Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
+        }
+        // Who waits may fit where clusters are near each other now; what is placed stays.
+        if self.fleet.set_links(self.links.together()) {
+            self.more_room();
+        }
+    }
+
+    /// What was said about links may not have been written.
+    pub fn doubt_links(&mut self) {
+        self.relinked = true;
+    }
+
+    /// True once after links or clusters may be others than before.
+    pub fn take_relinked(&mut self) -> bool {
+        std::mem::take(&mut self.relinked)
     }
 
     /// Takes in what a member's watcher tells.

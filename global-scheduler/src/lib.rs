@@ -9,6 +9,7 @@ pub mod effect;
 mod ending;
 mod estimates;
 pub mod index;
+pub mod links;
 mod metrics;
 pub mod plan;
 pub mod ranking;

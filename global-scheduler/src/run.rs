@@ -8,6 +8,7 @@ use std::{
 use caldera_core::place::{Decision, Target, score::Weights};
 use caldera_crds::{
     karmada::cluster::Cluster,
+    links::FederationTopology,
     score::{ClusterScore, Scores},
     workload::WorkloadKind,
 };
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     effect, estimates,
     index::{Asked, Binding, Index, Key, read_workload},
+    links::Told,
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
     ranking::{PolicyKey, read_policy},
@@ -77,6 +79,7 @@ enum Input {
     /// `true` for ClusterPropagationPolicies.
     Policies(bool, Event<(PolicyKey, Option<Weights>)>),
     Scores(Event<Scores>),
+    Links(Event<FederationTopology>),
 }
 
 /// What a write was for.
@@ -85,6 +88,8 @@ enum Tag {
     Place(Key, Decision),
     Clear(Key, &'static str, String),
     Status(Key),
+    /// What is said on a FederationTopology.
+    Links(String),
     Event,
 }
 
@@ -95,7 +100,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// So long after the start decisions wait for members that were not heard of yet.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often those that wait for room where only an estimator knows are looked at again.
+/// How often those that wait for room where only an estimator knows are looked at again; after what was not said, too.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Events taken in before the next decisions.
 const MOST_EVENTS: usize = 4096;
@@ -133,6 +138,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         desk,
         look_again: None,
         told: BTreeMap::new(),
+        links: Told::default(),
+        links_listed: false,
         missing: ["bindings", "clusters"].into_iter().collect(),
         grace: Some(Instant::now() + GRACE),
         ready: config.ready,
@@ -208,6 +215,8 @@ fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken
     let scores: Api<DeserializeGuard<ClusterScore>> = Api::all(client.clone());
     let read = |event: Event<ClusterScore>| event.filter_map(|one| Some(Scores::from(&one))).map(Input::Scores);
     tokio::spawn(follow_typed(scores, config(), inputs.clone(), read, stop.clone()));
+    let links: Api<DeserializeGuard<FederationTopology>> = Api::all(client.clone());
+    tokio::spawn(follow_typed(links, config(), inputs.clone(), |event| Some(Input::Links(event)), stop.clone()));
     for kind in WorkloadKind::ALL {
         let (version, plural) = match kind {
             WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
@@ -248,6 +257,10 @@ struct Scheduler {
     /// When those that wait for room are looked at again although nobody said that there is more: an estimator tells
     /// nothing by itself.
     look_again: Option<Instant>,
+    /// What was said about declared links.
+    links: Told,
+    /// They arrived. Not every host has them, so that they are waited for only as long as members are.
+    links_listed: bool,
     /// When a refusal was last written.
     told: BTreeMap<Key, Instant>,
     /// Lists that did not arrive yet: nothing is decided before they do.
@@ -272,6 +285,10 @@ impl Scheduler {
             Input::Workloads(kind, event) => self.index.workloads((kind.group(), kind.kind()), event),
             Input::Policies(global, event) => self.index.rankings.policies(global, event),
             Input::Scores(event) => self.index.rankings.scores(event),
+            Input::Links(event) => {
+                self.links_listed |= matches!(event, Event::Reset(_));
+                self.index.links(event);
+            }
             Input::Clusters(event) => {
                 self.watch_members(&event);
                 self.index.clusters(&event);
@@ -340,6 +357,7 @@ impl Scheduler {
         if self.look_again.is_some_and(|at| at <= now) {
             self.look_again = None;
             self.index.more_room();
+            self.index.doubt_links();
         }
     }
 
@@ -354,7 +372,13 @@ impl Scheduler {
         if self.grace.is_some_and(|end| end <= Instant::now() || self.is_answered()) {
             self.grace = None;
         }
-        if !self.missing.is_empty() || self.grace.is_some() || self.index.is_idle() {
+        if !self.missing.is_empty() || self.grace.is_some() {
+            return;
+        }
+        if self.index.take_relinked() {
+            self.tell_links();
+        }
+        if self.index.is_idle() {
             return;
         }
         for key in self.index.take_due() {
@@ -382,9 +406,16 @@ impl Scheduler {
         self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
     }
 
+    fn tell_links(&mut self) {
+        self.index.fleet.refresh();
+        for (name, write) in self.links.writes(&self.index.links, &self.index.fleet, self.clock.now()) {
+            self.writer.send(Tag::Links(name), write);
+        }
+    }
+
     /// Whether the first view is complete, members included.
     fn is_answered(&self) -> bool {
-        self.missing.is_empty() && self.index.fleet.unanswered().next().is_none()
+        self.missing.is_empty() && self.links_listed && self.index.fleet.unanswered().next().is_none()
     }
 
     fn carry_out(&mut self, key: &Key, step: Step) {
@@ -441,6 +472,12 @@ impl Scheduler {
                 if let Err(error) = result {
                     tracing::debug!(%error, "an event was not recorded");
                 }
+            }
+            (Tag::Links(_), Ok(_)) => {}
+            (Tag::Links(name), Err(failure)) => {
+                tracing::warn!(name, %failure, "what is to be said about declared links was not written");
+                self.links.failed(&name);
+                self.look_again.get_or_insert_with(|| Instant::now() + LOOK_AGAIN);
             }
             (Tag::Place(key, decision), Ok(object)) => self.placed(&key, &decision, &object),
             (Tag::Clear(key, reason, message), Ok(object)) => {

@@ -1,6 +1,7 @@
 //! Decisions from objects as they come from the API, without an API.
 
 mod ending;
+mod links;
 mod parity;
 mod ranking;
 mod staying;

@@ -415,6 +415,42 @@ async fn a_policy_ranks_clusters_by_scores_that_anybody_writes() {
     assert_eq!(last, "m2");
 }
 
+/// Links that are declared count at once, and the object says what of it does.
+#[tokio::test]
+async fn a_gang_waits_for_a_link_between_clusters_and_the_object_says_who_is_near() {
+    let stage = Stage::new(&[4, 4]).await;
+    let api = bindings(&stage.host);
+    let mut job = job("train", 6, 6);
+    job["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierName": "campus"});
+    create(&stage.host, "jobs", job).await;
+    create(&stage.host, "resourcebindings", binding("train", 6)).await;
+    let refused = until(&api, "train-job", |object| object["status"]["conditions"][0]["status"] == "False").await;
+    let message = refused["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("of 0 domains of tier campus or lower none holds it"), "{message}");
+    let links = json!({
+        "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "FederationTopology", "metadata": {"name": "links"},
+        "spec": {
+            "tiers": [{"name": "campus", "maxLatencyMicroseconds": 500}],
+            "links": [{"from": ["m0", "m1"], "latencyMicroseconds": 200}, {"from": ["m0"], "to": ["m0"]}, {"from": ["m0", "m9"]}],
+        },
+    });
+    let created = create(&stage.host, "federationtopologies", links).await;
+    let placed = until(&api, "train-job", |object| object["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!(placed["spec"]["clusters"].as_array().unwrap().len(), 2);
+    let resource = resource("federation.caldera.dev/v1alpha1", "FederationTopology", "federationtopologies");
+    let topologies: Api<DynamicObject> = Api::all_with(stage.host.clone(), &resource);
+    let says = |object: &Value| object["status"]["conditions"][0]["reason"].is_string();
+    let told = until(&topologies, "links", says).await;
+    let condition = &told["status"]["conditions"][0];
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Malformed")));
+    assert_eq!(condition["message"], "links[1]: a link from m0 to itself; there is no cluster m9; the rest counts");
+    assert_eq!(told["status"]["observedGeneration"], created["metadata"]["generation"]);
+    let whole = json!({"spec": {"links": [{"from": ["m0", "m1"], "latencyMicroseconds": 200}]}});
+    topologies.patch("links", &PatchParams::default(), &Patch::Merge(whole)).await.unwrap();
+    let told = until(&topologies, "links", |object| object["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!(told["status"]["conditions"][0]["message"], "campus: m0 m1");
+}
+
 async fn serve(host: &Client, cluster: &str, kind: &str) {
     let clusters: Api<DynamicObject> =
         Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
