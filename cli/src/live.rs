@@ -121,7 +121,7 @@ async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow
     }
     match (source, namespace) {
         // Without them priorities count as zero and nobody has opted in: little enough to go on.
-        (Source::Classes | Source::Namespaces | Source::Groups, _) => Ok((empty(), gap)),
+        (Source::Classes | Source::Namespaces | Source::Groups | Source::Links, _) => Ok((empty(), gap)),
         (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
             let own = list(client, source, Some(namespace)).await;
             Ok((own.map_or(Answer::Nothing, |(listed, _)| Answer::Some(listed)), gap))

@@ -23,7 +23,10 @@ use caldera_core::{
     reason::{Position, Reason},
     resources::Resources,
 };
-use caldera_crds::workload::WorkloadKind;
+use caldera_crds::{
+    links::{FederationTopology, Links},
+    workload::WorkloadKind,
+};
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 
@@ -126,6 +129,7 @@ pub struct Index {
     pub(crate) queues: BTreeMap<QueueName, QueueFacts>,
     classes: BTreeMap<String, ClassFacts>,
     opted_in: BTreeSet<String>,
+    links: Links,
     pub(crate) missing: Option<BTreeSet<Source>>,
     /// Bindings whose PodGroup is to be looked at now.
     pub(crate) dirty: BTreeSet<Key>,
@@ -180,6 +184,7 @@ impl Index {
             Input::Classes(event) => self.classes(event),
             Input::Clusters(event) => self.clusters(event),
             Input::Namespaces(event) => self.namespaces(event),
+            Input::Links(event) => self.links(event),
             Input::Commands(event) => self.lifecycle.commands(event),
             Input::Member(cluster, update) => self.room.update(&cluster, update),
             Input::Written(done) => self.written(done),
@@ -195,7 +200,7 @@ impl Index {
     /// Kinds that have not been listed yet.
     #[must_use]
     pub fn waits_for(&self) -> BTreeSet<Source> {
-        self.missing.clone().unwrap_or_else(Source::all)
+        self.missing.clone().unwrap_or_else(Source::needed)
     }
 
     /// True once after quota was given back.
@@ -213,7 +218,7 @@ impl Index {
     }
 
     fn listed(&mut self, source: Source) {
-        self.missing.get_or_insert_with(Source::all).remove(&source);
+        self.missing.get_or_insert_with(Source::needed).remove(&source);
     }
 
     fn queues(&mut self, event: Event<QueueFacts>) {
@@ -443,6 +448,15 @@ impl Index {
                 self.listed(Source::Clusters);
             }
         }
+    }
+
+    fn links(&mut self, event: Event<FederationTopology>) {
+        match event {
+            Event::Applied(object) => self.links.set(object),
+            Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
+            Event::Reset(all) => self.links.replace(all),
+        }
+        self.room.set_links(self.links.together());
     }
 
     fn namespaces(&mut self, event: Event<(String, bool)>) {

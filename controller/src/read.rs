@@ -3,6 +3,7 @@
 
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
+    links::FederationTopology,
     names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, WORKLOAD_KIND},
     volcano::scheduling::{PodGroup, Queue},
     workload::WorkloadKind,
@@ -50,6 +51,7 @@ impl Source {
             Self::Classes => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
             Self::Clusters => resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
             Self::Namespaces => resource("", "v1", "Namespace", "namespaces"),
+            Self::Links => resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies"),
         }
     }
 
@@ -80,6 +82,8 @@ pub enum Listed {
     Clusters(Vec<ClusterFacts>),
     /// Namespaces; true for those that ask for queueing.
     Namespaces(Vec<(String, bool)>),
+    /// Declared links between clusters.
+    Links(Vec<FederationTopology>),
 }
 
 impl Listed {
@@ -94,6 +98,7 @@ impl Listed {
             Source::Classes => Self::Classes(Vec::new()),
             Source::Clusters => Self::Clusters(Vec::new()),
             Source::Namespaces => Self::Namespaces(Vec::new()),
+            Source::Links => Self::Links(Vec::new()),
         }
     }
 
@@ -113,6 +118,7 @@ impl Listed {
             Self::Classes(all) => all.push(read::<PriorityClass, _>(object, ClassFacts::read)?),
             Self::Clusters(all) => all.push(read::<Cluster, _>(object, ClusterFacts::read)?),
             Self::Namespaces(all) => all.push(read::<Namespace, _>(object, opted_in)?),
+            Self::Links(all) => all.push(serde_json::from_value(object)?),
         }
         Ok(())
     }
@@ -128,6 +134,7 @@ impl Listed {
             Self::Classes(all) => Input::Classes(Event::Reset(all)),
             Self::Clusters(all) => Input::Clusters(Event::Reset(all)),
             Self::Namespaces(all) => Input::Namespaces(Event::Reset(all)),
+            Self::Links(all) => Input::Links(Event::Reset(all)),
         }
     }
 
@@ -145,6 +152,7 @@ impl Listed {
             Self::Classes(all) => each(all, Input::Classes),
             Self::Clusters(all) => each(all, Input::Clusters),
             Self::Namespaces(all) => each(all, Input::Namespaces),
+            Self::Links(all) => each(all, Input::Links),
         }
     }
 }

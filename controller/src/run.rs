@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
+    links::FederationTopology,
     names::caldera::WORKLOAD_KIND,
     volcano::{
         bus::Command,
@@ -239,7 +240,8 @@ fn watch_host(
     typed!(PodGroup, ours, Input::Groups, GroupFacts::read);
     typed!(PriorityClass, all(), Input::Classes, ClassFacts::read);
     typed!(Namespace, all(), Input::Namespaces, opted_in);
-    // Not every host has this kind: nothing waits for it.
+    // Not every host has these kinds: nothing waits for them.
+    typed!(FederationTopology, all(), Input::Links, FederationTopology::clone);
     tokio::spawn(follow_typed_as(
         Api::<DeserializeGuard<Command>>::all(client.clone()),
         all(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{fleet::Update, gang::QueueName};
-use caldera_crds::workload::WorkloadKind;
+use caldera_crds::{links::FederationTopology, workload::WorkloadKind};
 use caldera_runtime::{watch::Event, write::Done};
 
 use crate::{
@@ -28,6 +28,8 @@ pub enum Input {
     Clusters(Event<ClusterFacts>),
     /// Namespaces; true for those that ask for queueing.
     Namespaces(Event<(String, bool)>),
+    /// Declared links between clusters.
+    Links(Event<FederationTopology>),
     /// Commands for queues.
     Commands(Event<CommandFacts>),
     /// In a member.
@@ -61,7 +63,7 @@ pub enum Tag {
     Tell,
 }
 
-/// Kinds that must have been listed before anything is decided: half a view gives away what the other half holds.
+/// Kinds that decide; all but links must have been listed first: half a view gives away what the other half holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Queues.
@@ -78,6 +80,8 @@ pub enum Source {
     Clusters,
     /// Namespaces.
     Namespaces,
+    /// Declared links between clusters.
+    Links,
 }
 
 impl Source {
@@ -85,9 +89,17 @@ impl Source {
     #[must_use]
     pub fn all() -> BTreeSet<Self> {
         let kinds = WorkloadKind::ALL.into_iter().map(Self::Workloads);
-        [Self::Queues, Self::Bindings, Self::Groups, Self::Classes, Self::Clusters, Self::Namespaces]
+        [Self::Queues, Self::Bindings, Self::Groups, Self::Classes, Self::Clusters, Self::Namespaces, Self::Links]
             .into_iter()
             .chain(kinds)
             .collect()
+    }
+
+    /// Those that must have been listed before anything is decided. Not every host has links.
+    #[must_use]
+    pub fn needed() -> BTreeSet<Self> {
+        let mut all = Self::all();
+        all.remove(&Self::Links);
+        all
     }
 }

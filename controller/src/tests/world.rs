@@ -146,6 +146,7 @@ impl World {
                 let command = CommandFacts::read(&serde_json::from_value::<Command>(object).unwrap()).unwrap();
                 Input::Commands(event(command, gone))
             }
+            "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
             "Event" => return,
             _ => {
                 let workload = Workload::read(&object).unwrap();
