@@ -42,6 +42,8 @@ pub enum Kind {
     HyperNode,
     /// federation.caldera.dev ClusterInventory.
     Inventory,
+    /// federation.caldera.dev FederationTopology.
+    Links,
 }
 
 impl Kind {
@@ -66,6 +68,7 @@ impl Kind {
             Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
             Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Inventory => resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories"),
+            Self::Links => resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies"),
             Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }
@@ -82,6 +85,7 @@ impl Kind {
                 | Self::PriorityClass
                 | Self::HyperNode
                 | Self::Inventory
+                | Self::Links
         )
     }
 }

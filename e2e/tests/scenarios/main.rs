@@ -10,6 +10,7 @@ mod bad_luck;
 mod examples;
 mod give_back;
 mod lifecycle;
+mod links;
 mod queueing;
 mod restarts;
 mod services;
