@@ -21,7 +21,7 @@ use std::{
 pub use entitlement::Entitlement;
 
 use super::{
-    admit::{self, Ask, FitClass, Shape},
+    admit::{self, Ask, Shape},
     dense::{Dense, Dim, Dims, Sparse},
     fence::{FenceId, Fences},
     line::{Bed, ShapeId},
@@ -106,9 +106,9 @@ pub struct Engine {
     /// Sleeping shapes by the ceiling they would break and how much they need.
     short: BTreeMap<(Node, Dim), Sleepers>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
-    no_room: BTreeMap<FitClass, NoRoom>,
+    no_room: BTreeMap<growth::Refused, NoRoom>,
     /// The same but those that never fit, by what must be free first.
-    roomless: BTreeMap<growth::Key, BTreeSet<(i128, FitClass)>>,
+    roomless: BTreeMap<growth::Key, BTreeSet<(i128, growth::Refused)>>,
     /// Free in all clusters together, where that was told last.
     free: Option<Dense>,
     fences: Fences,
@@ -258,8 +258,9 @@ impl Engine {
 /// Decisions out.
 impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
-    /// and for which `fit` says yes. `fit` is asked at most once for each class until [`Engine::room_grew`] after it
-    /// said no, while somebody of it waits, and again for each job of a class while it says yes.
+    /// and for which `fit` says yes. `fit` is asked at most once for each class and what is kept from it until
+    /// [`Engine::room_grew`] after it said no, while somebody of it waits, and again for each job of a class while it says
+    /// yes.
     pub fn next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
         self.next_in(&mut Asked(fit))
     }
@@ -307,18 +308,16 @@ impl Engine {
                 self.sleep(node, id, Bed::Behind(dim));
                 continue;
             }
-            let class = self.shape(id).ask.fit;
-            let never = match self.no_room.get(&class) {
-                Some(known) => known.never,
+            let refused = match self.refusal(id, &heeded) {
+                Some(known) => known,
                 None => match room.fits(&key.id, &self.shape(id).ask, &self.kept(&heeded)) {
                     Fit::Yes => return Some(self.release(node, &key, id, &heeded)),
-                    Fit::No { never, detail } => {
-                        self.refuse(class, id, never, detail);
-                        never
-                    }
+                    Fit::No { never, detail } => self.refuse(id, &heeded, never, detail),
                 },
             };
-            if let Some(no_room) = self.no_room.get_mut(&class) {
+            let no_room = self.no_room.get_mut(&refused);
+            let never = no_room.as_ref().is_some_and(|no_room| no_room.never);
+            if let Some(no_room) = no_room {
                 no_room.sleepers.insert((node, id));
             }
             self.sleep(node, id, if never { Bed::Never } else { Bed::Room });

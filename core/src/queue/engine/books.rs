@@ -92,12 +92,8 @@ impl Engine {
             self.wake(node, shape);
         }
         self.slots[node.index()].line.remove(key);
-        let class = self.shape(shape).ask.fit;
-        if let (true, Some(no_room)) = (alone, self.no_room.get_mut(&class)) {
-            no_room.sleepers.remove(&(node, shape));
-            if no_room.sleepers.is_empty() {
-                self.forget_refusal(class);
-            }
+        if alone {
+            self.leave_refusals(node, shape);
         }
         if was_first && !alone {
             self.first_changed(node, shape, key);

@@ -230,6 +230,14 @@ impl Engine {
         whole.filter_map(|fence| fence.kept.as_ref()).collect()
     }
 
+    /// Which fences keep them.
+    pub(super) fn keepers(&self, heeded: &[FenceId]) -> Box<[FenceId]> {
+        let keeps = |id: &&FenceId| self.fences.get(**id).is_some_and(|fence| fence.is_whole() && fence.kept.is_some());
+        let mut keepers: Box<[FenceId]> = heeded.iter().filter(keeps).copied().collect();
+        keepers.sort_unstable();
+        keepers
+    }
+
     /// Why fences hold a job back, if they do.
     pub(super) fn held_back(&self, node: Node, key: &JobKey, id: ShapeId, position: Position) -> Option<Reason> {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));

@@ -12,12 +12,28 @@ use crate::{
     queue::{
         admit::{self, FitClass, Shape},
         dense::{Dense, Dim},
+        fence::FenceId,
         line::ShapeId,
         room::Growth,
         tree::Node,
     },
     resources::Resources,
 };
+
+/// What was refused: a class, without the clusters that these fences keep. Who does not heed them is asked again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Refused {
+    class: FitClass,
+    /// In order.
+    kept: Box<[FenceId]>,
+}
+
+impl Refused {
+    /// Before all of this class.
+    fn first_of(class: FitClass) -> Self {
+        Self { class, kept: Box::default() }
+    }
+}
 
 /// What must be free before a kind of job can fit.
 #[derive(Debug, Clone)]
@@ -69,19 +85,20 @@ impl Engine {
     /// There is more room than before on some nodes, and nowhere else: whoever could fit now is asked about again.
     pub fn room_grew_by(&mut self, growth: &Growth) {
         let (free, largest) = (self.dense(&growth.free), self.dense(&growth.largest));
-        let mut awake: Vec<FitClass> = Vec::new();
+        let mut awake: Vec<Refused> = Vec::new();
         for (key, sorted) in &self.roomless {
             let most = match *key {
                 Key::All(dim) => free.get(dim),
                 Key::Pod(dim) => largest.get(dim),
                 Key::Anything => 0,
             };
-            let near = sorted.range(..=(most, FitClass(u64::MAX))).map(|(_, class)| class);
-            let could = |class: &&FitClass| self.no_room[class].needs.could_fit(&free, &largest);
-            awake.extend(near.filter(could));
+            let beyond = (most.saturating_add(1), Refused::first_of(FitClass(0)));
+            let near = sorted.range(..beyond).map(|(_, refused)| refused);
+            let could = |refused: &&Refused| self.no_room[*refused].needs.could_fit(&free, &largest);
+            awake.extend(near.filter(could).cloned());
         }
-        for class in awake {
-            for (node, shape) in self.forget_refusal(class) {
+        for refused in awake {
+            for (node, shape) in self.forget_refusal(&refused) {
                 self.wake(node, shape);
             }
         }
@@ -94,21 +111,54 @@ impl Engine {
         dense
     }
 
-    /// Remembers that a class fits nowhere.
-    pub(super) fn refuse(&mut self, class: FitClass, shape: ShapeId, never: bool, detail: String) {
+    /// The answer that a shape already has: a class that fits nowhere without what some fences keep does not without more.
+    pub(super) fn refusal(&self, shape: ShapeId, heeded: &[FenceId]) -> Option<Refused> {
+        let kept = self.keepers(heeded);
+        let known = self.refusals(self.shape(shape).ask.fit);
+        known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
+    }
+
+    fn refusals(&self, class: FitClass) -> impl Iterator<Item = (&Refused, &NoRoom)> {
+        self.no_room.range(Refused::first_of(class)..).take_while(move |(refused, _)| refused.class == class)
+    }
+
+    /// Remembers that a class fits nowhere without what these fences keep.
+    pub(super) fn refuse(&mut self, shape: ShapeId, heeded: &[FenceId], never: bool, detail: String) -> Refused {
         let needs = self.needs(self.shape(shape));
+        // If everything were empty, nothing would be kept either.
+        let kept = if never { Box::default() } else { self.keepers(heeded) };
+        let refused = Refused { class: self.shape(shape).ask.fit, kept };
         // What fits in no cluster as it is does not because something ends.
         if !never {
-            self.roomless.entry(needs.key).or_default().insert((needs.amount(), class));
+            self.roomless.entry(needs.key).or_default().insert((needs.amount(), refused.clone()));
         }
-        self.no_room.insert(class, NoRoom { never, detail, sleepers: BTreeSet::new(), needs });
+        self.no_room.insert(refused.clone(), NoRoom { never, detail, sleepers: BTreeSet::new(), needs });
+        refused
+    }
+
+    /// Whether a shape sleeps because of clusters that are kept.
+    pub(super) fn lacks_what_is_kept(&self, node: Node, shape: ShapeId) -> bool {
+        let mut known = self.refusals(self.shape(shape).ask.fit);
+        !known.any(|(refused, no_room)| refused.kept.is_empty() && no_room.sleepers.contains(&(node, shape)))
+    }
+
+    /// Nobody of a shape is left to sleep.
+    pub(super) fn leave_refusals(&mut self, node: Node, shape: ShapeId) {
+        let all: Vec<Refused> = self.refusals(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
+        for refused in all {
+            let Some(no_room) = self.no_room.get_mut(&refused) else { continue };
+            no_room.sleepers.remove(&(node, shape));
+            if no_room.sleepers.is_empty() {
+                self.forget_refusal(&refused);
+            }
+        }
     }
 
     /// Who slept because of it is to be woken.
-    pub(super) fn forget_refusal(&mut self, class: FitClass) -> BTreeSet<(Node, ShapeId)> {
-        let Some(NoRoom { sleepers, needs, .. }) = self.no_room.remove(&class) else { return BTreeSet::new() };
+    fn forget_refusal(&mut self, refused: &Refused) -> BTreeSet<(Node, ShapeId)> {
+        let Some(NoRoom { sleepers, needs, .. }) = self.no_room.remove(refused) else { return BTreeSet::new() };
         if let Some(sorted) = self.roomless.get_mut(&needs.key) {
-            sorted.remove(&(needs.amount(), class));
+            sorted.remove(&(needs.amount(), refused.clone()));
             if sorted.is_empty() {
                 self.roomless.remove(&needs.key);
             }

@@ -87,7 +87,8 @@ impl Engine {
         if let Some(held_back) = self.held_back(*node, key, *shape_id, position) {
             return Some(held_back);
         }
-        if let Some(NoRoom { never, detail, .. }) = self.no_room.get(&shape.ask.fit) {
+        let refused = self.refusal(*shape_id, &self.heeded(*node, key, *shape_id));
+        if let Some(NoRoom { never, detail, .. }) = refused.and_then(|refused| self.no_room.get(&refused)) {
             let detail = detail.clone();
             return Some(if *never {
                 Reason::NeverFits { detail }

@@ -84,6 +84,10 @@ impl Engine {
                 if self.patience.is_some() {
                     self.fences.slept(id, (rank, shape));
                 }
+                // The new one may overrule who the clusters are kept for.
+                if bed == Bed::Room && self.lacks_what_is_kept(node, shape) {
+                    self.wake(node, shape);
+                }
             }
             // The new one may overrule what held the old one back.
             (None, Some(_)) => self.wake(node, shape),

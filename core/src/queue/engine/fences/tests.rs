@@ -2,6 +2,7 @@
 
 mod audit;
 mod histories;
+mod rooms;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -358,48 +359,6 @@ fn without_shares_every_fence_reaches_all_the_way() {
     engine.set_policy(OrderPolicy::Fifo);
     engine.hold(&"b0".into(), &"b".into(), &amounts(7, 0));
     assert!(at(&mut engine, 101).is_empty());
-}
-
-/// Clusters that keep one of themselves for the first who asks.
-struct OneCluster {
-    free: bool,
-}
-
-impl Room for OneCluster {
-    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
-        let big = id.as_str() == "big";
-        if (big && self.free) || (!big && kept.is_empty()) {
-            return Fit::Yes;
-        }
-        Fit::No { never: false, detail: "full".to_owned() }
-    }
-
-    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
-        Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
-    }
-}
-
-#[test]
-fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
-    let mut engine = engine([queue("q", None, Some(10))], 100, 0);
-    let mut room = OneCluster { free: false };
-    let mut big = job("big", "q", 1, amounts(8, 0));
-    Arc::make_mut(&mut big.ask).fit = FitClass(1);
-    engine.wait(big);
-    engine.wait(job("s0", "q", 2, amounts(1, 0)));
-    engine.set_now(2);
-    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "s0");
-    engine.set_now(1 + PATIENCE);
-    assert_eq!(engine.next_in(&mut room), None);
-    assert_eq!(engine.reservation("big").unwrap().clusters, ["m1".into()]);
-    engine.wait(job("s1", "q", 3, amounts(1, 0)));
-    engine.wait(job("s2", "q", 3, amounts(2, 0)));
-    assert_eq!(engine.next_in(&mut room), None);
-    assert_eq!(engine.why("s2").unwrap().token(), "HeldBack");
-    room.free = true;
-    engine.room_grew();
-    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "big");
-    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "s1");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! That nothing is lost, exceeded or starved whatever happens.
 
+use std::cmp::Reverse;
+
 use super::*;
 
 #[derive(Debug, Clone)]
@@ -109,56 +111,107 @@ proptest! {
     }
 }
 
-/// Two clusters of one node of ten cpus; the pods of a job may be in both.
+/// What arrives.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    queue: usize,
+    pods: u32,
+    /// Of each pod.
+    cpu: i64,
+    /// The clusters that it may be in, by bit.
+    affinity: u8,
+    priority: i32,
+    /// Seconds within which it should start.
+    sla: Option<i64>,
+    run: i64,
+    /// Seconds since the one before.
+    pause: i64,
+}
+
+const ANYWHERE: u8 = 0b1111;
+
+/// Of few kinds, so that many ask for the same.
+fn arrival() -> impl Strategy<Value = Arrival> {
+    let asks = (1..4u32, prop::sample::select(&[2i64, 5, 6, 10][..]));
+    let affinity = prop::sample::select(&[ANYWHERE, ANYWHERE, 0b0011, 0b0110, 0b0001][..]);
+    let place = (prop::sample::select(&[0i32, 0, 0, 1][..]), prop::option::weighted(0.3, 0..200i64));
+    (0..3usize, asks, affinity, place, 1..60i64, 0..12i64).prop_map(
+        |(queue, (pods, cpu), affinity, (priority, sla), run, pause)| Arrival {
+            queue,
+            pods,
+            cpu,
+            affinity,
+            priority,
+            sla,
+            run,
+            pause,
+        },
+    )
+}
+
+/// Clusters of one node of ten cpus; the pods of a job may be in several.
 struct Clusters {
-    free: [i64; 2],
+    free: Vec<i64>,
     found: Vec<usize>,
     asked: usize,
 }
 
 impl Clusters {
-    /// Pods, and cpus of each.
-    fn pods(ask: &Ask) -> (u32, i64) {
+    /// Pods, cpus of each, and the clusters they may be in.
+    fn pods(ask: &Ask) -> (u32, i64, u8) {
         let task = &ask.tasks[0];
-        (task.min, i64::try_from(task.request.get("cpu").units_ceil()).unwrap())
+        (task.min, i64::try_from(task.request.get("cpu").units_ceil()).unwrap(), (ask.fit.0 / 10_000) as u8)
     }
 
-    fn place(mut free: [i64; 2], (pods, cpu): (u32, i64), barred: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+    fn place(
+        mut free: Vec<i64>,
+        (pods, cpu, affinity): (u32, i64, u8),
+        open: impl Fn(usize) -> bool,
+    ) -> Option<Vec<usize>> {
         let place = |_| {
-            let found = (0..2).find(|i| free[*i] >= cpu && !barred(*i))?;
+            let found = (0..free.len()).find(|i| free[*i] >= cpu && affinity & (1 << i) != 0 && open(*i))?;
             free[found] -= cpu;
             Some(found)
         };
         (0..pods).map(place).collect()
+    }
+
+    fn is_open(i: usize, kept: &[&Kept]) -> bool {
+        !kept.iter().any(|kept| kept.clusters.contains(&format!("m{i}").as_str().into()))
+    }
+
+    fn emptied(&self) -> Vec<i64> {
+        vec![10; self.free.len()]
     }
 }
 
 impl Room for Clusters {
     fn fits(&mut self, _: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit {
         self.asked += 1;
-        let barred = |i: usize| kept.iter().any(|kept| kept.clusters.contains(&format!("m{i}").as_str().into()));
-        match Self::place(self.free, Self::pods(ask), barred) {
+        match Self::place(self.free.clone(), Self::pods(ask), |i| Self::is_open(i, kept)) {
             Some(found) => {
                 self.found = found;
                 Fit::Yes
             }
             None => {
-                let never = Self::place([10; 2], Self::pods(ask), |_| false).is_none();
+                let never = Self::place(self.emptied(), Self::pods(ask), |_| true).is_none();
                 Fit::No { never, detail: "full".to_owned() }
             }
         }
     }
 
     fn keep(&mut self, _: &JobId, ask: &Ask) -> Option<Kept> {
-        let found = Self::place([10; 2], Self::pods(ask), |_| false)?;
-        let alone = Self::place([10; 2], Self::pods(ask), |i| self.free[i] < self.free[1 - i]);
-        let found: BTreeSet<usize> = alone.unwrap_or(found).into_iter().collect();
+        let mut order: Vec<usize> = (0..self.free.len()).collect();
+        order.sort_by_key(|i| Reverse(self.free[*i]));
+        let found = (1..=order.len())
+            .find_map(|n| Self::place(self.emptied(), Self::pods(ask), |i| order[..n].contains(&i)))?;
+        let found: BTreeSet<usize> = found.into_iter().collect();
         let clusters = found.into_iter().map(|i| format!("m{i}").as_str().into()).collect();
         Some(Kept { clusters, resources: vec!["cpu".into()] })
     }
 }
 
-/// Arrivals in queues that deserve what they are given, in two clusters.
+/// Arrivals in queues that deserve what they are given, in some clusters.
 struct Play {
     engine: Engine,
     room: Clusters,
@@ -169,7 +222,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(deserved: [Option<i64>; 3], tells: bool) -> Self {
+    fn new(clusters: usize, deserved: [Option<i64>; 3], tells: bool) -> Self {
         let deserve = |name: &str, parent, deserved: Option<i64>| match deserved {
             Some(cpu) => deserving(name, parent, cpu),
             None => queue(name, parent, None),
@@ -180,14 +233,16 @@ impl Play {
             deserve("q1", Some("top"), deserved[1]),
             deserve("q2", None, deserved[2]),
         ];
-        let room = Clusters { free: [10; 2], found: Vec::new(), asked: 0 };
-        Self { engine: engine(queues, 20, 0), room, ends: BTreeMap::new(), tells }
+        let room = Clusters { free: vec![10; clusters], found: Vec::new(), asked: 0 };
+        Self { engine: engine(queues, 10 * clusters as i64, 0), room, ends: BTreeMap::new(), tells }
     }
 
-    fn wait(&mut self, id: &str, queue: usize, now: i64, pods: u32, cpu: i64) {
+    fn wait(&mut self, id: &str, now: i64, arrival: Arrival) {
+        let Arrival { queue, pods, cpu, affinity, priority, sla, .. } = arrival;
         let mut job = job(id, &format!("q{queue}"), now, amounts(cpu, 0));
+        (job.priority, job.deadline) = (priority, sla.map(|sla| now + sla));
         let ask = Arc::make_mut(&mut job.ask);
-        ask.fit = FitClass(u64::from(pods) * 100 + cpu as u64);
+        ask.fit = FitClass(u64::from(affinity) * 10_000 + u64::from(pods) * 100 + cpu as u64);
         (ask.tasks[0].min, ask.tasks[0].most) = (pods, pods);
         self.engine.wait(job);
     }
@@ -228,17 +283,21 @@ impl Play {
         started
     }
 
-    /// Who sleeps for want of room has none.
+    /// Who sleeps for want of room has none: the first of each kind, and whoever a place is kept for.
     fn audit(&self) {
         for node in self.engine.index.values() {
             let line = &self.engine.slots[node.index()].line;
-            for shape in line.shapes().filter(|shape| line.bed(*shape) == Some(Bed::Room)) {
-                let heeded = self.engine.heeded(*node, line.first_of(shape).unwrap(), shape);
+            for key in line.keys() {
+                let shape = line.shape_of(key).unwrap();
+                let counts = line.first_of(shape) == Some(key) || self.engine.reservation(key.id.as_str()).is_some();
+                if !counts || line.bed(shape) != Some(Bed::Room) {
+                    continue;
+                }
+                let heeded = self.engine.heeded(*node, key, shape);
                 let kept = self.engine.kept(&heeded);
-                let barred =
-                    |i: usize| kept.iter().any(|kept| kept.clusters.contains(&format!("m{i}").as_str().into()));
                 let pods = Clusters::pods(&self.engine.shape(shape).ask);
-                assert!(Clusters::place(self.room.free, pods, barred).is_none(), "{pods:?} in {:?}", self.room.free);
+                let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
+                assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);
             }
         }
     }
@@ -255,13 +314,16 @@ proptest! {
         deserved in [prop::option::of(0..20i64), prop::option::of(0..20i64), prop::option::of(0..20i64)],
         big in 5..11i64,
     ) {
-        let mut play = Play::new(deserved, true);
-        play.wait("big", 0, -1, 1, big);
+        let mut play = Play::new(2, deserved, true);
+        let of = |queue, cpu, run| {
+            Arrival { queue, pods: 1, cpu, affinity: ANYWHERE, priority: 0, sla: None, run, pause: 0 }
+        };
+        play.wait("big", -1, of(0, big, 0));
         let mut started = None;
         for (i, (queue, cpu, run)) in sizes.iter().cycle().take(600).enumerate() {
             let now = i as i64;
             for copy in 0..6 {
-                play.wait(&format!("s{i:03}-{copy}"), *queue, now, 1, *cpu);
+                play.wait(&format!("s{i:03}-{copy}"), now, of(*queue, *cpu, *run));
             }
             if now == 0 {
                 // All is full before the big one is looked at.
@@ -281,39 +343,41 @@ proptest! {
     /// lacks both room and quota holds one about what it was found to lack last.
     #[test]
     fn growth_wakes_all_that_it_could_help(
-        arrivals in prop::collection::vec((0..3usize, 1..4u32, 1..11i64, 1..60i64, 0..12i64), 1..40),
-        deserved in [prop::option::of(0..20i64), prop::option::of(0..20i64), prop::option::of(0..20i64)],
+        arrivals in prop::collection::vec(arrival(), 1..40),
+        deserved in [prop::option::of(0..40i64), prop::option::of(0..40i64), prop::option::of(0..40i64)],
     ) {
-        let mut plays = [Play::new(deserved, false), Play::new(deserved, true)];
+        let mut plays = [Play::new(4, deserved, false), Play::new(4, deserved, true)];
         plays.iter_mut().for_each(|play| play.engine.set_patience(None));
         let mut now = 0;
         for step in 0..arrivals.len() + 40 {
-            if let Some((queue, pods, cpu, _, pause)) = arrivals.get(step) {
-                now += pause;
-                plays.iter_mut().for_each(|play| play.wait(&format!("j{step:02}"), *queue, now, *pods, *cpu));
+            if let Some(arrival) = arrivals.get(step) {
+                now += arrival.pause;
+                plays.iter_mut().for_each(|play| play.wait(&format!("j{step:02}"), now, *arrival));
             } else {
                 now += 13;
             }
-            let run = |id: &str| arrivals[id[1..].parse::<usize>().unwrap()].3;
+            let run = |id: &str| arrivals[id[1..].parse::<usize>().unwrap()].run;
             let [all, some] = plays.each_mut().map(|play| play.pass(now, run));
             prop_assert_eq!(all, some, "at {}", now);
         }
         prop_assert!(plays[1].room.asked <= plays[0].room.asked);
     }
 
-    /// The same histories with fences: nobody sleeps who could start, and every fence is as it should be.
+    /// The same histories with fences: nobody sleeps who could start, every fence is as it should be, and in the end nobody
+    /// waits.
     #[test]
     fn with_fences_nobody_sleeps_who_could_start(
-        arrivals in prop::collection::vec((0..3usize, 1..4u32, 1..11i64, 1..60i64, 0..12i64), 1..40),
-        deserved in [prop::option::of(0..20i64), prop::option::of(0..20i64), prop::option::of(0..20i64)],
-        claims in prop::collection::vec(prop::option::weighted(0.2, 0..40usize), 80),
+        arrivals in prop::collection::vec(arrival(), 1..40),
+        deserved in [prop::option::of(0..40i64), prop::option::of(0..40i64), prop::option::of(0..40i64)],
+        claims in prop::collection::vec(prop::option::weighted(0.1, 0..40usize), 80),
     ) {
-        let mut play = Play::new(deserved, true);
+        let mut play = Play::new(4, deserved, true);
         let mut now = 0;
+        let run = |id: &str| arrivals[id[1..].parse::<usize>().unwrap()].run;
         for (step, claimant) in claims.iter().take(arrivals.len() + 40).enumerate() {
-            if let Some((queue, pods, cpu, _, pause)) = arrivals.get(step) {
-                now += pause;
-                play.wait(&format!("j{step:02}"), *queue, now, *pods, *cpu);
+            if let Some(arrival) = arrivals.get(step) {
+                now += arrival.pause;
+                play.wait(&format!("j{step:02}"), now, *arrival);
             } else {
                 now += 13;
             }
@@ -322,7 +386,17 @@ proptest! {
                 let claimant = Some(id).filter(|id| play.engine.is_waiting(id) && !play.engine.yields(id));
                 play.engine.set_claim(claimant.map(Into::into));
             }
-            play.pass(now, |id| arrivals[id[1..].parse::<usize>().unwrap()].3);
+            play.pass(now, run);
+        }
+        play.engine.set_claim(None);
+        for _ in 0..2 * arrivals.len() {
+            now += 60;
+            play.pass(now, run);
+        }
+        for (i, arrival) in arrivals.iter().enumerate() {
+            let never = Clusters::place(play.room.emptied(), (arrival.pods, arrival.cpu, arrival.affinity), |_| true);
+            let waits = play.engine.is_waiting(&format!("j{i:02}"));
+            prop_assert_eq!(waits, never.is_none(), "j{:02}: {:?}", i, play.engine.why(&format!("j{i:02}")));
         }
     }
 }

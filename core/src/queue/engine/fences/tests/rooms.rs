@@ -1,0 +1,130 @@
+//! The rules of clusters that are kept, by name.
+
+use super::*;
+
+/// Clusters that keep one of themselves for the first who asks.
+struct OneCluster {
+    free: bool,
+}
+
+impl Room for OneCluster {
+    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+        let big = id.as_str() == "big";
+        if (big && self.free) || (!big && kept.is_empty()) {
+            return Fit::Yes;
+        }
+        Fit::No { never: false, detail: "full".to_owned() }
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+        Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+    }
+}
+
+#[test]
+fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
+    let mut engine = engine([queue("q", None, Some(10))], 100, 0);
+    let mut room = OneCluster { free: false };
+    let mut big = job("big", "q", 1, amounts(8, 0));
+    Arc::make_mut(&mut big.ask).fit = FitClass(1);
+    engine.wait(big);
+    engine.wait(job("s0", "q", 2, amounts(1, 0)));
+    engine.set_now(2);
+    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "s0");
+    engine.set_now(1 + PATIENCE);
+    assert_eq!(engine.next_in(&mut room), None);
+    assert_eq!(engine.reservation("big").unwrap().clusters, ["m1".into()]);
+    engine.wait(job("s1", "q", 3, amounts(1, 0)));
+    engine.wait(job("s2", "q", 3, amounts(2, 0)));
+    assert_eq!(engine.next_in(&mut room), None);
+    assert_eq!(engine.why("s2").unwrap().token(), "HeldBack");
+    room.free = true;
+    engine.room_grew();
+    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "big");
+    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "s1");
+}
+
+/// One cluster, which is free or is not, for jobs that are all alike.
+struct Alike {
+    free: bool,
+}
+
+impl Room for Alike {
+    fn fits(&mut self, _: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+        match self.free && kept.is_empty() {
+            true => Fit::Yes,
+            false => Fit::No { never: false, detail: "full".to_owned() },
+        }
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+        Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+    }
+}
+
+/// The cluster is full and kept for `holder`, who waits in queue a, at 100.
+fn kept_for_holder() -> (Engine, Alike) {
+    let mut engine = engine([deserving("a", None, 50), deserving("b", None, 50)], 100, 0);
+    let mut room = Alike { free: false };
+    engine.hold(&"a0".into(), &"a".into(), &amounts(1, 0));
+    engine.wait(job("holder", "a", 0, amounts(10, 0)));
+    engine.set_now(100);
+    assert_eq!(engine.next_in(&mut room), None);
+    assert_eq!(engine.reservation("holder").unwrap().clusters, ["m1".into()]);
+    (engine, room)
+}
+
+/// Else the cluster is idle for ever: the answer to who goes first by share would count for the holder too.
+#[test]
+fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
+    let (mut engine, mut room) = kept_for_holder();
+    engine.wait(job("alike", "b", 90, amounts(10, 0)));
+    assert_eq!(engine.next_in(&mut room), None);
+    room.free = true;
+    engine.room_grew();
+    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "holder");
+}
+
+/// The same where a growth of known size wakes them.
+#[test]
+fn what_is_kept_from_one_is_no_answer_for_the_holder_when_some_room_is_freed() {
+    let (mut engine, mut room) = kept_for_holder();
+    engine.wait(job("alike", "b", 90, amounts(10, 0)));
+    assert_eq!(engine.next_in(&mut room), None);
+    room.free = true;
+    engine.room_grew_by(&Growth { free: amounts(10, 0), largest: amounts(10, 0) });
+    assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "holder");
+}
+
+/// The cluster has room for small ones, but it is kept for a big one.
+struct ForSmall;
+
+impl Room for ForSmall {
+    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+        match id.as_str() != "big" && kept.is_empty() {
+            true => Fit::Yes,
+            false => Fit::No { never: false, detail: "full".to_owned() },
+        }
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+        Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+    }
+}
+
+#[test]
+fn who_overrules_the_holder_is_asked_though_one_alike_was_refused() {
+    for queue in ["a", "b"] {
+        let mut engine = engine([deserving("a", None, 50), deserving("b", None, 50)], 100, 0);
+        let mut big = job("big", "a", 0, amounts(10, 0));
+        Arc::make_mut(&mut big.ask).fit = FitClass(1);
+        engine.wait(big);
+        engine.set_now(100);
+        assert_eq!(engine.next_in(&mut ForSmall), None);
+        engine.wait(job("small", "b", 90, amounts(1, 0)));
+        assert_eq!(engine.next_in(&mut ForSmall), None);
+        engine.wait(Job { priority: 1, ..job("urgent", queue, 99, amounts(1, 0)) });
+        assert_eq!(engine.next_in(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
+        assert_eq!(engine.next_in(&mut ForSmall), None);
+    }
+}
