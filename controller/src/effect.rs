@@ -306,6 +306,7 @@ mod tests {
     fn a_release_touches_only_the_one_field_and_our_annotations_defect_16() {
         let admission = Admission {
             queue: "q".into(),
+            above: Vec::new(),
             priority: 7,
             copies: 1,
             tasks: [("t".into(), 2)].into(),

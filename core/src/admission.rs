@@ -19,6 +19,10 @@ use crate::{
 pub struct Admission {
     /// The queue that is charged.
     pub queue: QueueName,
+    /// Those above it at that time, the nearest first and without the root: charged too while the queue itself, or what it
+    /// says about them, is gone. Not in records of before there was this, and not where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<QueueName>,
     /// The job's priority at that time.
     pub priority: i32,
     /// Clusters that each run the whole job (Duplicated placement); 1 where the job is divided.
@@ -65,6 +69,7 @@ mod tests {
     fn a_record_reads_back_and_a_broken_one_is_no_record() {
         let record = Admission {
             queue: "ml".into(),
+            above: Vec::new(),
             priority: 7,
             copies: 2,
             tasks: [("worker".into(), 3)].into(),
@@ -74,6 +79,9 @@ mod tests {
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
         assert_eq!(Admission::parse(&text).unwrap(), record);
         assert!(Admission::parse("{}").is_err());
+        let nested = Admission { above: vec!["research".into(), "company".into()], ..record.clone() };
+        assert!(nested.to_json().starts_with(r#"{"queue":"ml","above":["research","company"],"priority":7,"#));
+        assert_eq!(Admission::parse(&nested.to_json()).unwrap(), nested);
         assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

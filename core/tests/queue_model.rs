@@ -147,6 +147,8 @@ struct Model {
     policy: OrderPolicy,
     queues: BTreeMap<QueueName, QueueSpec>,
     fleet: Fleet,
+    /// What was above each queue when it had a sound descent last.
+    last: BTreeMap<QueueName, Vec<QueueName>>,
     /// Of every queue in the tree and every resource.
     has: BTreeMap<(QueueName, &'static str), Has>,
     waiting: BTreeMap<JobId, Job>,
@@ -175,6 +177,23 @@ impl Model {
         }
     }
 
+    /// Where its jobs are charged: while it has no descent, where it was, as far as that is still there.
+    fn charged_path(&self, name: &QueueName) -> Vec<QueueName> {
+        let (path, sound) = self.path(name);
+        let Some(last) = self.last.get(name).filter(|_| !sound) else { return path };
+        let mut path = vec![name.clone()];
+        for above in last.iter().filter(|above| self.queues.contains_key(*above)) {
+            match self.path(above) {
+                (rest, true) => {
+                    path.extend(rest);
+                    break;
+                }
+                _ => path.push(above.clone()),
+            }
+        }
+        path
+    }
+
     fn in_circle(&self, name: &QueueName) -> bool {
         let (path, sound) = self.path(name);
         let parent = self.queues.get(path.last().unwrap()).and_then(|spec| spec.parent.clone());
@@ -197,7 +216,7 @@ impl Model {
     }
 
     fn used(&self, queue: Option<&QueueName>, resource: &str) -> Quantity {
-        let below = |holder: &QueueName| queue.is_none_or(|queue| self.path(holder).0.contains(queue));
+        let below = |holder: &QueueName| queue.is_none_or(|queue| self.charged_path(holder).contains(queue));
         let held = self.held.values().filter(|(holder, _)| below(holder));
         held.fold(Quantity::ZERO, |sum, (_, charge)| sum.saturating_add(charge.get(resource)))
     }
@@ -232,6 +251,11 @@ impl Model {
 
     fn work_out(&mut self) {
         self.has.clear();
+        for name in self.queues.keys().cloned().collect::<Vec<_>>() {
+            if let (path, true) = self.path(&name) {
+                self.last.insert(name, path[1..].to_vec());
+            }
+        }
         for resource in NAMES {
             let fleet = self.fleet.ready.get(resource).as_nano();
             self.divide(None, resource, fleet, fleet);

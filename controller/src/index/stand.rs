@@ -108,7 +108,10 @@ impl Index {
                 State::InLine
             }
             Standing::Holding { queue, charge, reason, regrant } => {
-                self.engine.hold(&id, &queue, &charge.amount);
+                // Those above it then; what it says now counts more.
+                let record = entry.binding.admission.as_ref().filter(|record| record.queue == queue);
+                let above = record.map_or(&[][..], |record| &record.above);
+                self.engine.hold_below(&id, &queue, above, &charge.amount);
                 self.engine.set_end(id.as_str(), end);
                 follow = Some((queue, regrant));
                 State::Holding { stage: charge.stage, reason: Box::new(reason) }

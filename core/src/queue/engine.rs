@@ -222,7 +222,14 @@ impl Engine {
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
     pub fn hold(&mut self, id: &JobId, queue: &QueueName, charge: &Resources) {
+        self.hold_below(id, queue, &[], charge);
+    }
+
+    /// The same, where it is known which queues were above that one, the nearest first: they are charged if neither it nor
+    /// anything seen before says so now.
+    pub fn hold_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
         let node = self.node(queue);
+        self.stale |= self.slots[node.index()].learn(above);
         let charge = self.dims.sparse(charge);
         match self.jobs.get_mut(id) {
             Some(Standing::Holding { node: was, charge: had, .. }) if *was == node => {
@@ -353,6 +360,8 @@ impl Engine {
         });
         let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
+        let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
+        let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         self.unfence_job(key.id.as_str());
         self.leave_line(node, key);
@@ -362,6 +371,6 @@ impl Engine {
             Some(Standing::Waiting { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
-        Release { id: key.id.clone(), admission: Admission { queue, priority, copies, tasks, charged } }
+        Release { id: key.id.clone(), admission: Admission { queue, above, priority, copies, tasks, charged } }
     }
 }

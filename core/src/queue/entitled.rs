@@ -106,7 +106,7 @@ fn from_the_root(slots: &[Slot]) -> Vec<Node> {
 fn set_most(slots: &mut [Slot], order: &[Node], dims: &mut Dims, fleet: &Fleet) {
     let whole = fleet.whole.as_ref().map(|whole| dims.sparse(whole));
     for node in order {
-        let mut most = match (slots[node.index()].path.get(1), &whole) {
+        let mut most = match (slots[node.index()].parent, &whole) {
             (Some(parent), _) => slots[parent.index()].asked.most.clone(),
             (None, None) => Ceilings::default(),
             (None, Some(whole)) => {
@@ -132,7 +132,7 @@ fn promise(slots: &mut [Slot], order: &[Node], dims: &Dims) {
             let below = children.iter().map(|child| &slots[child.index()].asked);
             let sum: i128 = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
             let deserved = below.filter_map(|asked| asked.deserved.get(dim)).reduce(|a, b| a + b);
-            let above = slots[node.index()].path.get(1).map(|parent| &slots[parent.index()].asked.most);
+            let above = slots[node.index()].parent.map(|parent| &slots[parent.index()].asked.most);
             let above = above.and_then(|most| most.get(dim));
             let slot = &mut slots[node.index()];
             if slot.asked.most.get(dim).is_some_and(|most| sum > most) {

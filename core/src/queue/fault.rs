@@ -181,7 +181,7 @@ pub(super) fn faults(slots: &[Slot], dims: &Dims, node: Node) -> Vec<QueueFault>
         faults.extend(children_above(slots, slot, spec));
     }
     faults.extend(slot.asked.never.iter().filter_map(|(dim, value)| {
-        let limit = slots[slot.path.get(1)?.index()].asked.most(*dim)?;
+        let limit = slots[slot.parent?.index()].asked.most(*dim)?;
         let ((resource, value), (_, limit)) = (shown(*dim, *value), shown(*dim, limit));
         Some(QueueFault::NeverKept { resource, value, limit })
     }));

@@ -159,7 +159,14 @@ mod tests {
     }
 
     fn admission(units: i64) -> Admission {
-        Admission { queue: "q".into(), priority: 0, copies: 1, tasks: BTreeMap::new(), charged: cpu(units) }
+        Admission {
+            queue: "q".into(),
+            above: Vec::new(),
+            priority: 0,
+            copies: 1,
+            tasks: BTreeMap::new(),
+            charged: cpu(units),
+        }
     }
 
     fn clusters(replicas: &[(&str, u32)]) -> Vec<(ClusterName, u32)> {

@@ -1,5 +1,6 @@
 //! Each rule of the queue engine by name; the numbers in names are the defects listed for the peer.
 
+mod descent;
 mod entitled;
 
 use std::sync::Arc;

@@ -35,8 +35,8 @@ pub(super) struct Tournament {
 
 #[derive(Debug, Clone, Default)]
 struct Seat {
-    /// Among the children of the queue above; `None` outside the tree.
-    place: Option<usize>,
+    /// The queue above, and the place among its children; `None` outside the tree.
+    place: Option<(Node, usize)>,
     share: Share,
     head: Option<Head>,
     /// The leaf at or below this one whose job is next.
@@ -77,7 +77,7 @@ impl Tournament {
             let place = self.seats[node.index()].place;
             self.seats[node.index()] = Seat { place, share, head, best, bracket, touched: None };
             for (place, child) in below.iter().enumerate() {
-                self.seats[child.index()].place = Some(place);
+                self.seats[child.index()].place = Some((node, place));
             }
         }
         for parent in order.into_iter().rev() {
@@ -124,10 +124,12 @@ impl Tournament {
                 changed |= seat.share != share;
                 seat.share = share;
             }
-            let above = path.get(i + 1).zip(self.seats[node.index()].place);
+            let above = self.seats[node.index()].place.filter(|(parent, _)| path.get(i + 1) == Some(parent));
             changed = match above {
-                Some((parent, place)) if changed => self.replay(*parent, place, *node),
+                Some((parent, place)) if changed => self.replay(parent, place, *node),
                 Some(_) => false,
+                // What it holds counts there, but it is not one of those that may be next.
+                None if i + 1 < path.len() => false,
                 None => return,
             };
             if !changed && what == Touch::Head {

@@ -3,7 +3,7 @@
 //! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`): jobs in leaves, charged on the whole way up, where
 //! every ancestor's ceiling holds ([`super::entitled`]). Two differences on purpose: the root is bounded by the fleet
 //! (Volcano leaves that to the nodes), and a queue with a missing parent or in a circle stops its own jobs only (Volcano
-//! refuses every job of every queue, `1226-1243`).
+//! refuses every job of every queue, `1226-1243`). What such a queue's jobs hold stays charged where it was last.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,12 @@ pub(super) const ROOT: &str = "root";
 pub(super) struct Slot {
     pub(super) name: QueueName,
     pub(super) spec: Option<QueueSpec>,
-    /// The queue itself first, the root last.
+    /// The queue itself first, the root last: where its jobs are charged.
     pub(super) path: Box<[Node]>,
+    /// The queue above it, among whose children it counts; `None` for the root and outside the tree.
+    pub(super) parent: Option<Node>,
+    /// The queues above it when that was last known.
+    pub(super) last: Option<Descent>,
     /// In the order of their names.
     pub(super) children: Box<[Node]>,
     pub(super) problem: Option<QueueProblem>,
@@ -67,6 +71,8 @@ impl Slot {
             name,
             spec: None,
             path: path.into(),
+            parent: None,
+            last: None,
             children: Box::default(),
             problem: Some(problem),
             capability: Ceilings::default(),
@@ -94,9 +100,37 @@ impl Slot {
     /// More than any quantity, and small enough to be added up and multiplied.
     const UNBOUNDED: i128 = 1 << 94;
 
-    fn parent(&self) -> Option<&QueueName> {
+    /// Takes down what a record says about the queues above, unless more is known; true if that changes anything.
+    pub(super) fn learn(&mut self, above: &[QueueName]) -> bool {
+        let told = (!above.is_empty()).then(|| Descent::Told(above.into()));
+        // Of several records always the same one, in whatever order they come.
+        let is_news = told > self.last;
+        if is_news {
+            self.last = told;
+        }
+        is_news
+    }
+
+    fn says_parent(&self) -> Option<&QueueName> {
         let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
         parent.filter(|parent| !matches!(parent.as_str(), "" | ROOT))
+    }
+}
+
+/// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its object is
+/// gone, or its parents are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Descent {
+    /// By the record of one of its jobs.
+    Told(Box<[QueueName]>),
+    /// By the queues.
+    Seen(Box<[QueueName]>),
+}
+
+impl Descent {
+    fn above(&self) -> &[QueueName] {
+        let (Self::Told(above) | Self::Seen(above)) = self;
+        above
     }
 }
 
@@ -120,25 +154,55 @@ pub(super) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dim
 /// Sets paths, children and the problems of descent.
 fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
     let mut children = vec![Vec::new(); slots.len()];
+    let mut lost = Vec::new();
     for node in index.values().copied().filter(|node| *node != Node::ROOT) {
         let (path, problem) = path_of(slots, index, node);
-        if slots[node.index()].spec.is_some() && !matches!(problem, Some(QueueProblem::Cycle)) {
+        let counts = slots[node.index()].spec.is_some() && !matches!(problem, Some(QueueProblem::Cycle));
+        if counts {
             children[path[1].index()].push(node);
         }
+        let above = path[1..path.len() - 1].iter().map(|at| slots[at.index()].name.clone()).collect();
         let slot = &mut slots[node.index()];
+        slot.parent = counts.then_some(path[1]);
         slot.path = path.into();
         slot.problem = if slot.spec.is_none() { Some(QueueProblem::Missing) } else { problem };
+        match slot.problem {
+            None => slot.last = Some(Descent::Seen(above)),
+            Some(_) => lost.push(node),
+        }
+    }
+    let paths: Vec<_> = lost.iter().filter_map(|node| Some((*node, last_path(slots, index, *node)?))).collect();
+    for (node, path) in paths {
+        slots[node.index()].path = path.into();
     }
     for (slot, children) in slots.iter_mut().zip(children) {
         slot.children = children.into();
     }
 }
 
+/// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one, where
+/// that one is now.
+fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> Option<Vec<Node>> {
+    let mut path = vec![node];
+    for at in slots[node.index()].last.as_ref()?.above().iter().filter_map(|name| index.get(name)) {
+        let slot = &slots[at.index()];
+        if slot.problem.is_none() {
+            path.extend(&slot.path);
+            return Some(path);
+        }
+        if slot.spec.is_some() {
+            path.push(*at);
+        }
+    }
+    path.push(Node::ROOT);
+    Some(path)
+}
+
 fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Vec<Node>, Option<QueueProblem>) {
     let mut path = vec![node];
     let mut at = node;
     let mut problem = None;
-    while let Some(parent) = slots[at.index()].parent() {
+    while let Some(parent) = slots[at.index()].says_parent() {
         match index.get(parent).filter(|parent| slots[parent.index()].spec.is_some()) {
             None => {
                 problem = Some(QueueProblem::ParentMissing(parent.clone()));
