@@ -4,6 +4,10 @@
 //! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either, as
 //! in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with phase
 //! Succeeded or Failed. A Deployment or StatefulSet never ends.
+//!
+//! Pods that ended hold nothing any more only where nothing brings them back. Volcano's policies can
+//! (`pkg/controllers/job/job_controller_util.go`, `applyPolicies`): a job that says `RestartJob` anywhere, or a task that says
+//! `RestartTask`, `RestartPod` or `RestartPartition`, keeps its whole charge until it ends.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +15,9 @@ use caldera_core::gang::{Gang, TaskName};
 use caldera_crds::workload::{SOLE_TASK, WorkloadKind};
 use jiff::Timestamp;
 use serde_json::Value;
+
+/// Actions of Volcano's policies that make new pods of those that ended.
+const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "RestartPartition"];
 
 /// How far a workload is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +41,7 @@ pub struct Progress {
 pub fn read(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
     let status = &object["status"];
     match kind {
-        WorkloadKind::VolcanoJob => volcano_job(status),
+        WorkloadKind::VolcanoJob => volcano_job(object, status),
         WorkloadKind::BatchJob => batch_job(object, status, gang),
         WorkloadKind::Pod => pod(status),
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
@@ -43,7 +50,7 @@ pub fn read(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress
     }
 }
 
-fn volcano_job(status: &Value) -> Progress {
+fn volcano_job(object: &Value, status: &Value) -> Progress {
     let phase = status["state"]["phase"].as_str().unwrap_or("");
     // One copy may have failed for good while others still run: what runs is charged.
     let stopped = phase != "Failed" || number(&status["running"]) == 0;
@@ -54,7 +61,7 @@ fn volcano_job(status: &Value) -> Progress {
             let pods = |phase: &str| number(&state["phase"][phase]);
             (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
         })
-        .filter(|(_, pods)| *pods > 0)
+        .filter(|(task, pods)| *pods > 0 && !may_come_back(object, task.as_str()))
         .collect();
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let began = conditions.rev().find(|condition| condition["status"] == "Running");
@@ -66,6 +73,18 @@ fn volcano_job(status: &Value) -> Progress {
         failed: number(&status["failed"]),
         finished,
     }
+}
+
+/// Whether some policy starts pods of a task anew that ended.
+fn may_come_back(object: &Value, task: &str) -> bool {
+    let says = |owner: &Value, actions: &[&str]| {
+        let mut policies = owner["policies"].as_array().into_iter().flatten();
+        policies.any(|policy| policy["action"].as_str().is_some_and(|action| actions.contains(&action)))
+    };
+    let spec = &object["spec"];
+    let mut tasks = spec["tasks"].as_array().into_iter().flatten();
+    let own = |one: &Value| one["name"].as_str().unwrap_or("") == task && says(one, &RESTARTS);
+    says(spec, &RESTARTS) || tasks.any(|one| says(one, &["RestartJob"]) || own(one))
 }
 
 fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
@@ -162,6 +181,25 @@ mod tests {
         let progress = read(WorkloadKind::VolcanoJob, &json!({"status": status}), None);
         assert_eq!(progress.finished, [("a".into(), 3)].into());
         assert_eq!(progress.running, 1);
+    }
+
+    #[test]
+    fn pods_that_a_policy_can_bring_back_hold_what_they_held() {
+        let ended = json!({"a": {"phase": {"Succeeded": 1, "Failed": 1}}, "b": {"phase": {"Succeeded": 2}}});
+        let finished = |policies: Value, of_a: Value| {
+            let spec = json!({"policies": policies, "tasks": [{"name": "a", "policies": of_a}, {"name": "b"}]});
+            let object = json!({"spec": spec, "status": {"taskStatusCount": ended}});
+            let finished = read(WorkloadKind::VolcanoJob, &object, None).finished;
+            ["a", "b"].map(|task| finished.get(&TaskName::from(task)).copied().unwrap_or(0))
+        };
+        let policy = |action: &str| json!([{"event": "PodFailed", "action": action}]);
+        assert_eq!(finished(json!([]), json!(null)), [2, 2]);
+        assert_eq!(finished(policy("AbortJob"), policy("CompleteJob")), [2, 2]);
+        for action in RESTARTS {
+            assert_eq!(finished(policy(action), json!(null)), [0, 0], "{action}");
+            let others = if action == "RestartJob" { 0 } else { 2 };
+            assert_eq!(finished(json!(null), policy(action)), [0, others], "{action}");
+        }
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
     };
     let binds = gang.task_minimums_bind();
     let cuts = binds || (gang.tasks.len() == 1 && gang.tasks[0].partition.is_none());
-    let finished = !workload.progress.finished.is_empty();
+    let finished = workload.progress.succeeded > 0 || workload.progress.failed > 0;
     if workload.kind != WorkloadKind::VolcanoJob || is_duplicated(division) || !cuts || finished {
         return None;
     }
