@@ -282,8 +282,12 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         let Some(key) = index.ids.get(&victim.id).cloned() else { continue };
         let Some(entry) = index.entries.get(&key) else { continue };
         let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
+        let bounds = &index.claims.policy.bounds;
+        let before = entry.binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
         let eviction = Eviction {
-            count: Evictions::next(holder, &index.claims.policy.bounds, now).count,
+            count: Evictions::next(holder, bounds, now).count,
+            last: None,
+            put_back: before.map_or(0, |before| before.put_back),
             at: now,
             until: decided.hold.until,
             claimant: head.id.to_string(),

@@ -47,6 +47,18 @@ fn starts(world: &mut World, member: &str, job: &str, pods: u32) {
     }
 }
 
+#[test]
+fn who_was_put_back_gave_way_no_more_often_than_before() {
+    let mut world = world();
+    split(&mut world);
+    world.pass(301);
+    let read = |world: &World| -> Value {
+        let text = &world.get("ResourceBinding", "a-job")["metadata"]["annotations"]["caldera.dev/eviction"];
+        serde_json::from_str(text.as_str().unwrap_or("null")).unwrap()
+    };
+    assert_eq!((&read(&world)["count"], &read(&world)["putBack"]), (&json!(0), &json!(1)), "{}", read(&world));
+}
+
 /// Three pods in m1 and two in m2, placed now.
 fn split(world: &mut World) {
     world.job("a", "q", 5);

@@ -11,8 +11,14 @@ use super::Evictions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Eviction {
-    /// Times that it was taken from since it last made progress, this one included.
+    /// Times that it gave way for others since it last made progress.
     pub count: u32,
+    /// When it last did, where this record is not of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<i64>,
+    /// Times that it found no place, or did not start there, since it last made progress: nobody took that from it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub put_back: u32,
     /// When.
     pub at: i64,
     /// Until when who it was for holds what came free, unless it starts before.
@@ -47,8 +53,18 @@ impl Eviction {
     /// As far as bounds look at it.
     #[must_use]
     pub const fn evictions(&self) -> Evictions {
-        Evictions { count: self.count, last: Some(self.at) }
+        let last = match (self.count, self.last) {
+            (0, _) => None,
+            (_, Some(last)) => Some(last),
+            (_, None) => Some(self.at),
+        };
+        Evictions { count: self.count, last }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]
@@ -61,5 +77,14 @@ mod tests {
         let record = Eviction::parse(text).unwrap();
         assert_eq!((record.to_json().as_str(), record.evictions().count), (text, 2));
         assert!(Eviction::parse("{}").is_err());
+    }
+
+    #[test]
+    fn who_was_put_back_gave_way_no_more_often() {
+        let of = |text: &str| Eviction::parse(text).unwrap().evictions();
+        let rest = r#""until":20,"claimant":"","reason":"NotPlaced","message":"because""#;
+        assert_eq!(of(&format!(r#"{{"count":0,"putBack":3,"at":10,{rest}}}"#)), Evictions::default());
+        let before = Evictions { count: 2, last: Some(5) };
+        assert_eq!(of(&format!(r#"{{"count":2,"last":5,"putBack":3,"at":10,{rest}}}"#)), before);
     }
 }
