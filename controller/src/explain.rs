@@ -315,7 +315,7 @@ fn blank(index: &Index, reference: WorkloadRef, workload: Option<&Workload>) -> 
         age_seconds: 0,
         binding: None,
         queue: workload.map(|workload| workload.queue.clone()),
-        priority: workload.and_then(|workload| index.class_value(&workload.class)).unwrap_or(0),
+        priority: workload.map_or(0, |workload| index.priority_of(&workload.class)),
         deadline: None,
         path: Vec::new(),
         asks: None,
@@ -342,9 +342,7 @@ fn blank(index: &Index, reference: WorkloadRef, workload: Option<&Workload>) -> 
 fn notes(index: &Index, workload: &Workload) -> Vec<String> {
     let mut notes = Vec::new();
     let classes_known = !index.waits_for().contains(&Source::Classes);
-    if classes_known && index.class_value(&workload.class).is_none() {
-        notes.push(format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class));
-    }
+    notes.extend(plan::unknown_class(index, workload).filter(|_| classes_known));
     if workload.deleting {
         notes.push("it is being deleted".to_owned());
     }
@@ -362,7 +360,7 @@ pub(crate) fn asked(index: &Index, key: &Key) -> Option<Ask> {
     let binding = &index.entries.get(key)?.binding;
     let workload = index.workload_of(binding)?;
     let copies = binding.placement.as_deref().map_or(1, |placement| index.room.copies(placement));
-    let priority_of = |class: &str| index.class_value(class).unwrap_or(0);
+    let priority_of = |class: &str| index.priority_of(class);
     Some(standing::ask(binding, workload, workload.gang.as_ref().ok()?, copies, priority_of))
 }
 

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     effect::Effect,
-    facts::{GroupStatus, Key, Workload, fingerprint},
+    facts::{GroupFacts, GroupStatus, Key, Workload, fingerprint},
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
     lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted,
@@ -183,7 +183,7 @@ enum Verdict {
     /// It is not needed any more.
     TakeAway(Key, Arc<str>),
     /// Write it.
-    Write { effect: Effect, tells: Vec<Effect>, spec: u64, only_numbers: bool },
+    Write { effect: Effect, tells: Vec<Effect>, turned: Option<Effect>, spec: u64, only_numbers: bool },
 }
 
 /// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is the
@@ -208,13 +208,15 @@ fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, pla
             index.groups.remove(&group);
             plan.effects.push((Tag::OldGroup, Effect::DeleteGroup { key: group, uid: uid.to_string() }));
         }
-        Verdict::Write { effect, tells, spec, .. } => {
+        Verdict::Write { effect, tells, turned, spec, .. } => {
             let group =
                 GroupWriting { in_flight: true, last_write: Some(now), spec_written: spec, ..GroupWriting::default() };
             entry.group = group;
             index.writing += 1;
             plan.effects.push((Tag::Group(key.clone()), effect));
-            plan.effects.extend(tells.into_iter().map(|tell| (Tag::Tell, tell)));
+            // Of a long line whose reasons all change few are told: the PodGroups say it too.
+            let turned = turned.filter(|_| refresh(&mut index.refreshes, now).is_ok());
+            plan.effects.extend(tells.into_iter().chain(turned).map(|tell| (Tag::Tell, tell)));
         }
     }
 }
@@ -239,25 +241,35 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
         // Out of scope: what we made before is taken away.
         return there.map(|group| Verdict::TakeAway(group_key, Arc::clone(&group.uid)));
     };
-    let unknown_class = index.class_value(&workload.class).is_none();
+    let unknown_class = unknown_class(index, workload);
     let same_reason = there.filter(|group| group.status.reason == reason.token());
     let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
     let since = since.unwrap_or_else(|| rfc3339(now));
-    let status = podgroup::status(workload, stage, &reason, &note(index, entry, workload, unknown_class), since);
+    let status =
+        podgroup::status(workload, stage, &reason, &note(index, entry, workload, unknown_class.as_deref()), since);
     // A sweep is about reasons alone: nothing that the spec depends on has changed.
     let only_reason = swept && there.is_some();
-    let spec = (!only_reason).then(|| podgroup::spec(workload, |class| index.class_value(class).unwrap_or(0)));
+    let spec = (!only_reason).then(|| podgroup::spec(workload, |class| index.priority_of(class)));
     let print = spec.as_ref().map_or(entry.group.spec_written, fingerprint);
     let mut tells = Vec::new();
     if reason.needs_a_change() && same_reason.is_none() {
         tells.push(tell(workload, EventType::Warning, reason.token(), reason.to_string()));
     }
-    let write = |effect, tells, only_numbers| Some(Verdict::Write { effect, tells, spec: print, only_numbers });
+    // It waits on, for another reason than before.
+    let turns = |group: &&GroupFacts| {
+        let waited = group.status.phase == "Pending" && !group.status.reason.is_empty();
+        stage.is_none() && waited && tells.is_empty() && same_reason.is_none()
+    };
+    let turned = there.map(|group| &**group).filter(turns);
+    let turned = turned.map(|_| tell(workload, EventType::Normal, reason.token(), status.message.clone()));
+    let write = |effect, tells, only_numbers| {
+        Some(Verdict::Write { effect, tells, turned: turned.clone(), spec: print, only_numbers })
+    };
+    // The PodGroup says whether it was told.
+    if let Some(message) = unknown_class.filter(|said| there.is_none_or(|group| !group.status.message.contains(said))) {
+        tells.push(tell(workload, EventType::Warning, "PriorityClassNotFound", message));
+    }
     let Some(group) = there else {
-        if unknown_class {
-            let message = format!("PriorityClass {} does not exist: priority 0 is assumed", workload.class);
-            tells.push(tell(workload, EventType::Warning, "PriorityClassNotFound", message));
-        }
         let object = podgroup::object(workload, &spec.unwrap_or_default(), &status);
         return write(Effect::CreateGroup { key: group_key, object }, tells, false);
     };
@@ -366,8 +378,15 @@ fn kept(index: &Index, id: &JobId) -> String {
     note
 }
 
+/// What is said where a workload names a PriorityClass that there is not.
+pub(crate) fn unknown_class(index: &Index, workload: &Workload) -> Option<String> {
+    let priority = index.priority_of(&workload.class);
+    let unknown = index.class_value(&workload.class).is_none();
+    unknown.then(|| format!("PriorityClass {} does not exist: priority {priority} is assumed", workload.class))
+}
+
 /// What else a user should know: it follows the sentence.
-fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: bool) -> String {
+fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: Option<&str>) -> String {
     let id = &entry.binding.id;
     let mut note = kept(index, id);
     if let Some(rest) = index.rest_of(entry) {
@@ -376,8 +395,8 @@ fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: bool) 
     if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {
         note += &format!("; {why}");
     }
-    if unknown_class {
-        note += &format!("; PriorityClass {} does not exist: priority 0 is assumed", workload.class);
+    if let Some(unknown_class) = unknown_class {
+        note += &format!("; {unknown_class}");
     }
     for wrong in index.queues.get(&workload.queue).into_iter().flat_map(|queue| &queue.wrong) {
         note += &format!("; queue {}: {wrong}: taken for 0", workload.queue);

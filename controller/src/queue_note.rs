@@ -142,6 +142,10 @@ fn faults(index: &Index, queue: &QueueFacts) -> Vec<(String, String)> {
             Some(format!("spec.parent leads to queue {parent}, which does not exist: its jobs wait"))
         }
         Some(QueueProblem::Cycle) => Some("spec.parent leads back to the queue itself: its jobs wait".to_owned()),
+        Some(QueueProblem::NotLeaf(child)) if index.has_jobs_of_its_own(name) => Some(format!(
+            "it has queues below it, as {child}, and jobs of its own: those that wait can not start, those that run are \
+             charged to it"
+        )),
         _ => None,
     };
     let same = |text: String| (text.clone(), text);

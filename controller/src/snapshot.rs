@@ -76,7 +76,7 @@ fn job(index: &Index, entry: &Entry) -> Option<Job> {
         name: binding.key.to_string(),
         workload: (*binding.workload).clone(),
         queue: admitted.unwrap_or(&workload.queue).clone(),
-        priority: index.class_value(&workload.class).unwrap_or(0),
+        priority: index.priority_of(&workload.class),
         created: binding.created,
         began: workload.progress.started.or(binding.scheduled).filter(|_| placed),
         placed,

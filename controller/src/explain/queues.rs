@@ -329,7 +329,7 @@ fn waiting(index: &Index, id: &JobId, position: Option<usize>, reason: &Reason) 
     Some(InLine {
         position,
         workload: (*binding.workload).clone(),
-        priority: index.class_value(class).unwrap_or(0),
+        priority: index.priority_of(class),
         created: at(binding.created),
         minimum: minimum.unwrap_or_default(),
         token: reason.token().to_owned(),

@@ -212,7 +212,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
     let tasks = gang.tasks.iter().zip(placed(binding, gang)).map(|(task, placed)| HeldTask {
         name: task.name.clone(),
         request: task.request.clone(),
-        priority: index.class_value(&task.priority_class).unwrap_or(0),
+        priority: index.priority_of(&task.priority_class),
         min: if binds { task.min_available } else { 0 },
         fixed: task.partition.is_some(),
         placed,

@@ -74,7 +74,7 @@ impl Index {
         let priority = match more.what {
             // After everybody who needs something.
             What::Surplus => i32::MIN,
-            What::Needed | What::Copies => class.and_then(|class| self.class_value(&class)).unwrap_or(0),
+            What::Needed | What::Copies => class.map_or(0, |class| self.priority_of(&class)),
         };
         let id: JobId = format!("{}+more", entry.binding.id.as_str()).as_str().into();
         let known = entry.growth.as_ref().map(|growth| growth.since);

@@ -21,9 +21,14 @@ impl Index {
         self.classes.get(name).map(|class| class.value)
     }
 
-    /// Whether jobs of a PriorityClass never preempt; the default one's for no name.
+    /// What a job that names this PriorityClass counts as: as one that names none, if there is no such class.
+    pub(crate) fn priority_of(&self, name: &str) -> i32 {
+        self.class_value(name).or_else(|| self.class_value("")).unwrap_or(0)
+    }
+
+    /// Whether jobs of a PriorityClass never preempt; the default one's for no name, and for one that there is not.
     pub(crate) fn never_preempts(&self, name: &str) -> bool {
-        if name.is_empty() {
+        if !self.classes.contains_key(name) {
             let default = self.classes.values().filter(|class| class.default).max_by_key(|class| class.value);
             return default.is_some_and(|class| class.never_preempts);
         }
@@ -70,12 +75,11 @@ impl Index {
         let entry = self.entries.get(key)?;
         let (binding, workload) = (&entry.binding, self.workload_of(&entry.binding));
         let around = Around {
-            priority: workload.and_then(|workload| self.class_value(&workload.class)).unwrap_or(0),
+            priority: workload.map_or(0, |workload| self.priority_of(&workload.class)),
             copies: binding.placement.as_deref().map_or(1, |placement| self.room.copies(placement)),
             opted_in: self.opted_in.contains(&*binding.key.namespace),
         };
-        let class_value = |name: &str| self.class_value(name).unwrap_or(0);
-        let standing = standing::standing(binding, workload, around, class_value);
+        let standing = standing::standing(binding, workload, around, |name| self.priority_of(name));
         if !matches!(standing, Standing::InLine(_)) {
             return Some(standing);
         }

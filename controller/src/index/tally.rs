@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{gang::QueueName, queue::ledger::Stage};
+use caldera_core::{gang::QueueName, queue::ledger::Stage, reason::QueueProblem};
 
 use super::{Index, State};
 use crate::{
@@ -19,21 +19,34 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, key: &Key, now: Option<(QueueName, &'static str)>) {
+    /// Counts a binding, and tells the queues that have jobs from now on, or none any more.
+    fn count(&mut self, key: &Key, now: Option<(QueueName, &'static str)>) -> Vec<QueueName> {
+        let mut turned = Vec::new();
         let before = match &now {
-            Some(now) if self.counted.get(key) == Some(now) => return,
+            Some(now) if self.counted.get(key) == Some(now) => return turned,
             Some(now) => self.counted.insert(key.clone(), now.clone()),
             None => self.counted.remove(key),
         };
         for (counted, by) in [(before, -1), (now, 1)] {
             let Some((queue, phase)) = counted else { continue };
             let numbers = self.by_queue.entry(queue.clone()).or_default();
+            let had = is_used(numbers);
             *phase_of(numbers, phase) += by;
+            let has = is_used(numbers);
             if *numbers == QueueNumbers::default() {
                 self.by_queue.remove(&queue);
             }
+            if had != has {
+                turned.push(queue);
+            }
         }
+        turned
     }
+}
+
+/// Somebody waits or runs.
+const fn is_used(numbers: &QueueNumbers) -> bool {
+    numbers.pending + numbers.inqueue + numbers.running > 0
 }
 
 fn phase_of<'a>(numbers: &'a mut QueueNumbers, phase: &str) -> &'a mut i32 {
@@ -49,7 +62,16 @@ impl Index {
     /// Counts a binding where it stands now.
     pub(crate) fn recount(&mut self, key: &Key) {
         let now = self.counts_as(key);
-        self.tally.count(key, now);
+        for queue in self.tally.count(key, now) {
+            if matches!(self.engine.queue_problem(&queue), Some(QueueProblem::NotLeaf(_))) {
+                self.notes.tree_changed(self.now);
+            }
+        }
+    }
+
+    /// Jobs in this very queue wait or run.
+    pub(crate) fn has_jobs_of_its_own(&self, queue: &QueueName) -> bool {
+        self.tally.by_queue.get(queue).is_some_and(is_used)
     }
 
     fn counts_as(&self, key: &Key) -> Option<(QueueName, &'static str)> {

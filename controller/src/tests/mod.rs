@@ -260,6 +260,49 @@ fn an_unknown_priority_class_counts_as_zero_and_is_told_defect_4() {
 }
 
 #[test]
+fn who_names_a_class_that_there_is_not_counts_as_who_names_none_defect_4() {
+    let mut world = World::new(4);
+    let class = |name: &str, value: i32, default: bool| {
+        let metadata = json!({"name": name});
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value, "globalDefault": default})
+    };
+    world.put(class("usual", 50, true));
+    world.put(class("mine", 70, false));
+    world.job("holder", "q", 4);
+    assert_eq!(world.settle(), ["holder-job"]);
+    let mut a = job("a", "q", 4);
+    a["spec"]["priorityClassName"] = "mine".into();
+    let a = world.put(a);
+    world.bind(&a, 4, true);
+    world.pass(40);
+    assert!(world.events().is_empty(), "{:?}", world.events());
+    world.delete("PriorityClass", "mine");
+    world.pass(40);
+    let said = "PriorityClass mine does not exist: priority 50 is assumed";
+    assert!(world.says("a").1.contains(said), "{:?}", world.says("a"));
+    let told = ("Warning".to_owned(), "PriorityClassNotFound".to_owned());
+    assert_eq!(world.events().iter().filter(|event| **event == told).count(), 1, "{:?}", world.events());
+    world.restart();
+    world.pass(40);
+    assert_eq!(world.events().iter().filter(|event| **event == told).count(), 1, "told once");
+}
+
+#[test]
+fn that_a_job_waits_for_another_reason_is_told_on_it() {
+    let mut world = World::new(10);
+    world.job("s0", "q", 4);
+    world.job("big", "q", 10);
+    world.pass(40);
+    assert!(world.events().is_empty(), "the PodGroup says why it waits: {:?}", world.events());
+    world.queue("q", &json!({"capability": {"cpu": "8"}}));
+    world.pass(5);
+    assert_eq!(world.events(), [("Warning".into(), "ExceedsCapability".into())]);
+    world.queue("q", &json!({"capability": {"cpu": "12"}}));
+    world.pass(5);
+    assert_eq!(world.events()[1..], [("Normal".into(), "WaitingForQuota".into())]);
+}
+
+#[test]
 fn a_priority_class_that_goes_changes_the_order_but_not_the_books_defect_4() {
     let mut world = World::new(4);
     let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});

@@ -44,6 +44,20 @@ fn a_queue_that_is_wrong_says_so_and_one_event_is_sent() {
 }
 
 #[test]
+fn a_queue_with_queues_below_it_and_jobs_of_its_own_says_so_until_they_are_gone() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    world.pass(5);
+    world.queue("leaf", &json!({"parent": "q", "deserved": {"cpu": "1"}}));
+    world.pass(60);
+    assert!(note(&world, "q")["faults"][0].as_str().unwrap().contains("jobs of its own"), "{}", note(&world, "q"));
+    assert_eq!(warnings(&world).len(), 1);
+    world.delete("ResourceBinding", "a-job");
+    world.pass(60);
+    assert_eq!(note(&world, "q")["faults"], Value::Null);
+}
+
+#[test]
 fn a_queue_of_which_everything_counts_gets_no_note() {
     let mut world = World::new(10);
     world.queue(
