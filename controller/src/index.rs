@@ -313,6 +313,7 @@ impl Index {
         self.moved = true;
         self.engine.forget(id);
         self.room.withdraw(id);
+        self.room.selects(id, None);
         self.unplaced.observe(key, None, self.now);
         self.unstarted.forget(key);
         self.recount(key);

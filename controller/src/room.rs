@@ -128,6 +128,11 @@ impl Room {
         self.promised.insert(binding.id.clone());
     }
 
+    /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
+    pub fn selects(&mut self, id: &str, gang: Option<&Gang>) {
+        self.fleet.selects(id, gang);
+    }
+
     /// Its place is not kept any longer.
     pub fn withdraw(&mut self, id: &str) {
         if self.promised.remove(id) {

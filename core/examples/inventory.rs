@@ -1,6 +1,7 @@
 //! What the inventory of a large fleet takes: memory, and the time of an update until every capacity shows it.
 //!
-//! `cargo run --release -p caldera-core --example inventory -- 200 1000 3` (clusters, nodes in each, pods on each node).
+//! `cargo run --release -p caldera-core --example inventory -- 200 1000 3 1 1` (clusters, nodes in each, pods on each node,
+//! labels that each node has for itself beside its hostname, and 1 if nearly every node is to have something else free).
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 
@@ -20,6 +21,8 @@ const RACKS: usize = 16;
 fn main() {
     let number = |at: usize, default| std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (clusters, nodes, pods) = (number(1, 200), number(2, 1000), number(3, 3));
+    let world = World { own_labels: number(4, 1), mixed: number(5, 0) > 0 };
+    let (node, pod) = (|c, n| world.node(c, n), |c, p, n| world.pod(c, p, n));
     let before = resident();
     let mut fleet = Fleet::default();
     for cluster in 0..clusters {
@@ -33,7 +36,10 @@ fn main() {
     fleet.refresh();
     let shapes: usize = fleet.clusters().map(|(_, capacity)| capacity.shapes.len()).sum();
     profiled(&fleet);
-    println!("{clusters} clusters of {nodes} nodes and {} pods, {shapes} shapes", nodes * pods);
+    let (pods_each, own) = (nodes * pods, world.own_labels);
+    println!(
+        "{clusters} clusters of {nodes} nodes and {pods_each} pods, {own} labels of its own a node, {shapes} shapes"
+    );
     println!("memory: {} MB", (resident() - before) >> 20);
     let mut timed = |what: &str, changes: Vec<Change>| {
         let mut times: Vec<u128> = Vec::new();
@@ -55,7 +61,19 @@ fn main() {
         (0..1000).map(|n| Change::Node(Node { unschedulable: true, ..node(n % clusters, n % nodes) })).collect(),
     );
     let renamed = |h: usize| HyperNode { tier_name: h.to_string(), ..hyper_nodes().swap_remove(0) };
+    let relabelled = |n: usize| {
+        let mut node = node(n % clusters, n % nodes);
+        node.labels.insert("example.com/serial-0".into(), format!("changed-{n}"));
+        node
+    };
+    timed("a node's own label changes", (0..1000).map(|n| Change::Node(relabelled(n))).collect());
     timed("a HyperNode changes", (0..200).map(|h| Change::HyperNode(renamed(h))).collect());
+}
+
+/// How nodes and pods differ.
+struct World {
+    own_labels: usize,
+    mixed: bool,
 }
 
 /// Profiles are worked out when they are asked for.
@@ -100,38 +118,52 @@ fn amounts(cpu: i64, gpu: i64, pods: i64) -> Resources {
     amounts.map(|(name, amount)| (name, Quantity::from_units(amount))).into_iter().collect()
 }
 
-/// A node with the labels that a cloud gives it.
-fn node(cluster: usize, n: usize) -> Node {
-    let name = format!("member-{cluster:03}-worker-{n:04}.internal.example.com");
-    let mut labels: BTreeMap<String, String> = [
-        ("beta.kubernetes.io/arch", "amd64"),
-        ("beta.kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", "amd64"),
-        ("kubernetes.io/os", "linux"),
-        ("node.kubernetes.io/instance-type", "p5.48xlarge"),
-        ("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
-        ("nvidia.com/gpu.count", "8"),
-        ("feature.node.kubernetes.io/rdma.capable", "true"),
-        ("topology.kubernetes.io/region", "region-1"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into();
-    labels.insert("kubernetes.io/hostname".into(), name.clone());
-    labels.insert("topology.kubernetes.io/zone".into(), format!("region-1{}", n % 3));
-    labels.insert("topology.example.com/rack".into(), (n % RACKS).to_string());
-    Node { name, labels, allocatable: amounts(192, 8, 250), ready: true, ..Node::default() }
-}
+impl World {
+    /// A node with the labels that a cloud gives it.
+    fn node(&self, cluster: usize, n: usize) -> Node {
+        let name = format!("member-{cluster:03}-worker-{n:04}.internal.example.com");
+        let mut labels: BTreeMap<String, String> = [
+            ("beta.kubernetes.io/arch", "amd64"),
+            ("beta.kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+            ("kubernetes.io/os", "linux"),
+            ("node.kubernetes.io/instance-type", "p5.48xlarge"),
+            ("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
+            ("nvidia.com/gpu.count", "8"),
+            ("feature.node.kubernetes.io/rdma.capable", "true"),
+            ("topology.kubernetes.io/region", "region-1"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        labels.insert("kubernetes.io/hostname".into(), name.clone());
+        labels.insert("topology.kubernetes.io/zone".into(), format!("region-1{}", n % 3));
+        labels.insert("topology.example.com/rack".into(), (n % RACKS).to_string());
+        for own in 0..self.own_labels {
+            labels.insert(format!("example.com/serial-{own}"), format!("{cluster:03}-{n:04}-{own}-9f86d081884c7d65"));
+        }
+        Node { name, labels, allocatable: amounts(192, 8, 250), ready: true, ..Node::default() }
+    }
 
-fn pod(cluster: usize, p: usize, n: usize) -> Pod {
-    let job = format!("training-{}", p / 64);
-    let owner =
-        Owner { group: "batch.volcano.sh".into(), kind: "Job".into(), name: job.clone(), task: Some("worker".into()) };
-    Pod {
-        namespace: format!("team-{}", p % 7),
-        name: format!("{job}-worker-{p}"),
-        node: Some(node(cluster, n).name),
-        request: amounts(16 + i64::try_from(p % 5).unwrap() * 8, i64::try_from(p % 3).unwrap(), 1),
-        finished: false,
-        owner: Some(owner),
+    fn pod(&self, cluster: usize, p: usize, n: usize) -> Pod {
+        let job = format!("training-{}", p / 64);
+        let owner = Owner {
+            group: "batch.volcano.sh".into(),
+            kind: "Job".into(),
+            name: job.clone(),
+            task: Some("worker".into()),
+        };
+        let kind = if self.mixed { (p.wrapping_mul(2_654_435_761) >> 7) % 97 } else { p };
+        let mut request = amounts(16 + i64::try_from(kind % 5).unwrap() * 8, i64::try_from(kind % 3).unwrap(), 1);
+        if self.mixed {
+            request.set("memory", Quantity::from_units((i64::try_from(kind).unwrap() + 1) << 30));
+        }
+        Pod {
+            namespace: format!("team-{}", p % 7),
+            name: format!("{job}-worker-{p}"),
+            node: Some(Self { own_labels: 0, mixed: false }.node(cluster, n).name),
+            request,
+            finished: false,
+            owner: Some(owner),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
 mod after;
+mod selected;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::{
 };
 
 pub use after::Leaving;
+use selected::Selected;
 
 use crate::{
     gang::{ClusterName, Gang, WorkloadRef},
@@ -126,6 +128,7 @@ pub struct Fleet {
     near: Vec<Near>,
     /// Clusters or links are others than when `near` was worked out.
     relink: bool,
+    selected: Selected,
 }
 
 impl Fleet {
@@ -237,6 +240,12 @@ impl Fleet {
         }
     }
 
+    /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
+    /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the same.
+    pub fn selects(&mut self, asks: &str, gang: Option<&Gang>) {
+        self.selected.set(asks, gang);
+    }
+
     /// Brings every capacity, and who is near whom, up to date. Call before [`Self::clusters`]. A new promise is held in
     /// what is left by those before it, as its decision was; only when anything else changed all are held anew, in the
     /// order in which they were made.
@@ -246,7 +255,9 @@ impl Fleet {
             let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
             self.near = self.links.near(&names.iter().collect::<Vec<_>>());
         }
+        let selected = self.selected.labels();
         for (name, member) in &mut self.members {
+            member.dirty |= member.inventory.show(selected);
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
                 for key in member.promised.clone() {

@@ -9,11 +9,15 @@
 //! Each change touches the shapes of the nodes that it is about, and equal labels, requests and owners are kept once: 200
 //! members of 1,000 nodes are followed in one process (`examples/inventory.rs` measures it).
 
+mod amounts;
 mod capacity;
 mod domain;
 mod gone;
+mod held;
+mod named;
 mod pool;
 mod profile;
+mod shown;
 mod sorted;
 
 use std::{
@@ -21,19 +25,23 @@ use std::{
     sync::Arc,
 };
 
-pub use capacity::{Amounts, Capacity, Shape, Source};
+pub use amounts::Amounts;
+pub use capacity::{Capacity, Shape, Source};
 pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
 pub use gone::Gone;
+pub use named::NodeRef;
 pub use profile::{Profile, WHOLE, ceil, floor, scale};
 
 use crate::{
     gang::{Taint, TaskName, WorkloadRef},
     quantity::Quantity,
     resources::{ResourceName, Resources},
-    select::HOSTNAME,
 };
 use domain::Matcher;
+use held::{Held, PodKey, Stem};
+use named::Book;
 use pool::Pool;
+use shown::Shown;
 use sorted::{Demand, Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
 
 /// A member's node as the inventory needs it.
@@ -123,26 +131,21 @@ pub enum Change {
 #[derive(Debug, Clone, Default)]
 pub struct Inventory {
     nodes: BTreeMap<Arc<str>, NodeState>,
-    pods: BTreeMap<(Arc<str>, Arc<str>), Held>,
+    pods: BTreeMap<PodKey, Held>,
     owners: BTreeMap<(Arc<str>, Arc<Owner>), Seen>,
     hyper_nodes: BTreeMap<String, HyperNode>,
     domains: Arc<Domains>,
     matcher: Matcher,
     shapes: Shapes,
+    shown: Shown,
+    labels: Book,
     kinds: Pool<Kind>,
     requests: Pool<Demand>,
     known_owners: Pool<Owner>,
+    stems: Pool<Stem>,
     namespaces: BTreeSet<Arc<str>>,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
-}
-
-/// What a pod holds, remembered so that exactly this is given back. A finished pod holds nothing, but it was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Held {
-    node: Arc<str>,
-    request: Option<Arc<Demand>>,
-    owner: Option<Arc<Owner>>,
 }
 
 /// Pods of a workload (or task) that reached a node.
@@ -191,23 +194,12 @@ impl Inventory {
             }
             Change::Node(node) => self.node(node),
             Change::NodeGone(name) => self.node_gone(&name),
-            Change::Pods(pods) => {
-                self.listed.1 = true;
-                self.shapes.clear();
-                for state in self.nodes.values_mut() {
-                    state.used = Arc::default();
-                }
-                self.pods.clear();
-                self.owners.clear();
-                for pod in pods {
-                    self.pod(pod);
-                }
-                self.nodes.retain(|_, state| state.spec.is_some() || !state.used.is_empty());
-                self.sort();
-                true
-            }
+            Change::Pods(pods) => self.pods(pods),
             Change::Pod(pod) => self.pod(pod),
-            Change::PodGone(namespace, name) => self.release(&(namespace.into(), name.into())),
+            Change::PodGone(namespace, name) => {
+                let key = self.key(namespace, &name);
+                self.release(&key)
+            }
             Change::HyperNodes(all) => {
                 let all = all.into_iter().map(|one| (one.name.clone(), one)).collect();
                 std::mem::replace(&mut self.hyper_nodes, all) != self.hyper_nodes && self.replant()
@@ -224,7 +216,7 @@ impl Inventory {
     /// The workload of a pod that is, or was, on a node.
     #[must_use]
     pub fn workload_of(&self, namespace: &str, name: &str) -> Option<WorkloadRef> {
-        let held = self.pods.get(&(Arc::from(namespace), Arc::from(name)))?;
+        let held = self.pods.get(&PodKey::new(&mut Pool::default(), namespace.into(), name))?;
         held.owner.as_ref().map(|owner| owner.workload(namespace))
     }
 
@@ -275,31 +267,64 @@ impl Inventory {
                     nodes: Vec::with_capacity(places.len()),
                     domains: Vec::new(),
                 };
-                for (NoneLast(domain), name) in places {
-                    shape.push(*domain, Arc::clone(name));
+                for (NoneLast(domain), node) in places {
+                    shape.push(*domain, node.clone());
                 }
                 shapes.push(shape);
             }
         }
-        let specs = || self.nodes.iter().filter_map(|(name, state)| Some((name, state.spec.as_ref()?)));
-        let idle = specs().filter(|(_, spec)| !spec.usable);
+        let idle = self.specs().filter(|spec| !spec.usable);
         let mut capacity = Capacity::new(shapes, Source::Nodes);
         capacity.domains = Arc::clone(&self.domains);
-        capacity.idle = idle.filter_map(|(name, spec)| Some((spec.domain?, Arc::clone(name)))).collect();
-        let hosts = specs().filter_map(|(name, spec)| Some((Arc::clone(name), spec.host.clone()?)));
-        capacity.hosts = Arc::new(hosts.collect());
+        capacity.idle = idle.filter_map(|spec| Some((spec.domain?, spec.node.clone()))).collect();
+        capacity.shown = Some(Arc::clone(self.shown.keys()));
         capacity
+    }
+
+    fn specs(&self) -> impl Iterator<Item = &NodeSpec> + Clone {
+        self.nodes.values().filter_map(|state| state.spec.as_ref())
+    }
+
+    /// Shapes carry these labels from now on (but not those that tell most nodes apart), so that who selects on them is
+    /// answered by shape and not node by node; true if that makes other shapes.
+    pub fn show(&mut self, labels: &Arc<BTreeSet<String>>) -> bool {
+        let nodes = self.nodes.values().filter_map(|state| state.spec.as_ref()).map(|spec| &spec.node);
+        let changed = self.shown.ask(labels, nodes);
+        if changed {
+            self.relabel();
+        }
+        changed
+    }
+
+    /// Every node's kind anew, by the labels that shapes carry now.
+    fn relabel(&mut self) {
+        for spec in self.nodes.values_mut().filter_map(|state| state.spec.as_mut()) {
+            let labels = Arc::new(self.shown.of(&spec.node));
+            let KindRef(kind) = &spec.kind;
+            let (taints, allocatable) = (Arc::clone(&kind.taints), Arc::clone(&kind.allocatable));
+            spec.kind = KindRef(self.kinds.keep(Kind { labels, taints, allocatable }));
+        }
+        self.sort();
+    }
+
+    /// Every node's labels anew, as they take the least.
+    fn part_labels(&mut self) {
+        let nodes = self.nodes.values().filter_map(|state| state.spec.as_ref()).map(|spec| &spec.node);
+        let parted = self.labels.part(nodes);
+        let specs = self.nodes.values_mut().filter_map(|state| state.spec.as_mut());
+        specs.zip(parted).for_each(|(spec, node)| spec.node = node);
+        self.sort();
     }
 
     /// The shapes where some nodes get something back.
     fn shapes_with(&self, given_back: &BTreeMap<&str, Demand>) -> Shapes {
         let mut shapes = self.shapes.clone();
         for (name, back) in given_back {
-            let Some((name, state)) = self.nodes.get_key_value(*name) else { continue };
-            take_out(&mut shapes, name, state);
+            let Some(state) = self.nodes.get(*name) else { continue };
+            take_out(&mut shapes, state);
             let mut state = state.clone();
             state.used = Arc::new(state.used.plus(back, -1));
-            put_in(&mut shapes, name, &state);
+            put_in(&mut shapes, &state);
         }
         shapes
     }
@@ -307,8 +332,8 @@ impl Inventory {
     /// All nodes anew by shape.
     fn sort(&mut self) {
         self.shapes.clear();
-        for (name, state) in &self.nodes {
-            put_in(&mut self.shapes, name, state);
+        for state in self.nodes.values() {
+            put_in(&mut self.shapes, state);
         }
     }
 
@@ -316,73 +341,134 @@ impl Inventory {
     fn replant(&mut self) -> bool {
         let (domains, matcher) = domain::tree(self.hyper_nodes.values());
         (self.domains, self.matcher) = (Arc::new(domains), matcher);
-        for (name, state) in &mut self.nodes {
+        for state in self.nodes.values_mut() {
             let Some(spec) = &state.spec else { continue };
-            let domain = self.matcher.domain_of(name, spec.host.as_deref().unwrap_or(name), &spec.kind.0.labels);
+            let domain = self.matcher.domain_of(&spec.node);
             if domain != spec.domain {
-                take_out(&mut self.shapes, name, state);
+                take_out(&mut self.shapes, state);
                 state.spec.iter_mut().for_each(|spec| spec.domain = domain);
-                put_in(&mut self.shapes, name, state);
+                put_in(&mut self.shapes, state);
             }
         }
         true
     }
 
     fn node(&mut self, node: Node) -> bool {
-        let mut labels = node.labels;
-        let host = labels.remove(HOSTNAME).filter(|host| *host != node.name).map(Arc::from);
-        let domain = self.matcher.domain_of(&node.name, host.as_deref().unwrap_or(&node.name), &labels);
+        let name: Arc<str> = self.name_of(&node.name);
+        let named = self.labels.node(Arc::clone(&name), node.labels);
+        let domain = self.matcher.domain_of(&named);
         let mut taints = node.taints;
         taints.sort();
         let allocatable: Amounts =
             node.allocatable.iter().map(|(resource, amount)| (resource.clone(), amount)).collect();
-        let kind = Kind { labels: Arc::new(labels), taints: taints.into(), allocatable: Arc::new(allocatable) };
-        let kind = KindRef(self.kinds.keep(kind));
+        let labels = Arc::new(self.shown.of(&named));
+        let kind = KindRef(self.kinds.keep(Kind { labels, taints: taints.into(), allocatable: Arc::new(allocatable) }));
         let usable = node.ready && !node.unschedulable;
-        let name: Arc<str> = self.nodes.get_key_value(node.name.as_str()).map_or(node.name.into(), |(n, _)| n.clone());
-        let state = self.nodes.entry(Arc::clone(&name)).or_default();
-        let same = |spec: &NodeSpec| spec.usable == usable && spec.kind == kind && spec.host == host;
+        let state = self.nodes.entry(name).or_default();
+        let same = |spec: &NodeSpec| spec.usable == usable && spec.kind == kind && spec.node == named;
         if state.spec.as_ref().is_some_and(same) {
             return false;
         }
-        take_out(&mut self.shapes, &name, state);
-        state.spec = Some(NodeSpec { kind, usable, host, domain });
-        put_in(&mut self.shapes, &name, state);
+        take_out(&mut self.shapes, state);
+        self.shown.enters(&named);
+        let before = state.spec.replace(NodeSpec { node: named, kind, usable, domain });
+        put_in(&mut self.shapes, state);
+        if let Some(before) = before {
+            self.shown.leaves(&before.node);
+        }
+        if self.shown.settle() {
+            self.relabel();
+        }
+        if self.labels.is_full() {
+            self.part_labels();
+        }
         true
     }
 
     fn node_gone(&mut self, name: &str) -> bool {
         let Some(state) = self.nodes.get_mut(name) else { return false };
-        take_out(&mut self.shapes, &Arc::from(name), state);
+        take_out(&mut self.shapes, state);
         // Its pods may be reported for a while yet.
-        let had = state.spec.take().is_some();
+        let had = state.spec.take();
         if state.used.is_empty() {
             self.nodes.remove(name);
         }
-        had
+        had.iter().for_each(|spec| self.shown.leaves(&spec.node));
+        if self.shown.settle() {
+            self.relabel();
+        }
+        had.is_some()
+    }
+
+    /// A node's name, kept once.
+    fn name_of(&self, node: &str) -> Arc<str> {
+        self.nodes.get_key_value(node).map_or_else(|| node.into(), |(name, _)| Arc::clone(name))
     }
 
     /// A node holds more, or less.
     fn hold(&mut self, node: &Arc<str>, request: &Demand, sign: i128) {
         let state = self.nodes.entry(Arc::clone(node)).or_default();
-        take_out(&mut self.shapes, node, state);
+        take_out(&mut self.shapes, state);
         state.used = self.requests.keep(state.used.plus(request, sign));
-        put_in(&mut self.shapes, node, state);
+        put_in(&mut self.shapes, state);
         if state.spec.is_none() && state.used.is_empty() {
             self.nodes.remove(node);
         }
     }
 
-    fn pod(&mut self, pod: Pod) -> bool {
-        let key = (self.namespace(pod.namespace), Arc::from(pod.name));
-        let held = match pod.node {
-            Some(node) if !(pod.finished && pod.owner.is_none()) => Some(Held {
-                node: self.nodes.get_key_value(node.as_str()).map_or_else(|| node.into(), |(name, _)| Arc::clone(name)),
-                request: (!pod.finished).then(|| self.requests.keep(Demand::of(&whole_units(&pod.request)))),
-                owner: pod.owner.map(|owner| self.known_owners.keep(owner)),
-            }),
-            _ => None,
-        };
+    fn key(&mut self, namespace: String, name: &str) -> PodKey {
+        let namespace = self.namespace(namespace);
+        PodKey::new(&mut self.stems, namespace, name)
+    }
+
+    /// What a pod holds; `None` if it holds nothing and is nobody's.
+    fn held(&mut self, pod: Pod) -> Option<Held> {
+        let node = pod.node.filter(|_| !(pod.finished && pod.owner.is_none()))?;
+        Some(Held {
+            node: self.name_of(&node),
+            request: (!pod.finished).then(|| self.requests.keep(Demand::of(&whole_units(&pod.request)))),
+            owner: pod.owner.map(|owner| self.known_owners.keep(owner)),
+        })
+    }
+
+    /// These are all pods.
+    fn pods(&mut self, pods: Vec<Pod>) -> bool {
+        self.listed.1 = true;
+        self.shapes.clear();
+        for state in self.nodes.values_mut() {
+            state.used = Arc::default();
+        }
+        self.pods.clear();
+        self.owners.clear();
+        let mut all = BTreeMap::new();
+        for mut pod in pods {
+            let key = self.key(std::mem::take(&mut pod.namespace), &pod.name);
+            all.insert(key, self.held(pod));
+        }
+        let mut used: BTreeMap<&Arc<str>, Demand> = BTreeMap::new();
+        for (key, held) in all.iter().filter_map(|(key, held)| Some((key, held.as_ref()?))) {
+            if let Some(request) = &held.request {
+                let sum = used.entry(&held.node).or_default();
+                *sum = sum.plus(request, 1);
+            }
+            if let Some(owner) = &held.owner {
+                let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
+                *seen.count(held.request.is_none()) += 1;
+            }
+        }
+        for (node, used) in used {
+            self.nodes.entry(Arc::clone(node)).or_default().used = self.requests.keep(used);
+        }
+        // Made of all at once a map has no gaps.
+        self.pods = all.into_iter().filter_map(|(key, held)| Some((key, held?))).collect();
+        self.nodes.retain(|_, state| state.spec.is_some() || !state.used.is_empty());
+        self.sort();
+        true
+    }
+
+    fn pod(&mut self, mut pod: Pod) -> bool {
+        let key = self.key(std::mem::take(&mut pod.namespace), &pod.name);
+        let held = self.held(pod);
         if self.pods.get(&key) == held.as_ref() {
             return false;
         }
@@ -392,7 +478,7 @@ impl Inventory {
             self.hold(&held.node, request, 1);
         }
         if let Some(owner) = &held.owner {
-            let seen = self.owners.entry((Arc::clone(&key.0), Arc::clone(owner))).or_default();
+            let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
             *seen.count(held.request.is_none()) += 1;
         }
         self.pods.insert(key, held);
@@ -408,13 +494,13 @@ impl Inventory {
         name
     }
 
-    fn release(&mut self, key: &(Arc<str>, Arc<str>)) -> bool {
+    fn release(&mut self, key: &PodKey) -> bool {
         let Some(held) = self.pods.remove(key) else { return false };
         if let Some(request) = &held.request {
             self.hold(&held.node, request, -1);
         }
         if let Some(owner) = held.owner {
-            let owner = (Arc::clone(&key.0), owner);
+            let owner = (Arc::clone(key.namespace()), owner);
             if let Some(seen) = self.owners.get_mut(&owner) {
                 *seen.count(held.request.is_none()) -= 1;
                 if *seen == Seen::default() {

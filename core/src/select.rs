@@ -17,28 +17,35 @@ impl NodeClaim {
     /// True if a node with this name, these labels and taints satisfies the claim.
     #[must_use]
     pub fn admits(&self, name: &str, labels: &BTreeMap<String, String>, taints: &[Taint]) -> bool {
-        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(name, labels)))
+        self.admits_by(name, |key| labels.get(key).map(String::as_str), taints)
+    }
+
+    /// The same of a node whose labels can be asked for one by one.
+    pub fn admits_by<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>, taints: &[Taint]) -> bool {
+        self.selector.iter().all(|(key, value)| label(key) == Some(value))
+            && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(name, &label)))
             && taints.iter().filter(|taint| taint.forbids()).all(|taint| taint.tolerated_by(&self.tolerations))
+    }
+
+    /// The labels that it selects on.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        let terms = self.affinity.iter().flat_map(|term| &term.labels).map(|label| label.key.as_str());
+        self.selector.keys().map(String::as_str).chain(terms)
     }
 
     /// True if the claim tells nodes apart by their names, so that equal nodes are not interchangeable for it.
     #[must_use]
     pub fn names_nodes(&self) -> bool {
-        self.selector.contains_key(HOSTNAME)
-            || self
-                .affinity
-                .iter()
-                .any(|term| !term.fields.is_empty() || term.labels.iter().any(|label| label.key == HOSTNAME))
+        self.affinity.iter().any(|term| !term.fields.is_empty()) || self.labels().any(|label| label == HOSTNAME)
     }
 }
 
 impl NodeTerm {
-    fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    fn matches<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         if self.labels.is_empty() && self.fields.is_empty() {
             return false;
         }
-        self.labels.iter().all(|requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str)))
+        self.labels.iter().all(|requirement| requirement.matches(label(&requirement.key)))
             && self.fields.iter().all(|field| field.key == NODE_NAME_FIELD && field.matches(Some(name)))
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
     gang::Gang,
-    inventory::{Amounts, Capacity, Shape, Source},
+    inventory::{Amounts, Capacity, NodeRef, Shape, Source},
 };
 use caldera_crds::{
     karmada::cluster::{Cluster, SyncMode},
@@ -272,7 +272,7 @@ fn offers(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
     let shape = |(free, count): (Amounts, u32)| Shape {
         allocatable: Arc::new(free.clone()),
         free: Arc::new(free),
-        nodes: vec![Arc::from(""); count as usize],
+        nodes: vec![NodeRef::from(""); count as usize],
         ..Shape::default()
     };
     let shapes = nodes.into_iter().filter(|(free, count)| *count > 0 && !free.is_empty()).map(shape);

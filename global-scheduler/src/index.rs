@@ -153,21 +153,29 @@ impl Index {
         match event {
             Event::Reset(all) => {
                 let named: BTreeSet<WorkloadRef> = all.iter().map(|(workload, _)| workload.clone()).collect();
-                self.workloads
-                    .retain(|known, _| (known.group.as_str(), known.kind.as_str()) != kind || named.contains(known));
+                let stays =
+                    |known: &WorkloadRef| (known.group.as_str(), known.kind.as_str()) != kind || named.contains(known);
+                let gone: Vec<WorkloadRef> = self.workloads.keys().filter(|known| !stays(known)).cloned().collect();
+                gone.iter().for_each(|workload| self.forget(workload));
                 for (workload, asked) in all {
                     self.ask(&workload, asked);
                 }
             }
             Event::Applied((workload, asked)) => self.ask(&workload, asked),
-            Event::Deleted((workload, _)) => drop(self.workloads.remove(&workload)),
+            Event::Deleted((workload, _)) => self.forget(&workload),
         }
+    }
+
+    fn forget(&mut self, workload: &WorkloadRef) {
+        self.workloads.remove(workload);
+        self.fleet.selects(&selector(workload), None);
     }
 
     fn ask(&mut self, workload: &WorkloadRef, asked: Asked) {
         if self.workloads.get(workload) == Some(&asked) {
             return;
         }
+        self.fleet.selects(&selector(workload), asked.gang.as_deref().ok());
         self.workloads.insert(workload.clone(), asked);
         for key in self.by_workload.get(workload).cloned().unwrap_or_default() {
             self.promise(&key);
@@ -346,6 +354,12 @@ impl Index {
             _ => self.fleet.withdraw(&key.to_string()),
         }
     }
+}
+
+/// As who a workload selects nodes.
+fn selector(workload: &WorkloadRef) -> String {
+    let WorkloadRef { group, kind, namespace, name } = workload;
+    format!("{group}/{kind}/{namespace}/{name}")
 }
 
 fn due(binding: &Binding) -> (Reverse<i32>, String, Key) {

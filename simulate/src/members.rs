@@ -137,6 +137,9 @@ impl Members {
             members.nodes.push(nodes);
         }
         members.tally.capacity = units(capacity);
+        for (job, of) in world.jobs.iter().enumerate() {
+            members.fleet.selects(&job.to_string(), Some(&of.shape.gang));
+        }
         members
     }
 
@@ -340,11 +343,11 @@ fn units(nano: i128) -> u64 {
 fn taken(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, Resources> {
     let shapes = before.shapes.iter();
     let was: HashMap<&str, usize> =
-        shapes.enumerate().flat_map(|(i, shape)| shape.nodes.iter().map(move |node| (node.as_ref(), i))).collect();
+        shapes.enumerate().flat_map(|(i, shape)| shape.nodes.iter().map(move |node| (&**node, i))).collect();
     let mut taken = BTreeMap::new();
     for shape in &after.shapes {
         // All nodes of a shape come from one shape.
-        let Some(origin) = shape.nodes.first().and_then(|node| was.get(node.as_ref())) else { continue };
+        let Some(origin) = shape.nodes.first().and_then(|node| was.get(&**node)) else { continue };
         let free = &before.shapes[*origin].free;
         if *free == shape.free {
             continue;
@@ -352,7 +355,7 @@ fn taken(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, Resources> {
         let left = |name: &ResourceName| shape.free.get(name).copied().unwrap_or(Quantity::ZERO);
         let amount: Resources = free.iter().map(|(name, free)| (name.clone(), free.minus(left(name)))).collect();
         for node in &shape.nodes {
-            taken.insert(Arc::clone(node), amount.clone());
+            taken.insert(Arc::clone(node.name()), amount.clone());
         }
     }
     taken

@@ -421,13 +421,13 @@ fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
     let mut after = Vec::with_capacity(capacity.shapes.len());
     for shape in &capacity.shapes {
         let (touched, same): (Vec<_>, Vec<_>) =
-            shape.nodes.iter().cloned().partition(|node| by_node.contains_key(node));
+            shape.nodes.iter().cloned().partition(|node| by_node.contains_key(node.name()));
         if !same.is_empty() {
             after.push(inventory::Shape { nodes: same, ..shape.clone() });
         }
         for node in touched {
             let mut one = inventory::Shape { nodes: vec![node.clone()], ..shape.clone() };
-            for (name, amount) in by_node[&node].iter() {
+            for (name, amount) in by_node[node.name()].iter() {
                 if let Some(free) = Arc::make_mut(&mut one.free).get_mut(name) {
                     *free = free.saturating_add(amount);
                 }

@@ -143,6 +143,7 @@ impl Index {
         let Some(entry) = self.entries.get(key) else { return };
         let gang = self.workload_of(&entry.binding).and_then(|workload| workload.gang.as_ref().ok()).cloned();
         let binding = &entry.binding;
+        self.room.selects(binding.id.as_str(), gang.as_deref());
         match (stage, gang) {
             (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang),
             // The place that was found at the release.

@@ -292,3 +292,32 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn shapes_carry_what_gangs_select_on_for_as_long_as_one_does() {
+    let mut fleet = fleet();
+    let node = |name: &str| Node {
+        name: name.into(),
+        labels: [("pool".to_owned(), name.to_owned()), ("disk".to_owned(), name.to_owned())].into(),
+        allocatable: request(10),
+        ready: true,
+        ..Node::default()
+    };
+    fleet.update("m1", Update::Change(Change::Nodes(vec![node("a"), node("b")])));
+    let shapes = |fleet: &mut Fleet| {
+        fleet.refresh();
+        fleet.clusters().next().unwrap().1.shapes.len()
+    };
+    assert_eq!(shapes(&mut fleet), 1);
+    let mut selecting = (*gang()).clone();
+    selecting.tasks[0].node.selector = [("pool".to_owned(), "a".to_owned())].into();
+    fleet.selects("one", Some(&selecting));
+    fleet.selects("two", Some(&selecting));
+    fleet.selects("two", Some(&selecting));
+    assert_eq!(shapes(&mut fleet), 2);
+    fleet.selects("one", Some(&gang()));
+    assert_eq!(shapes(&mut fleet), 2);
+    fleet.selects("two", None);
+    fleet.selects("three", None);
+    assert_eq!(shapes(&mut fleet), 1);
+}

@@ -1,11 +1,11 @@
 //! Free capacity by node shape: what a decision about one cluster is made from.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
-use super::{DomainId, Domains, Profile};
+use super::{Amounts, DomainId, Domains, NodeRef, Profile};
 use crate::{
     gang::{Operator, Requirement, Taint},
     quantity::Quantity,
@@ -37,9 +37,9 @@ pub struct Capacity {
     /// The network domains that the shapes' nodes are in.
     pub domains: Arc<Domains>,
     /// Nodes of domains that offer nothing now, but may again.
-    pub idle: Arc<[(DomainId, Arc<str>)]>,
-    /// Label `kubernetes.io/hostname` of the nodes where it is not their name.
-    pub hosts: Arc<BTreeMap<Arc<str>, Arc<str>>>,
+    pub idle: Arc<[(DomainId, NodeRef)]>,
+    /// The labels that the shapes carry; any other one is looked up node by node. `None` where they carry all.
+    pub shown: Option<Arc<BTreeSet<String>>>,
     profile: OnceLock<Arc<Profile>>,
 }
 
@@ -50,15 +50,16 @@ impl PartialEq for Capacity {
             && self.shapes == other.shapes
             && self.domains == other.domains
             && self.idle == other.idle
-            && self.hosts == other.hosts
+            && self.shown == other.shown
     }
 }
 impl Eq for Capacity {}
 
-/// Nodes that are alike in everything but their name and their domain.
+/// Nodes that are alike in everything but their name, their domain, and labels that nobody selects on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// Labels without the node's name; `None` where they are unknown (then every selector is taken to match).
+    /// Labels that the nodes share, of those that shapes carry ([`Capacity::shown`]); `None` where labels are unknown
+    /// (then every selector is taken to match).
     pub labels: Option<Arc<BTreeMap<String, String>>>,
     /// Taints.
     pub taints: Arc<[Taint]>,
@@ -66,14 +67,11 @@ pub struct Shape {
     pub allocatable: Arc<Amounts>,
     /// What each node offers now.
     pub free: Arc<Amounts>,
-    /// Their names, by domain, then in order; never empty.
-    pub nodes: Vec<Arc<str>>,
+    /// Which, by domain, then by name; never empty.
+    pub nodes: Vec<NodeRef>,
     /// The first nodes are in these domains, so many in each; the others are in none.
     pub domains: Vec<(DomainId, u32)>,
 }
-
-/// Amounts with an order, so that shapes can be sorted and grouped.
-pub type Amounts = BTreeMap<ResourceName, Quantity>;
 
 impl Capacity {
     /// Nodes without domains.
@@ -91,15 +89,15 @@ impl Capacity {
         let left =
             |(name, amount): (&ResourceName, &Quantity)| (name.clone(), amount.saturating_sub(used.get(name.as_str())));
         let free = Arc::new(allocatable.iter().map(left).collect());
-        let (nodes, allocatable) = (vec![Arc::from("")], Arc::new(allocatable));
+        let (nodes, allocatable) = (vec![NodeRef::from("")], Arc::new(allocatable));
         Self::new(vec![Shape { allocatable, free, nodes, ..Shape::default() }], Source::Summary)
     }
 
     /// The same cluster with other nodes.
     #[must_use]
     pub fn with(&self, shapes: Vec<Shape>) -> Self {
-        let (domains, idle, hosts) = (Arc::clone(&self.domains), Arc::clone(&self.idle), Arc::clone(&self.hosts));
-        Self { shapes, source: self.source, domains, idle, hosts, profile: OnceLock::new() }
+        let (domains, idle, shown) = (Arc::clone(&self.domains), Arc::clone(&self.idle), self.shown.clone());
+        Self { shapes, source: self.source, domains, idle, shown, profile: OnceLock::new() }
     }
 
     /// The same nodes with nothing on them: what the cluster could ever give.
@@ -136,10 +134,10 @@ impl Capacity {
         self.profile.get_or_init(|| Arc::new(Profile::of(self)))
     }
 
-    /// Label `kubernetes.io/hostname` of a node.
+    /// Whether shapes carry a label, so that nodes of one are alike in it. No shape carries the nodes' names.
     #[must_use]
-    pub fn host<'a>(&'a self, node: &'a str) -> &'a str {
-        self.hosts.get(node).map_or(node, |host| host)
+    pub fn shows(&self, label: &str) -> bool {
+        label != HOSTNAME && self.shown.as_ref().is_none_or(|shown| shown.contains(label))
     }
 
     /// What selects exactly the nodes of a domain, as alternatives: its HyperNodes' label selectors where all of it is
@@ -153,38 +151,45 @@ impl Capacity {
         let is_in = |id: DomainId| self.domains.within(id, domain);
         let offering =
             self.shapes.iter().flat_map(|shape| shape.with_domains()).filter(|(id, _)| id.is_some_and(is_in));
-        let idle = self.idle.iter().filter(|(id, _)| is_in(*id)).map(|(_, name)| name);
-        let mut hosts: Vec<String> =
-            offering.map(|(_, name)| name).chain(idle).map(|name| self.host(name).to_owned()).collect();
+        let idle = self.idle.iter().filter(|(id, _)| is_in(*id)).map(|(_, node)| node);
+        let nodes = offering.map(|(_, node)| node).chain(idle);
+        let mut hosts: Vec<String> = nodes.filter_map(|node| node.label(HOSTNAME)).map(ToOwned::to_owned).collect();
         hosts.sort_unstable();
         vec![vec![Requirement { key: HOSTNAME.to_owned(), operator: Operator::In, values: hosts }]]
     }
 }
 
 impl Shape {
-    /// Each node's domain and name.
-    pub fn with_domains(&self) -> impl Iterator<Item = (Option<DomainId>, &Arc<str>)> {
+    /// A label of one of the nodes; `None` where it is not there, or where labels are unknown.
+    #[must_use]
+    pub fn label<'a>(&'a self, node: &'a NodeRef, key: &str) -> Option<&'a str> {
+        let carried = || self.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        node.label(key).or_else(carried)
+    }
+
+    /// Each node with its domain.
+    pub fn with_domains(&self) -> impl Iterator<Item = (Option<DomainId>, &NodeRef)> {
         let domains = self.domains.iter().flat_map(|(id, nodes)| std::iter::repeat_n(Some(*id), *nodes as usize));
         domains.chain(std::iter::repeat(None)).zip(&self.nodes)
     }
 
     /// The same shape with these of its nodes only, which are in the order that it has them in.
     #[must_use]
-    pub fn of_nodes<'a>(&self, nodes: impl Iterator<Item = (Option<DomainId>, &'a Arc<str>)>) -> Self {
+    pub fn of_nodes<'a>(&self, nodes: impl Iterator<Item = (Option<DomainId>, &'a NodeRef)>) -> Self {
         let mut part = Self { nodes: Vec::new(), domains: Vec::new(), ..self.clone() };
-        for (domain, name) in nodes {
-            part.push(domain, Arc::clone(name));
+        for (domain, node) in nodes {
+            part.push(domain, node.clone());
         }
         part
     }
 
     /// Adds a node that comes after those that are there.
-    pub(super) fn push(&mut self, domain: Option<DomainId>, name: Arc<str>) {
+    pub(super) fn push(&mut self, domain: Option<DomainId>, node: NodeRef) {
         match (domain, self.domains.last_mut()) {
             (Some(domain), Some((last, nodes))) if *last == domain => *nodes += 1,
             (Some(domain), _) => self.domains.push((domain, 1)),
             (None, _) => {}
         }
-        self.nodes.push(name);
+        self.nodes.push(node);
     }
 }

@@ -11,10 +11,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use regex::Regex;
 
-use crate::{
-    gang::{Operator, Requirement},
-    select::HOSTNAME,
-};
+use super::NodeRef;
+use crate::gang::{Operator, Requirement};
 
 /// A member's HyperNode as the inventory needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,9 +134,9 @@ pub(super) struct Matcher {
 type Labelled = (Vec<Requirement>, DomainId);
 
 impl Matcher {
-    /// The lowest domain that selects a node; `labels` are without the hostname.
-    pub(super) fn domain_of(&self, name: &str, host: &str, labels: &BTreeMap<String, String>) -> Option<DomainId> {
-        let label = |key: &str| if key == HOSTNAME { Some(host) } else { labels.get(key).map(String::as_str) };
+    /// The lowest domain that selects a node.
+    pub(super) fn domain_of(&self, node: &NodeRef) -> Option<DomainId> {
+        let (name, label) = (&**node.name(), |key: &str| node.label(key));
         let fits = |(wanted, id): &Labelled| wanted.iter().all(|one| one.matches(label(&one.key))).then_some(*id);
         let by_label =
             self.labels.iter().filter_map(|(key, values)| values.get(label(key)?)).flatten().filter_map(fits);

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Demand, Held, Inventory};
+use super::{
+    Demand, Inventory,
+    held::{Held, PodKey},
+};
 use crate::gang::{TaskName, WorkloadRef};
 
 /// Pods to be thought away.
@@ -37,18 +40,16 @@ impl Inventory {
                 owner.name == workload.name && owner.kind == workload.kind && owner.group == workload.group
             })
         };
-        let mut pods: Vec<(&str, &Held)> = self
+        let mut pods: Vec<(&PodKey, &Held)> = self
             .pods
-            .range((Arc::clone(&namespace), Arc::from(""))..)
-            .take_while(|((ns, _), _)| *ns == namespace)
+            .range(PodKey::first(Arc::clone(&namespace))..)
+            .take_while(|(key, _)| *key.namespace() == namespace)
             .filter(|(_, held)| held.request.is_some() && is_its(held))
-            .map(|((_, name), held)| (&**name, held))
             .collect();
         let Gone::Last(some) = gone else { return pods.into_iter().map(|(_, held)| held).collect() };
         // Pods of a task are numbered; a name without a number is not ours to foresee.
-        let number = |name: &str| name.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
-        pods.retain(|(name, _)| number(name).is_some());
-        pods.sort_by_key(|(name, _)| std::cmp::Reverse(number(name)));
+        pods.retain(|(key, _)| key.number().is_some());
+        pods.sort_by_key(|(key, _)| std::cmp::Reverse(key.number()));
         let mut left = some.clone();
         pods.retain(|(_, held)| {
             let task = held.owner.as_ref().and_then(|owner| owner.task.clone());

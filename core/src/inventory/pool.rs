@@ -34,4 +34,9 @@ impl<T: Ord> Pool<T> {
         self.values.insert(Arc::clone(&value));
         value
     }
+
+    /// How many there are, those included that nobody uses any more and were not looked for yet.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
 }

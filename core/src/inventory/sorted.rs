@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-use super::{Amounts, DomainId};
+use super::{Amounts, DomainId, NodeRef};
 use crate::{
     gang::Taint,
     quantity::Quantity,
@@ -11,7 +11,7 @@ use crate::{
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
 pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
-pub(super) type Place = (NoneLast, Arc<str>);
+pub(super) type Place = (NoneLast, NodeRef);
 
 /// A domain, or none, which comes after all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,16 +38,17 @@ pub(super) struct NodeState {
 
 #[derive(Debug, Clone)]
 pub(super) struct NodeSpec {
+    /// Its name and all its labels.
+    pub node: NodeRef,
     pub kind: KindRef,
     pub usable: bool,
-    /// Label `kubernetes.io/hostname` where it is not the name.
-    pub host: Option<Arc<str>>,
     pub domain: Option<DomainId>,
 }
 
 /// What many nodes have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
+    /// Those that somebody selects on.
     pub labels: Arc<BTreeMap<String, String>>,
     pub taints: Arc<[Taint]>,
     pub allocatable: Arc<Amounts>,
@@ -103,27 +104,28 @@ impl Demand {
 }
 
 /// A usable node's shape and place; `None` for one that offers nothing.
-fn place(name: &Arc<str>, state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
+fn place(state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
     let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
     let left = |(name, amount): (&ResourceName, &Quantity)| {
         let used = Quantity::from_nano(state.used.get(name.as_str()));
         (name.clone(), amount.saturating_sub(used))
     };
     let free = spec.kind.0.allocatable.iter().map(left).collect();
-    Some((spec.kind.clone(), free, (NoneLast(spec.domain), Arc::clone(name))))
+    Some((spec.kind.clone(), free, (NoneLast(spec.domain), spec.node.clone())))
 }
 
-pub(super) fn put_in(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
-    if let Some((kind, free, place)) = place(name, state) {
-        let places = shapes.entry(kind).or_default().entry(Arc::new(free)).or_default();
+pub(super) fn put_in(shapes: &mut Shapes, state: &NodeState) {
+    if let Some((kind, free, place)) = place(state) {
+        let by_free = shapes.entry(kind).or_default();
+        let places = by_free.entry(Arc::new(free)).or_insert_with(|| Vec::with_capacity(1));
         if let Err(at) = places.binary_search(&place) {
             places.insert(at, place);
         }
     }
 }
 
-pub(super) fn take_out(shapes: &mut Shapes, name: &Arc<str>, state: &NodeState) {
-    let Some((kind, free, place)) = place(name, state) else { return };
+pub(super) fn take_out(shapes: &mut Shapes, state: &NodeState) {
+    let Some((kind, free, place)) = place(state) else { return };
     let Some(by_free) = shapes.get_mut(&kind) else { return };
     if let Some(places) = by_free.get_mut(&free) {
         if let Ok(at) = places.binary_search(&place) {

@@ -1,7 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::gang::{Operator, Requirement};
+use crate::{
+    gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task},
+    place::{Cluster, estimate::Estimate},
+    select::HOSTNAME,
+    split::{self, pods_that_fit},
+};
 
 fn amounts(cpu: i64, pods: i64) -> Resources {
     [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(pods))].into_iter().collect()
@@ -226,11 +231,122 @@ fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
     assert_eq!([row(WHOLE), row(1), row(2)], [(15_000, 6_000, 3), (11_000, 6_000, 2), (11_000, 6_000, 2)]);
 }
 
+fn labels(keys: &[&str]) -> Arc<BTreeSet<String>> {
+    Arc::new(keys.iter().map(|key| (*key).to_owned()).collect())
+}
+
+#[test]
+fn shapes_carry_only_the_labels_that_are_selected_on_and_none_that_tells_most_nodes_apart() {
+    let mut nodes: Vec<Node> = (0..200).map(|at| node(&format!("n{at}"), 8)).collect();
+    for (at, node) in nodes.iter_mut().enumerate() {
+        node.labels = [("pool", at % 2), ("serial", at), ("rack", at % 70), ("row", at % 60)]
+            .map(|(key, value)| (key.to_owned(), value.to_string()))
+            .into();
+    }
+    let mut inventory = listed(nodes.clone(), vec![]);
+    let shapes = |inventory: &Inventory| inventory.capacity().shapes.len();
+    assert_eq!(shapes(&inventory), 1);
+    assert!(inventory.show(&labels(&["pool"])));
+    assert_eq!(shapes(&inventory), 2);
+    assert!(!inventory.show(&labels(&["pool"])) && !inventory.show(&labels(&["pool", "serial", "rack", HOSTNAME])));
+    assert_eq!(shapes(&inventory), 2);
+    assert!(inventory.show(&labels(&["row", "rack"])));
+    assert_eq!(shapes(&inventory), 60);
+    // A label with few values again is carried again.
+    for node in nodes.iter().filter(|node| node.labels["rack"].parse::<u32>().unwrap() > 63) {
+        inventory.apply(Change::NodeGone(node.name.clone()));
+    }
+    assert!(inventory.capacity().shows("rack"));
+    assert!(inventory.show(&labels(&[])));
+    assert_eq!(shapes(&inventory), 1);
+}
+
+#[test]
+fn every_label_is_found_on_its_node_however_many_nodes_have_their_own() {
+    let of = |at: usize| -> BTreeMap<String, String> {
+        let own = (0..at % 4).map(|own| (format!("own-{own}"), format!("{at}-{own}")));
+        let shared = [("pool".to_owned(), (at % 3).to_string()), ("a".to_owned(), String::new())];
+        own.chain(shared).collect()
+    };
+    let mut inventory = listed(vec![], vec![]);
+    for at in 0..300 {
+        inventory.apply(Change::Node(Node { labels: of(at), ..node(&format!("n{at}"), 8) }));
+    }
+    // What was own may be shared later, and the other way round.
+    for at in 0..150 {
+        inventory.apply(Change::Node(Node { labels: of(at * 4), ..node(&format!("n{at}"), 8) }));
+    }
+    let capacity = inventory.capacity();
+    for node in capacity.shapes.iter().flat_map(|shape| &shape.nodes) {
+        let at: usize = node[1..].parse().unwrap();
+        let want = of(if at < 150 { at * 4 } else { at });
+        for key in ["own-0", "own-1", "own-2", "own-3", "pool", "a", "b"] {
+            assert_eq!(node.label(key), want.get(key).map(String::as_str), "{node} {key}");
+        }
+        assert_eq!(node.label(HOSTNAME), Some(&**node));
+    }
+}
+
+fn any_claim() -> impl Strategy<Value = NodeClaim> {
+    let key = prop::sample::select(vec!["pool", "serial", "zone", HOSTNAME]);
+    let value = prop::sample::select(vec!["x", "y", "n1", "n3"]);
+    let operator = prop::sample::select(vec![Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
+    let requirement = (key.clone(), operator, value.clone()).prop_map(|(key, operator, value)| {
+        let values = if matches!(operator, Operator::In | Operator::NotIn) { vec![value.to_owned()] } else { vec![] };
+        Requirement { key: key.into(), operator, values }
+    });
+    let term = prop::collection::vec(requirement, 0..3).prop_map(|labels| NodeTerm { labels, fields: vec![] });
+    let selector = prop::option::of((key, value).prop_map(|(key, value)| (key.to_owned(), value.to_owned())));
+    (selector, prop::collection::vec(term, 0..3)).prop_map(|(selector, affinity)| NodeClaim {
+        selector: selector.into_iter().collect(),
+        affinity,
+        tolerations: vec![],
+    })
+}
+
+proptest! {
+    /// A naive count, node by node and with all labels.
+    #[test]
+    fn which_labels_shapes_carry_changes_no_answer(
+        nodes in prop::collection::vec((1..6i64, "[xy]", "[xy]?"), 1..9), claim in any_claim(),
+        shown in prop::sample::subsequence(vec!["pool", "serial", "zone"], 0..=3), asked in 1..4i64,
+    ) {
+        let nodes: Vec<Node> = nodes.into_iter().enumerate().map(|(at, (cpu, pool, zone))| {
+            let name = format!("n{at}");
+            let mut labels: BTreeMap<String, String> =
+                [("pool", pool), ("serial", name.clone()), (HOSTNAME, name.clone())]
+                    .map(|(key, value)| (key.to_owned(), value)).into();
+            if !zone.is_empty() {
+                labels.insert("zone".into(), zone);
+            }
+            Node { labels, ..node(&name, cpu) }
+        }).collect();
+        let fits = |node: &Node| node.allocatable.get("cpu").as_nano() / 1_000_000_000 / i128::from(asked);
+        let admitted = nodes.iter().filter(|node| claim.admits(&node.name, &node.labels, &[]));
+        let want = admitted.map(fits).sum::<i128>();
+        let task = Task {
+            name: "t".into(), replicas: 3, min_available: 0, request: amounts(asked, 0), node: claim,
+            priority_class: String::new(), partition: None,
+        };
+        let gang = Gang { tasks: vec![task], min_available: 0, min_success: None, topology: None, one_cluster: None };
+        let mut inventory = listed(nodes, vec![]);
+        inventory.show(&labels(&shown));
+        let capacity = inventory.capacity();
+        prop_assert_eq!(i128::from(pods_that_fit(&gang, &capacity)), want);
+        prop_assert_eq!(i128::from(Estimate::new(&gang).replicas(&Cluster::default(), &capacity)), want);
+        let left = split::without(&capacity, &gang, &[2]);
+        prop_assert_eq!(i128::from(pods_that_fit(&gang, &left)), (want - 2).max(0));
+    }
+}
+
 fn any_change() -> impl Strategy<Value = Change> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     prop_oneof![
-        (name.clone(), 1..9i64, any::<bool>())
-            .prop_map(|(name, cpu, ready)| { Change::Node(Node { ready, ..node(name, cpu) }) }),
+        (name.clone(), 1..9i64, any::<bool>(), "[xy]").prop_map(|(name, cpu, ready, pool)| {
+            let labels =
+                [("pool".to_owned(), pool.clone()), ("serial".to_owned(), format!("{name}{pool}{cpu}"))].into();
+            Change::Node(Node { ready, labels, ..node(name, cpu) })
+        }),
         name.clone().prop_map(|name| Change::NodeGone(name.into())),
         ("[p-t]", prop::option::of(name), 1..4i64, any::<bool>())
             .prop_map(|(pod_name, on, cpu, finished)| { Change::Pod(Pod { finished, ..pod(&pod_name, on, cpu) }) }),
@@ -247,7 +363,9 @@ proptest! {
     fn events_and_lists_agree(changes in prop::collection::vec(any_change(), 0..40)) {
         let mut inventory = listed(vec![], vec![]);
         let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        for change in changes {
+        let shown = [labels(&[]), labels(&["pool", "other"]), labels(&["serial"])];
+        for (step, change) in changes.into_iter().enumerate() {
+            inventory.show(&shown[step / 5 % 3]);
             match change.clone() {
                 Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
                 Change::NodeGone(name) => drop(nodes.remove(&name)),
@@ -262,6 +380,8 @@ proptest! {
             prop_assert!(changed || before == inventory.capacity());
         }
         let mut fresh = Inventory::new();
+        inventory.show(&shown[1]);
+        fresh.show(&shown[1]);
         fresh.apply(Change::HyperNodes(hyper_nodes.into_values().collect()));
         fresh.apply(Change::Pods(pods.into_values().collect()));
         fresh.apply(Change::Nodes(nodes.into_values().collect()));

@@ -53,10 +53,11 @@ impl<'a> Estimate<'a> {
     }
 
     fn fit(&self, capacity: &Capacity) -> u64 {
-        let Some(task) = self.sole else { return split::pods_that_fit(self.gang, capacity) };
+        let by_shape = |task: &&Task| task.node.labels().all(|label| capacity.shows(label));
+        let Some(task) = self.sole.filter(by_shape) else { return split::pods_that_fit(self.gang, capacity) };
         let on_shape = |shape: &Shape| {
-            let name = shape.nodes.first().map_or("", |name| name);
-            let admitted = shape.labels.as_ref().is_none_or(|labels| task.node.admits(name, labels, &shape.taints));
+            // Fields are out of the question here, so that the name does not matter.
+            let admitted = shape.labels.as_ref().is_none_or(|labels| task.node.admits("", labels, &shape.taints));
             if admitted { self.per_node(shape).saturating_mul(shape.nodes.len() as u64) } else { 0 }
         };
         capacity.shapes.iter().map(on_shape).fold(0, u64::saturating_add)

@@ -5,13 +5,10 @@
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
 //! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried).
 
-use std::borrow::Cow;
-
 use crate::{
-    gang::{ClusterName, Gang, Requirement},
-    inventory::{Capacity, DomainId, Shape, ceil, scale},
+    gang::{ClusterName, Gang, NodeClaim, Requirement},
+    inventory::{Capacity, DomainId, NodeRef, Shape, ceil, scale},
     resources::ResourceName,
-    select::HOSTNAME,
 };
 
 /// Which of a cluster's nodes.
@@ -34,6 +31,8 @@ pub(crate) struct Kit<'a> {
     requests: Vec<i64>,
     /// Some task tells nodes apart by name.
     by_name: bool,
+    /// Labels that tasks select on.
+    labels: Vec<&'a str>,
 }
 
 /// Free capacity of one cluster while it is being filled.
@@ -81,7 +80,10 @@ impl<'a> Kit<'a> {
             .flat_map(|task| resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)))
             .collect();
         let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
-        Self { gang, resources, requests, by_name }
+        let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        Self { gang, resources, requests, by_name, labels }
     }
 
     pub(crate) fn tasks(&self) -> usize {
@@ -103,9 +105,9 @@ impl<'a> Kit<'a> {
         (0..self.resources.len()).map(of).collect()
     }
 
-    /// Whether some task tells nodes apart by name.
-    pub(super) const fn names_nodes(&self) -> bool {
-        self.by_name
+    /// Whether nodes of one shape may not be alike for some task: it names nodes, or a label that shapes do not carry.
+    pub(super) fn parts_shapes(&self, capacity: &Capacity) -> bool {
+        self.by_name || !self.labels.iter().all(|label| capacity.shows(label))
     }
 
     pub(crate) fn resources(&self) -> &[ResourceName] {
@@ -120,24 +122,24 @@ impl<'a> Kit<'a> {
         room.groups.reserve(capacity.shapes.len());
         room.free.reserve(capacity.shapes.len() * columns.len());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
-        let mut add = |at: usize, shape: &Shape, name: &str, nodes: usize| {
+        let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
+        let mut add = |at: usize, shape: &Shape, first: &NodeRef, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
                 let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
                 room.groups.push(Group { nodes, class, site: 0 });
                 let row = profile.shape(at);
                 room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
-                self.admits(capacity, shape, name, &mut admits);
+                self.admits(shape, first, &mut admits);
             }
         };
         for (at, shape) in capacity.shapes.iter().enumerate() {
-            let first = shape.nodes.first().map_or("", |name| name);
-            let by_name = self.by_name || matches!(place, Where::Pinned(_)) && place.names_nodes();
+            let Some(first) = shape.nodes.first() else { continue };
             match place {
-                _ if by_name => {
-                    for (id, name) in shape.with_domains() {
-                        if place.holds(capacity, shape, id, name) {
-                            add(at, shape, name, 1);
+                _ if by_node => {
+                    for (id, node) in shape.with_domains() {
+                        if place.holds(capacity, shape, id, node) {
+                            add(at, shape, node, 1);
                         }
                     }
                 }
@@ -157,19 +159,11 @@ impl<'a> Kit<'a> {
     }
 
     /// Which tasks' pods may run on a node.
-    fn admits(&self, capacity: &Capacity, shape: &Shape, name: &str, admits: &mut Vec<bool>) {
-        let labels = shape.labels.as_ref().map(|labels| match self.by_name {
-            true => {
-                let mut labels = (**labels).clone();
-                labels.insert(HOSTNAME.to_owned(), capacity.host(name).to_owned());
-                Cow::Owned(labels)
-            }
-            false => Cow::Borrowed(&**labels),
-        });
-        admits.extend(self.gang.tasks.iter().map(|task| match &labels {
-            Some(labels) => task.node.admits(name, labels, &shape.taints),
-            None => true,
-        }));
+    fn admits(&self, shape: &Shape, node: &NodeRef, admits: &mut Vec<bool>) {
+        let may = |claim: &NodeClaim| {
+            shape.labels.is_none() || claim.admits_by(node, |key| shape.label(node, key), &shape.taints)
+        };
+        admits.extend(self.gang.tasks.iter().map(|task| may(&task.node)));
     }
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
@@ -467,23 +461,20 @@ pub(super) fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quant
 }
 
 impl Where<'_> {
-    /// Whether the alternatives tell nodes apart by name.
-    fn names_nodes(self) -> bool {
+    /// Whether the alternatives name a label that shapes do not carry.
+    fn parts_shapes(self, capacity: &Capacity) -> bool {
         let Self::Pinned(terms) = self else { return false };
-        terms.iter().flatten().any(|one| one.key == HOSTNAME)
+        terms.iter().flatten().any(|one| !capacity.shows(&one.key))
     }
 
     /// Whether a node is one of these. Of nodes whose labels are unknown all are.
-    fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, name: &str) -> bool {
+    fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
         match self {
             Self::Cluster => true,
             Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
             Self::Pinned(terms) => {
-                let Some(labels) = &shape.labels else { return true };
-                let label = |key: &str| {
-                    if key == HOSTNAME { Some(capacity.host(name)) } else { labels.get(key).map(String::as_str) }
-                };
-                terms.iter().any(|term| term.iter().all(|one| one.matches(label(&one.key))))
+                let matches = |one: &Requirement| one.matches(shape.label(node, &one.key));
+                shape.labels.is_none() || terms.iter().any(|term| term.iter().all(matches))
             }
         }
     }
@@ -492,7 +483,7 @@ impl Where<'_> {
     pub(super) fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for shape in &capacity.shapes {
-            let is_in = |(id, name): &(Option<DomainId>, &std::sync::Arc<str>)| self.holds(capacity, shape, *id, name);
+            let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds(capacity, shape, *id, node);
             inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
             outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
         }

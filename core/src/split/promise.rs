@@ -33,7 +33,7 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Op
 /// These nodes with the pods on them, and the pods that did not fit.
 fn filled(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
     let mut shapes = Cow::Borrowed(capacity);
-    if kit.names_nodes() {
+    if kit.parts_shapes(capacity) {
         shapes = Cow::Owned(capacity.with(capacity.shapes.iter().flat_map(single_nodes).collect()));
     }
     let original = kit.room(&shapes, Where::Cluster);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Strategy, *};
 use crate::{
     gang::{NodeClaim, Partition, Task, Topology},
-    inventory::{Amounts, Shape, Source},
+    inventory::{Amounts, NodeRef, Shape, Source},
     quantity::Quantity,
     resources::Resources,
 };
@@ -42,7 +42,7 @@ fn capacity(cluster: usize, nodes: &[(i64, i64)]) -> Capacity {
     let mut shapes: Vec<Shape> = Vec::new();
     for (index, (cpu, gpu)) in nodes.iter().enumerate() {
         let free = amounts(*cpu, *gpu);
-        let name: Arc<str> = format!("n{cluster}-{index}").into();
+        let name = NodeRef::from(format!("n{cluster}-{index}"));
         match shapes.iter_mut().find(|shape| *shape.free == free) {
             Some(shape) => shape.nodes.push(name),
             None => shapes.push(Shape {
@@ -254,7 +254,7 @@ fn no_amount_is_too_large_to_be_counted() {
     let mut gang = gang(vec![task("w", 2, 2, 0, 1)], 2);
     gang.tasks[0].request = [("memory", Quantity::from_nano(1))].into_iter().collect();
     let free: Amounts = [("memory".into(), Quantity::from_units(i64::MAX))].into();
-    let nodes: Vec<Arc<str>> = (0..3).map(|n| format!("n{n}").into()).collect();
+    let nodes = (0..3).map(|n| format!("n{n}").as_str().into()).collect();
     let shape = Shape { allocatable: Arc::new(free.clone()), free: Arc::new(free), nodes, ..Shape::default() };
     let capacity = Capacity::new(vec![shape], Source::Nodes);
     let kit = Kit::new(&gang);

@@ -160,8 +160,8 @@ fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
     assert_eq!((domain.nodes[0][0].key.as_str(), &domain.nodes[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
     let left = without_in(&world.capacities[0], &gang, &[2], Some(domain));
     let free = |rack: &str| {
-        let is_its = |shape: &&Shape| shape.labels.as_ref().unwrap().get("rack").is_some_and(|name| name == rack);
-        left.shapes.iter().filter(is_its).map(|shape| shape.free["cpu"].units_ceil()).sum::<i128>()
+        let is_its = |shape: &&Shape| shape.nodes[0].label("rack") == Some(rack);
+        left.shapes.iter().filter(is_its).map(|shape| shape.free.get("cpu").unwrap().units_ceil()).sum::<i128>()
     };
     assert_eq!((free("r0-0"), free("r0-1")), (8, 0));
     // A gang without topology finds the room that is left, a hard one does not find it in the same rack.
@@ -176,7 +176,7 @@ fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
     let gang = workers(3, 3, soft);
     let domain = crate::plan::Domain { name: "r0-0".into(), tier: 1, nodes: vec![] };
     let left = without_in(&world.capacities[0], &gang, &[3], Some(&domain));
-    let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free["cpu"].units_ceil()).collect();
+    let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free.get("cpu").unwrap().units_ceil()).collect();
     assert_eq!(free, [0, 6]);
 }
 

@@ -1,0 +1,48 @@
+//! The labels of nodes that gangs select on, waiting or placed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::gang::Gang;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Selected {
+    /// By who asks; those who select on none are left out.
+    by: BTreeMap<String, BTreeSet<String>>,
+    /// How many ask for each.
+    counts: BTreeMap<String, usize>,
+    labels: Arc<BTreeSet<String>>,
+}
+
+impl Selected {
+    /// All of them.
+    pub(super) const fn labels(&self) -> &Arc<BTreeSet<String>> {
+        &self.labels
+    }
+
+    /// Who asks selects as this gang does; as none, without one.
+    pub(super) fn set(&mut self, asks: &str, gang: Option<&Gang>) {
+        let tasks = gang.into_iter().flat_map(|gang| &gang.tasks);
+        let now: BTreeSet<String> = tasks.flat_map(|task| task.node.labels()).map(ToOwned::to_owned).collect();
+        if self.by.get(asks).map_or(now.is_empty(), |before| *before == now) {
+            return;
+        }
+        for label in &now {
+            *self.counts.entry(label.clone()).or_default() += 1;
+        }
+        let before = if now.is_empty() { self.by.remove(asks) } else { self.by.insert(asks.to_owned(), now) };
+        for label in before.into_iter().flatten() {
+            if let Some(count) = self.counts.get_mut(&label) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&label);
+                }
+            }
+        }
+        if !self.counts.keys().eq(self.labels.iter()) {
+            self.labels = Arc::new(self.counts.keys().cloned().collect());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Amounts of several resources on a node: as small as it can be, for there is one for each state that a node is in.
+
+use std::borrow::Borrow;
+
+use crate::{quantity::Quantity, resources::ResourceName};
+
+/// Amounts by name, zeros included, with an order, so that shapes can be sorted and grouped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amounts(Box<[(ResourceName, Quantity)]>);
+
+impl Amounts {
+    /// The amount of a name, if it is there.
+    pub fn get<N: Ord + ?Sized>(&self, name: &N) -> Option<&Quantity>
+    where
+        ResourceName: Borrow<N>,
+    {
+        self.find(name).map(|at| &self.0[at].1)
+    }
+
+    /// The amount of a name, if it is there.
+    pub fn get_mut<N: Ord + ?Sized>(&mut self, name: &N) -> Option<&mut Quantity>
+    where
+        ResourceName: Borrow<N>,
+    {
+        self.find(name).map(|at| &mut self.0[at].1)
+    }
+
+    /// By name.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, &Quantity)> {
+        self.0.iter().map(|(name, amount)| (name, amount))
+    }
+
+    /// The names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &ResourceName> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// True without any name.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn find<N: Ord + ?Sized>(&self, name: &N) -> Option<usize>
+    where
+        ResourceName: Borrow<N>,
+    {
+        self.0.binary_search_by(|(known, _)| known.borrow().cmp(name)).ok()
+    }
+}
+
+impl FromIterator<(ResourceName, Quantity)> for Amounts {
+    /// Of a name that comes twice the last counts.
+    fn from_iter<T: IntoIterator<Item = (ResourceName, Quantity)>>(amounts: T) -> Self {
+        let mut all: Vec<(ResourceName, Quantity)> = amounts.into_iter().collect();
+        all.reverse();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all.dedup_by(|(b, _), (a, _)| a == b);
+        Self(all.into())
+    }
+}
+
+impl<const N: usize> From<[(ResourceName, Quantity); N]> for Amounts {
+    fn from(amounts: [(ResourceName, Quantity); N]) -> Self {
+        amounts.into_iter().collect()
+    }
+}
