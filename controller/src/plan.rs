@@ -183,7 +183,7 @@ enum Verdict {
     /// It is not needed any more.
     TakeAway(Key, Arc<str>),
     /// Write it.
-    Write { effect: Effect, tells: Vec<Effect>, turned: Option<Effect>, spec: u64, only_numbers: bool },
+    Write { effect: Box<Effect>, tells: Vec<Effect>, turned: Option<Box<Effect>>, spec: u64, only_numbers: bool },
 }
 
 /// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is the
@@ -213,10 +213,10 @@ fn look(index: &mut Index, key: &Key, known: Option<Reason>, now: Timestamp, pla
                 GroupWriting { in_flight: true, last_write: Some(now), spec_written: spec, ..GroupWriting::default() };
             entry.group = group;
             index.writing += 1;
-            plan.effects.push((Tag::Group(key.clone()), effect));
+            plan.effects.push((Tag::Group(key.clone()), *effect));
             // Of a long line whose reasons all change few are told: the PodGroups say it too.
             let turned = turned.filter(|_| refresh(&mut index.refreshes, now).is_ok());
-            plan.effects.extend(tells.into_iter().chain(turned).map(|tell| (Tag::Tell, tell)));
+            plan.effects.extend(tells.into_iter().chain(turned.map(|turned| *turned)).map(|tell| (Tag::Tell, tell)));
         }
     }
 }
@@ -261,9 +261,9 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
         stage.is_none() && waited && tells.is_empty() && same_reason.is_none()
     };
     let turned = there.map(|group| &**group).filter(turns);
-    let turned = turned.map(|_| tell(workload, EventType::Normal, reason.token(), status.message.clone()));
+    let turned = turned.map(|_| Box::new(tell(workload, EventType::Normal, reason.token(), status.message.clone())));
     let write = |effect, tells, only_numbers| {
-        Some(Verdict::Write { effect, tells, turned: turned.clone(), spec: print, only_numbers })
+        Some(Verdict::Write { effect: Box::new(effect), tells, turned: turned.clone(), spec: print, only_numbers })
     };
     // The PodGroup says whether it was told.
     if let Some(message) = unknown_class.filter(|said| there.is_none_or(|group| !group.status.message.contains(said))) {

@@ -73,13 +73,13 @@ pub enum Error {
 /// What arrives.
 enum Input {
     /// `true` for ClusterResourceBindings.
-    Bindings(bool, Event<Binding>),
+    Bindings(bool, Box<Event<Binding>>),
     Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
-    Clusters(Event<Cluster>),
+    Clusters(Box<Event<Cluster>>),
     /// `true` for ClusterPropagationPolicies.
     Policies(bool, Event<(PolicyKey, Option<Weights>)>),
     Scores(Event<Scores>),
-    Links(Event<FederationTopology>),
+    Links(Box<Event<FederationTopology>>),
 }
 
 /// What a write was for.
@@ -195,12 +195,12 @@ fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken
     {
         let bindings = resource("work.karmada.io", "v1alpha2", kind, plural);
         let read = move |event: Event<Value>| {
-            event.filter_map(|object| Binding::read(&object)).map(|event| Input::Bindings(global, event))
+            event.filter_map(|object| Binding::read(&object)).map(|event| Input::Bindings(global, Box::new(event)))
         };
         tokio::spawn(follow_json(client.clone(), bindings, config(), inputs.clone(), read, stop.clone()));
     }
     let clusters: Api<DeserializeGuard<Cluster>> = Api::all(client.clone());
-    let read = |event| Some(Input::Clusters(event));
+    let read = |event| Some(Input::Clusters(Box::new(event)));
     tokio::spawn(follow_typed(clusters, config(), inputs.clone(), read, stop.clone()));
     for (global, kind, plural) in [
         (false, "PropagationPolicy", "propagationpolicies"),
@@ -216,7 +216,13 @@ fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken
     let read = |event: Event<ClusterScore>| event.filter_map(|one| Some(Scores::from(&one))).map(Input::Scores);
     tokio::spawn(follow_typed(scores, config(), inputs.clone(), read, stop.clone()));
     let links: Api<DeserializeGuard<FederationTopology>> = Api::all(client.clone());
-    tokio::spawn(follow_typed(links, config(), inputs.clone(), |event| Some(Input::Links(event)), stop.clone()));
+    tokio::spawn(follow_typed(
+        links,
+        config(),
+        inputs.clone(),
+        |event| Some(Input::Links(Box::new(event))),
+        stop.clone(),
+    ));
     for kind in WorkloadKind::ALL {
         let (version, plural) = match kind {
             WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
@@ -274,6 +280,7 @@ impl Scheduler {
     fn take(&mut self, input: Input) {
         match input {
             Input::Bindings(global, event) => {
+                let event = *event;
                 if matches!(event, Event::Reset(_)) && !global {
                     self.arrived("bindings");
                 }
@@ -286,13 +293,13 @@ impl Scheduler {
             Input::Policies(global, event) => self.index.rankings.policies(global, event),
             Input::Scores(event) => self.index.rankings.scores(event),
             Input::Links(event) => {
-                self.links_listed |= matches!(event, Event::Reset(_));
-                self.index.links(event);
+                self.links_listed |= matches!(*event, Event::Reset(_));
+                self.index.links(*event);
             }
             Input::Clusters(event) => {
                 self.watch_members(&event);
                 self.index.clusters(&event);
-                if matches!(event, Event::Reset(_)) {
+                if matches!(*event, Event::Reset(_)) {
                     self.arrived("clusters");
                 }
             }
