@@ -52,6 +52,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How long the gates of so many bindings take over HTTPS, on a server of their own.
+pub async fn bare(bindings: usize, concurrency: usize) -> anyhow::Result<Duration> {
+    let (server, _) = world::host().await?;
+    let client = world::serve("host", &server, server.router())?.client("bench", &WriteCounts::default())?;
+    world::create_all(&client, world::BINDINGS, (0..bindings).map(|i| world::binding(i, ""))).await?;
+    let list = world::get(&client, world::BINDINGS).await?;
+    Ok(patch_all(&client, &list, concurrency).await?.0)
+}
+
 async fn patch_all(client: &Client, list: &Value, concurrency: usize) -> anyhow::Result<(Duration, Vec<Duration>)> {
     let items = list["items"].as_array().into_iter().flatten();
     let began = Instant::now();

@@ -6,7 +6,10 @@
 
 mod apiserver;
 mod figures;
+mod host;
 mod machine;
+mod place;
+mod process;
 mod release;
 mod webhook;
 mod world;
@@ -29,6 +32,8 @@ enum Command {
     Webhook(webhook::Args),
     /// From freed quota to the gate's patch with thousands waiting; memory; restart.
     Release(release::Args),
+    /// The scheduler against the API server's floor, with thousands released at once; writes a binding.
+    Place(place::Args),
     /// API writes of a job's whole life, by component.
     Writes(writes::Args),
     /// Gate patches a second against the embedded API server: the floor for everything else.
@@ -59,6 +64,7 @@ async fn benchmark(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Webhook(args) => webhook::run(args).await?,
         Command::Release(args) => release::run(args).await?,
+        Command::Place(args) => place::run(args).await?,
         Command::Writes(args) => writes::run(args).await?,
         Command::Apiserver(args) => apiserver::run(args).await?,
     }

@@ -147,7 +147,7 @@ pub fn binding(i: usize, job_uid: &str) -> Value {
 
 /// The controller's patch that opens a gate.
 pub fn release(resource_version: &str) -> Value {
-    let record = json!({"queue": "q0", "charged": {"cpu": "4", "memory": "2Gi", "pods": "4"}, "tasks": {"worker": 4}});
+    let record = json!({"queue": "q0", "priority": 0, "copies": 1, "charged": {"cpu": "4", "memory": "2Gi", "pods": "4"}, "tasks": {"worker": 4}});
     json!([
         {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
         {"op": "add", "path": "/spec/suspension/scheduling", "value": false},

@@ -3,24 +3,19 @@
 //! The controller is a process of its own (`caldera controller`, from this binary) and talks HTTPS to an embedded API
 //! server in this one. Nothing else runs there: this benchmark writes the jobs' ends and places what is released.
 
-mod host;
-mod process;
-
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
     figures::{Runs, Sample, millis},
-    world,
+    host::{Host, Seen},
+    process::Component,
 };
-use host::{Host, Seen};
-use process::Controller;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -55,9 +50,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let held = args.queues * args.slots;
     let total = args.waiting + held + args.runs * args.completions + args.restarts;
     let began = Instant::now();
-    let mut host = Host::start(args.queues, args.slots, total).await?;
+    let mut host = Host::start("controller", args.queues, args.slots, total).await?;
     println!("{total} jobs and bindings in {} queues, written in {:.1?}", args.queues, began.elapsed());
-    let mut bench = Bench { controller: Controller::start(&host.kubeconfig)?, running: queues(args.queues) };
+    let mut bench =
+        Bench { controller: Component::start("controller", &host.kubeconfig)?, running: queues(args.queues) };
     bench.fill(&mut host, held, total).await?;
     bench.tell_memory("after the first start, everybody explained");
 
@@ -96,7 +92,7 @@ fn queues(count: usize) -> Vec<VecDeque<usize>> {
 }
 
 struct Bench {
-    controller: Controller,
+    controller: Component,
     /// Jobs that hold quota, by queue, in the order of their release.
     running: Vec<VecDeque<usize>>,
 }
@@ -106,7 +102,7 @@ impl Bench {
     async fn fill(&mut self, host: &mut Host, held: usize, total: usize) -> anyhow::Result<()> {
         let began = Instant::now();
         for _ in 0..held {
-            let seen = timeout(PATIENCE, host.released()).await.context("the first releases did not come")??;
+            let seen = timeout(PATIENCE, host.patched()).await.context("the first releases did not come")??;
             if self.running.iter().all(VecDeque::is_empty) {
                 println!("first start to first release patch: {} ms", millis(seen.at.duration_since(began)));
             }
@@ -149,7 +145,7 @@ impl Bench {
                     waiting[queue].push_back((sent, Instant::now()));
                     ended += 1;
                 }
-                seen = timeout(PATIENCE, host.released()) => {
+                seen = timeout(PATIENCE, host.patched()) => {
                     let seen = seen.context("a release did not come")??;
                     let since = waiting[seen.job % queues].pop_front();
                     let (sent, acked) = since.context("a release came without an end")?;
@@ -169,8 +165,8 @@ impl Bench {
         let job = self.running.iter_mut().find_map(VecDeque::pop_front).context("nothing runs")?;
         host.end(job).await?;
         let began = Instant::now();
-        self.controller = Controller::start(&host.kubeconfig)?;
-        let seen = timeout(PATIENCE, host.released()).await.context("no release after the restart")??;
+        self.controller = Component::start("controller", &host.kubeconfig)?;
+        let seen = timeout(PATIENCE, host.patched()).await.context("no release after the restart")??;
         let took = seen.at.duration_since(began);
         self.take(host, seen).await?;
         Ok(took)
@@ -180,23 +176,4 @@ impl Bench {
         let mib = |field| self.controller.memory(field).map_or(0.0, |kib| kib as f64 / 1024.0);
         println!("controller memory {when}: RSS {:.1} MiB, highest {:.1} MiB", mib("VmRSS"), mib("VmHWM"));
     }
-}
-
-/// A job's end, as Karmada's status aggregation writes it.
-fn completed() -> serde_json::Value {
-    json!({"status": {"state": {"phase": "Completed", "lastTransitionTime": "2026-11-21T12:00:00Z"}, "succeeded": 4}})
-}
-
-/// Where a released job goes.
-fn placement() -> serde_json::Value {
-    let plan =
-        json!({"clusters": {"m1": {"tasks": {"worker": {"replicas": 4, "minAvailable": 4}}, "minAvailable": 4}}});
-    json!([
-        {"op": "add", "path": "/spec/clusters", "value": [{"name": "m1", "replicas": 4}]},
-        {"op": "add", "path": "/metadata/annotations/caldera.dev~1plan", "value": plan.to_string()},
-    ])
-}
-
-fn binding_path(job: usize) -> String {
-    format!("{}/job-{job}-job", world::BINDINGS)
 }

@@ -1,4 +1,4 @@
-//! The controller as a process.
+//! A component as a process.
 
 use std::{
     path::Path,
@@ -10,18 +10,18 @@ use anyhow::Context;
 use crate::machine;
 
 /// Killed when dropped.
-pub struct Controller(Child);
+pub struct Component(Child);
 
-impl Controller {
-    pub fn start(kubeconfig: &Path) -> anyhow::Result<Self> {
+impl Component {
+    pub fn start(name: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["caldera", "controller", "--no-lease", "--kubeconfig"]).arg(kubeconfig).stdin(Stdio::null());
-        command.spawn().map(Self).context("failed to start the controller")
+        command.args(["caldera", name, "--no-lease", "--kubeconfig"]).arg(kubeconfig).stdin(Stdio::null());
+        command.spawn().map(Self).with_context(|| format!("failed to start the {name}"))
     }
 
     /// A line of its `/proc` status, in KiB.
     pub fn memory(&self, field: &str) -> anyhow::Result<u64> {
-        machine::memory(self.0.id(), field).context("the controller is gone")
+        machine::memory(self.0.id(), field).context("the component is gone")
     }
 
     /// SIGKILL: it gets no chance to tidy up.
@@ -32,7 +32,7 @@ impl Controller {
     }
 }
 
-impl Drop for Controller {
+impl Drop for Component {
     fn drop(&mut self) {
         let _ = self.kill();
     }

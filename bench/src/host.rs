@@ -1,4 +1,4 @@
-//! A host with queues, members, jobs and gated bindings, and a look at every write of the controller as it arrives.
+//! A host with queues, members, jobs and gated bindings, and a look at every write of one component as it arrives.
 
 use std::{
     path::PathBuf,
@@ -23,39 +23,43 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{binding_path, completed, placement};
 use crate::world;
 
-/// A release arrived.
+/// A patch of a job's binding arrived: its release, or its placement.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     pub job: usize,
     pub at: Instant,
 }
 
-/// What the controller wrote.
+/// What the component wrote.
 struct Writes {
-    releases: mpsc::UnboundedSender<Seen>,
+    /// Its name.
+    component: &'static str,
+    bindings: mpsc::UnboundedSender<Seen>,
     groups: AtomicUsize,
+    events: AtomicUsize,
+    all: AtomicUsize,
     last: Mutex<Instant>,
 }
 
 pub struct Host {
-    /// For the controller.
+    /// For the component.
     pub kubeconfig: PathBuf,
-    client: Client,
+    pub client: Client,
     writes: Arc<Writes>,
-    releases: mpsc::UnboundedReceiver<Seen>,
+    bindings: mpsc::UnboundedReceiver<Seen>,
     _dir: tempfile::TempDir,
 }
 
 impl Host {
     /// Queue `i` has room for `slots` jobs; job `i` is in queue `i % queues`.
-    pub async fn start(queues: usize, slots: usize, jobs: usize) -> anyhow::Result<Self> {
+    pub async fn start(component: &'static str, queues: usize, slots: usize, jobs: usize) -> anyhow::Result<Self> {
         let (server, local) = world::host().await?;
-        let (sender, releases) = mpsc::unbounded_channel();
+        let (sender, bindings) = mpsc::unbounded_channel();
+        let [groups, events, all] = [(); 3].map(|()| AtomicUsize::new(0));
         let writes =
-            Arc::new(Writes { releases: sender, groups: AtomicUsize::new(0), last: Mutex::new(Instant::now()) });
+            Arc::new(Writes { component, bindings: sender, groups, events, all, last: Mutex::new(Instant::now()) });
         let watched = writes.clone();
         let router = server.router().layer(middleware::from_fn(move |request: Request, next: Next| {
             watched.observe(&request);
@@ -71,34 +75,57 @@ impl Host {
         }
         fill(&local, queues, jobs).await?;
         let client = endpoint.client("bench", &WriteCounts::default())?;
-        Ok(Self { kubeconfig, client, writes, releases, _dir: dir })
+        Ok(Self { kubeconfig, client, writes, bindings, _dir: dir })
     }
 
-    /// The next release.
-    pub async fn released(&mut self) -> anyhow::Result<Seen> {
-        self.releases.recv().await.context("the host is gone")
+    /// The next patch of a binding.
+    pub async fn patched(&mut self) -> anyhow::Result<Seen> {
+        self.bindings.recv().await.context("the host is gone")
     }
 
-    /// PodGroups that the controller created so far.
+    /// PodGroups that the component created so far.
     pub fn groups(&self) -> usize {
         self.writes.groups.load(Ordering::Relaxed)
     }
 
-    /// Until the controller has written nothing for `quiet`, or `at_most`: in a long line it goes on to refresh positions,
+    /// Its events and its other writes so far.
+    pub fn events_and_others(&self) -> (usize, usize) {
+        let events = self.writes.events.load(Ordering::Relaxed);
+        (events, self.writes.all.load(Ordering::Relaxed) - events)
+    }
+
+    /// When it last wrote.
+    pub fn last_write(&self) -> Instant {
+        *self.writes.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the gates of all jobs.
+    pub async fn release_all(&self, jobs: usize) -> anyhow::Result<()> {
+        use futures::StreamExt;
+        let releasing = futures::stream::iter(0..jobs).map(|i| async move {
+            let path = binding_path(i);
+            let binding = world::get(&self.client, &path).await?;
+            let patch = world::release(world::text(&binding, "/metadata/resourceVersion"));
+            world::patch(&self.client, &path, "json", &patch).await
+        });
+        releasing.buffered(16).try_for_each(|_| async { Ok(()) }).await
+    }
+
+    /// Until the component has written nothing for `quiet`, or `at_most`: in a long line it goes on to refresh positions,
     /// ten a second.
     pub async fn rest(&self, quiet: Duration, at_most: Duration) {
         let _ = self.quiet(quiet, at_most).await;
     }
 
-    /// Until the controller has written nothing for `quiet`.
+    /// Until the component has written nothing for `quiet`.
     pub async fn quiet(&self, quiet: Duration, patience: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
-            let since = self.writes.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            let since = self.last_write().elapsed();
             if since >= quiet && began.elapsed() >= quiet {
                 return Ok(());
             }
-            anyhow::ensure!(began.elapsed() < patience, "the controller does not come to rest");
+            anyhow::ensure!(began.elapsed() < patience, "the component does not come to rest");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -128,18 +155,23 @@ impl Host {
 impl Writes {
     fn observe(&self, request: &Request) {
         let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-        if request.method() == http::Method::GET || !agent.starts_with("caldera-controller/") {
+        let ours = agent.strip_prefix("caldera-").and_then(|agent| agent.strip_prefix(self.component));
+        if request.method() == http::Method::GET || !ours.is_some_and(|rest| rest.starts_with('/')) {
             return;
         }
+        self.all.fetch_add(1, Ordering::Relaxed);
         let at = Instant::now();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = at;
         let path = request.uri().path();
         if request.method() == http::Method::POST && path.ends_with("/podgroups") {
             self.groups.fetch_add(1, Ordering::Relaxed);
         }
+        if path.contains("/events") {
+            self.events.fetch_add(1, Ordering::Relaxed);
+        }
         let name = path.strip_prefix(world::BINDINGS).and_then(|rest| rest.strip_prefix("/job-"));
         if let Some(job) = name.and_then(|name| name.strip_suffix("-job")?.parse().ok()) {
-            let _ = self.releases.send(Seen { job, at });
+            let _ = self.bindings.send(Seen { job, at });
         }
     }
 }
@@ -215,4 +247,23 @@ async fn fill(client: &Client, queues: usize, jobs: usize) -> anyhow::Result<()>
         world::create(client, world::BINDINGS, &binding).await
     });
     filling.buffered(16).try_for_each(|_| async { Ok(()) }).await
+}
+
+/// A job's end, as Karmada's status aggregation writes it.
+fn completed() -> serde_json::Value {
+    json!({"status": {"state": {"phase": "Completed", "lastTransitionTime": "2026-11-21T12:00:00Z"}, "succeeded": 4}})
+}
+
+/// Where a released job goes.
+fn placement() -> serde_json::Value {
+    let plan =
+        json!({"clusters": {"m1": {"tasks": {"worker": {"replicas": 4, "minAvailable": 4}}, "minAvailable": 4}}});
+    json!([
+        {"op": "add", "path": "/spec/clusters", "value": [{"name": "m1", "replicas": 4}]},
+        {"op": "add", "path": "/metadata/annotations/caldera.dev~1plan", "value": plan.to_string()},
+    ])
+}
+
+fn binding_path(job: usize) -> String {
+    format!("{}/job-{job}-job", world::BINDINGS)
 }
