@@ -14,6 +14,7 @@ mod metrics;
 pub mod plan;
 pub mod ranking;
 mod run;
+mod telling;
 #[cfg(test)]
 mod tests;
 

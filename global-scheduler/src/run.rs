@@ -33,6 +33,7 @@ use crate::{
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
     ranking::{PolicyKey, read_policy},
+    telling::Telling,
 };
 
 /// What the scheduler is started with.
@@ -138,6 +139,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         desk,
         look_again: None,
         told: BTreeMap::new(),
+        telling: Telling::new(Instant::now()),
         links: Told::default(),
         links_listed: false,
         missing: ["bindings", "clusters"].into_iter().collect(),
@@ -269,6 +271,8 @@ struct Scheduler {
     links_listed: bool,
     /// When a refusal was last written.
     told: BTreeMap<Key, Instant>,
+    /// Which successes become events.
+    telling: Telling,
     /// Lists that did not arrive yet: nothing is decided before they do.
     missing: BTreeSet<&'static str>,
     /// Until then members that were not heard of yet are waited for; `None` once that is over.
@@ -522,9 +526,10 @@ impl Scheduler {
         let targets: &[Target] = &decision.targets;
         tracing::info!(binding = %key, result = effect::success_message(targets), "placed");
         let status = effect::scheduled(binding, decision.affinity.as_deref(), true, now);
-        let events = effect::events(binding, true, &effect::success_message(targets), now);
+        let events = self.telling.may(Instant::now());
+        let events = events.then(|| effect::events(binding, true, &effect::success_message(targets), now));
         self.send(key, Tag::Status(key.clone()), status);
-        for event in events {
+        for event in events.into_iter().flatten() {
             self.writer.send(Tag::Event, event);
         }
     }
