@@ -193,6 +193,50 @@ fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, wa
     });
 }
 
+/// The same while a gang of 400 cpus that its queue deserves waits before all others: its place is kept from everybody. So
+/// many come free as are given.
+#[divan::bench(args = [(1_000, 100_000, 10), (1_000, 100_000, 400)])]
+fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues, waiting, freed): (usize, usize, i64)) {
+    let cell = Cell::new(queues, waiting, Order::Deserved);
+    let asks = cell.asks();
+    let mut engine = cell.engine(&asks);
+    let mut full = fleet(1 << 50);
+    full.ready.set("cpu", Quantity::from_units(1_000 * queues as i64));
+    engine.set_fleet(full);
+    let cpus = |cpus| -> Resources { [("cpu", Quantity::from_units(cpus))].into_iter().collect() };
+    for i in 0..queues {
+        let held = cpus(if i == 2 { 500 } else { 1_000 });
+        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+    }
+    let (runs, queue) = (JobId::from("borrows"), "queue9".into());
+    engine.hold(&runs, &queue, &cpus(500));
+    let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100 };
+    let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None });
+    let gang = || Job {
+        id: "gang".into(),
+        // No other goes before it, and no other queue.
+        queue: "queue2".into(),
+        priority: 9,
+        created: 0,
+        deadline: None,
+        ask: Arc::clone(&ask),
+    };
+    engine.wait(gang());
+    engine.set_now(waiting as i64 + 3_600);
+    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    bencher.bench_local(|| {
+        engine.hold(&runs, &queue, &cpus(500 - freed));
+        let started = engine.next(|_, _| Fit::Yes);
+        assert_eq!(started.is_some(), freed == 400);
+        // Back to where it was: measured too.
+        engine.hold(&runs, &queue, &cpus(500));
+        if started.is_some() {
+            engine.wait(gang());
+        }
+        assert!(engine.next(|_, _| Fit::Yes).is_none());
+    });
+}
+
 /// B1: everything fits; nanoseconds per released job.
 #[divan::bench(args = [
     Cell::new(30, 3_000, Order::Strict),

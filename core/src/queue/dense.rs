@@ -12,6 +12,7 @@ pub(super) struct Dim(u32);
 
 impl Dim {
     pub(super) const FIRST: Self = Self(0);
+    pub(super) const LAST: Self = Self(u32::MAX);
 
     pub(super) const fn index(self) -> usize {
         self.0 as usize

@@ -2,8 +2,8 @@
 //!
 //! Fed by facts ([`Engine::wait`], [`Engine::hold`], [`Engine::forget`], queues, the fleet), asked by
 //! [`Engine::next`], one release at a time, so that the order is made anew after each. Nothing is scanned: a shape of job
-//! that does not fit sleeps on the one ceiling it would break, sorted by how much it needs, and freed capacity wakes
-//! exactly those that it satisfies. The verdicts are those of looking at every job again after every event
+//! that does not fit sleeps on the one ceiling it would break, and of those that freed capacity satisfies the first in order
+//! is looked at, then the first that what is left satisfies. The verdicts are those of looking at every job again after every event
 //! (`tests/model.rs` holds the engine against that).
 
 mod books;
@@ -14,6 +14,7 @@ mod order;
 mod questions;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -27,6 +28,7 @@ use super::{
     line::{Bed, ShapeId},
     order::{JobId, JobKey, OrderPolicy},
     room::{Asked, Fit, Room},
+    sleepers::Sleepers,
     spec::{Dequeue, Fleet, QueueSpec},
     tournament::Tournament,
     tree::{self, Node, Slot},
@@ -103,8 +105,14 @@ pub struct Engine {
     unused_shapes: Vec<ShapeId>,
     /// The next job of every queue that has one.
     heads: Tournament,
-    /// Sleeping shapes by the ceiling they would break and how much they need.
+    /// Sleeping shapes by the ceiling they would break.
     short: BTreeMap<(Node, Dim), Sleepers>,
+    /// Of those ceilings above several queues, where somebody may have enough now.
+    eased: BTreeSet<(Node, Dim)>,
+    /// The same of queues' own ceilings.
+    eased_own: BTreeSet<(Node, Dim)>,
+    /// Steps of searches among them, in this decision.
+    steps: Cell<usize>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
     no_room: BTreeMap<growth::Refused, NoRoom>,
     /// The same but those that never fit, by what must be free first.
@@ -127,9 +135,6 @@ pub const PATIENCE: i64 = 60;
 
 /// Looks at fences in one decision; seldom is a second one needed.
 const ROUNDS: usize = 8;
-
-/// How much each needs, and which it is.
-type Sleepers = BTreeSet<(i128, Node, ShapeId)>;
 
 #[derive(Debug, Clone)]
 struct NoRoom {
@@ -157,6 +162,9 @@ impl Default for Engine {
             unused_shapes: Vec::new(),
             heads: Tournament::default(),
             short: BTreeMap::new(),
+            eased: BTreeSet::new(),
+            eased_own: BTreeSet::new(),
+            steps: Cell::default(),
             no_room: BTreeMap::new(),
             roomless: BTreeMap::new(),
             free: None,
@@ -256,7 +264,6 @@ impl Engine {
                 self.unfence_job(id);
                 self.leave_line(node, &key);
                 self.release_shape(shape);
-                self.refresh_head(node);
             }
         }
     }
@@ -274,6 +281,7 @@ impl Engine {
 
     /// The same, where clusters can be kept for a job that lacks room.
     pub fn next_in(&mut self, room: &mut impl Room) -> Option<Release> {
+        self.steps.set(0);
         // Fences that are worked out anew come before whoever would pass meanwhile.
         let replanted = self.replanted;
         self.settle();
@@ -294,18 +302,17 @@ impl Engine {
 
     fn next_awake(&mut self, room: &mut impl Room) -> Option<Release> {
         loop {
+            self.rouse();
             let node = self.first_queue()?;
             let (key, id) = self.candidate(node)?;
             let path = &self.slots[node.index()].path;
             if let Some((at, dim, asked)) = admit::first_short(&self.slots, path, &self.shape(id).sparse) {
-                self.short.entry((at, dim)).or_default().insert((asked, node, id));
                 self.sleep(node, id, Bed::Quota(at, dim, asked));
                 continue;
             }
             let heeded = self.heeded(node, &key, id);
             let path = &self.slots[node.index()].path;
             if let Some((at, dim, needed)) = self.fenced_short(&heeded, path, self.shape(id)) {
-                self.short.entry((at, dim)).or_default().insert((needed, node, id));
                 self.fences.bind(&heeded, node, id);
                 self.sleep(node, id, Bed::Fenced(at, dim, needed));
                 continue;
@@ -342,6 +349,7 @@ impl Engine {
             self.wake_fenced();
         }
         self.fences.doubt_all();
+        self.wake_behind();
         self.wake_after_settling();
         self.restart_order();
     }
@@ -363,10 +371,12 @@ impl Engine {
         let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
         let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
+        let held = self.fences.held_by(key.id.as_str());
         self.unfence_job(key.id.as_str());
         self.leave_line(node, key);
         self.release_shape(id);
         self.charge(node, &charge);
+        self.hand_on(held);
         let priority = match self.jobs.insert(key.id.clone(), Standing::Holding { node, charge, end: None }) {
             Some(Standing::Waiting { rank, .. }) => rank.priority,
             _ => key.priority.0,

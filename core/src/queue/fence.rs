@@ -153,6 +153,8 @@ pub(super) struct Fences {
     ranked: BTreeMap<FenceId, BTreeSet<(Seniority, ShapeId)>>,
     /// To be looked at again.
     pub(super) dirty: BTreeSet<FenceId>,
+    /// To be looked at again once nobody is awake.
+    pub(super) doubted: BTreeSet<FenceId>,
     /// Queues that hold more or less than before.
     moved: BTreeSet<Node>,
     /// To be looked at again at a time.
@@ -334,6 +336,11 @@ impl Fences {
     /// Ceilings are others than they were: everything is to be looked at again.
     pub(super) fn doubt_all(&mut self) {
         self.dirty.extend(self.ranked.keys().chain(self.all.keys()));
+    }
+
+    /// What was put off is looked at now.
+    pub(super) fn doubt(&mut self) {
+        self.dirty.append(&mut self.doubted);
     }
 
     /// Queues hold more or less than before.

@@ -77,6 +77,11 @@ impl Line {
         self.asleep.get(&shape).copied()
     }
 
+    /// What the shape of the first in line sleeps on.
+    pub(super) fn bed_of_first(&self) -> Option<Bed> {
+        self.bed(*self.jobs.first_key_value()?.1)
+    }
+
     /// The job to look at next.
     pub(super) fn candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {

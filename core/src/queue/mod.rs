@@ -3,8 +3,8 @@
 //! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
 //! parts, each a rule of its own: [`spec`] (a queue), `tree` (who is above whom), `entitled` (what holds where), [`fault`]
 //! (what is wrong with a queue), [`lifecycle`] (whether it starts jobs), [`ledger`] (what a binding is charged), `order`
-//! and `tournament` (who goes first), [`admit`] (who fits), `fence` (whose place is kept), [`engine`] (all together, by
-//! events), [`give_back`] (who makes room).
+//! and `tournament` (who goes first), [`admit`] (who fits), `sleepers` (who looks again), `fence` (whose place is kept),
+//! [`engine`] (all together, by events), [`give_back`] (who makes room).
 
 pub mod admit;
 mod dense;
@@ -19,6 +19,7 @@ pub mod lifecycle;
 mod line;
 mod order;
 pub mod room;
+mod sleepers;
 pub mod spec;
 #[cfg(test)]
 mod tests;

@@ -143,6 +143,16 @@ impl Tournament {
         self.seats.first()?.best
     }
 
+    /// Its place among the children of the queue above it; `None` outside the tree.
+    pub(super) fn place(&self, node: Node) -> Option<usize> {
+        self.seats.get(node.index())?.place
+    }
+
+    /// How much of what it deserves a queue has, as it was entered last.
+    pub(super) fn share(&self, node: Node) -> Share {
+        self.seats.get(node.index()).map_or_else(Share::default, |seat| seat.share)
+    }
+
     /// Plays the matches of one child again; true if the queue above may stand differently after that.
     fn replay(&mut self, parent: Node, place: usize, child: Node) -> bool {
         let mut i = self.seats[parent.index()].bracket.len() / 2 + place;

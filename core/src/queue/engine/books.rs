@@ -9,8 +9,9 @@ use crate::{
     queue::{
         admit::{self, Ask, Shape},
         dense::Dim,
-        line::ShapeId,
+        line::{Bed, ShapeId},
         order::JobKey,
+        sleepers::Sleeper,
         tournament::Touch,
         tree::{Node, Slot},
     },
@@ -98,6 +99,8 @@ impl Engine {
         if was_first && !alone {
             self.first_changed(node, shape, key);
         }
+        self.refresh_head(node);
+        self.ease_own(node);
     }
 
     pub(super) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -109,6 +112,7 @@ impl Engine {
         }
         self.heads.touch(node, Touch::Share);
         self.fences.moved(&self.slots[node.index()].path);
+        self.touch_sleepers(node);
     }
 
     pub(super) fn give_back(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -120,43 +124,73 @@ impl Engine {
         }
         self.heads.touch(node, Touch::Share);
         self.fences.moved(&self.slots[node.index()].path);
+        self.touch_sleepers(node);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
             for (dim, _) in amounts {
-                self.wake_short(at, *dim);
+                if self.short.contains_key(&(at, *dim)) {
+                    self.ease(at, *dim);
+                }
             }
         }
     }
 
-    /// Wakes the shapes whose ceiling is no longer short, or no longer above them.
+    /// Wakes the shapes whose ceiling is no longer above them; all others may have enough now.
     pub(super) fn wake_after_settling(&mut self) {
-        let mut awake = Vec::new();
-        for ((at, dim), sleepers) in &self.short {
-            let room = admit::headroom(&self.slots[at.index()], *dim).unwrap_or(i128::MAX);
-            let wakes = |(asked, node, _): &&(i128, Node, ShapeId)| {
-                *asked <= room || !self.slots[node.index()].path.contains(at)
-            };
-            awake.extend(sleepers.iter().filter(wakes).map(|(_, node, shape)| (*node, *shape)));
+        let mut strays = Vec::new();
+        for ((at, _), sleepers) in &mut self.short {
+            let slots = &self.slots;
+            strays.extend(sleepers.iter().filter(|(node, _)| !slots[node.index()].path.contains(at)));
+            sleepers.restart();
         }
-        for (node, shape) in awake {
+        for (node, shape) in strays {
             self.wake(node, shape);
         }
-        self.short.retain(|_, sleepers| !sleepers.is_empty());
+        self.eased.clear();
+        self.eased_own.clear();
+        for (at, dim) in self.short.keys().copied().collect::<Vec<_>>() {
+            self.ease(at, dim);
+        }
     }
 
-    /// Wakes the shapes that what is free of `dim` at `at` now satisfies.
-    pub(super) fn wake_short(&mut self, at: Node, dim: Dim) {
-        let room = admit::headroom(&self.slots[at.index()], dim).unwrap_or(i128::MAX);
-        while let Some(sleepers) = self.short.get_mut(&(at, dim)) {
-            match sleepers.first().copied() {
-                Some(first @ (asked, node, shape)) if asked <= room => {
-                    sleepers.remove(&first);
-                    self.wake(node, shape);
-                }
-                Some(_) => return,
-                None => {
-                    self.short.remove(&(at, dim));
-                }
+    /// A shape sleeps on a ceiling, if it does.
+    pub(super) fn lie_down(&mut self, node: Node, shape: ShapeId, bed: Bed) {
+        let (Bed::Quota(at, dim, needs) | Bed::Fenced(at, dim, needs)) = bed else { return };
+        let Some(key) = self.slots[node.index()].line.first_of(shape).cloned() else { return };
+        self.short.entry((at, dim)).or_default().insert(Sleeper { node, key, shape }, needs);
+        if self.has_enough(node, shape) {
+            self.ease(at, dim);
+        }
+    }
+
+    /// It does not any more.
+    pub(super) fn get_up(&mut self, sleeper: Sleeper, bed: Bed) {
+        let (Bed::Quota(at, dim, _) | Bed::Fenced(at, dim, _)) = bed else { return };
+        let Some(sleepers) = self.short.get_mut(&(at, dim)) else { return };
+        sleepers.remove(sleeper);
+        if sleepers.is_empty() {
+            self.short.remove(&(at, dim));
+        }
+    }
+
+    /// Whether what a shape sleeps on has as much as it needs: it is as good as awake.
+    pub(super) fn has_enough(&self, node: Node, shape: ShapeId) -> bool {
+        match self.slots[node.index()].line.bed(shape) {
+            Some(Bed::Quota(at, dim, needs) | Bed::Fenced(at, dim, needs)) => {
+                admit::headroom(&self.slots[at.index()], dim).is_none_or(|room| needs <= room)
+            }
+            _ => false,
+        }
+    }
+
+    /// The order of those who sleep under the ceilings above a queue may have changed.
+    pub(super) fn touch_sleepers(&mut self, node: Node) {
+        if self.short.is_empty() {
+            return;
+        }
+        for at in &self.slots[node.index()].path {
+            for (_, sleepers) in self.short.range_mut((*at, Dim::FIRST)..=(*at, Dim::LAST)) {
+                sleepers.touch(node);
             }
         }
     }

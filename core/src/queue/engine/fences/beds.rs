@@ -7,12 +7,14 @@ use super::{
 use crate::queue::{
     line::{Bed, ShapeId},
     order::JobKey,
+    sleepers::Sleeper,
     tree::Node,
 };
 
 impl Engine {
     pub(in crate::queue::engine) fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
         self.slots[node.index()].line.sleep(shape, bed);
+        self.lie_down(node, shape, bed);
         // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
         if let (Bed::Never, Some((rank, ..))) = (bed, self.sleeper(node, shape)) {
             self.unfence_job(rank.id.as_str());
@@ -28,6 +30,21 @@ impl Engine {
                     self.refence_quota(id, patience);
                 }
             }
+        }
+        self.refresh_head(node);
+        self.ease_own(node);
+    }
+
+    /// What held a shape back may be gone: it is looked at when what it asks for itself is free.
+    pub(super) fn look_again(&mut self, node: Node, shape: ShapeId) {
+        let bed = self.slots[node.index()].line.bed(shape);
+        self.wake(node, shape);
+        let (Some(Bed::Fenced(at, dim, _)), Some((rank, ..))) = (bed, self.sleeper(node, shape)) else { return };
+        let bed = Bed::Quota(at, dim, self.shape(shape).asks(dim));
+        self.slots[node.index()].line.sleep(shape, bed);
+        self.lie_down(node, shape, bed);
+        if self.patience.is_some() {
+            self.fences.slept(FenceId { cause: Scarce::Quota(at, dim), queue: node }, (rank, shape));
         }
         self.refresh_head(node);
     }
@@ -53,10 +70,8 @@ impl Engine {
             (Bed::Fenced(..) | Bed::Behind(_), ..) => self.fences.unbind(node, shape),
             _ => {}
         }
-        if let Bed::Quota(at, dim, asked) | Bed::Fenced(at, dim, asked) = bed
-            && let Some(sleepers) = self.short.get_mut(&(at, dim))
-        {
-            sleepers.remove(&(asked, node, shape));
+        if let Some(key) = self.slots[node.index()].line.first_of(shape).cloned() {
+            self.get_up(Sleeper { node, key, shape }, bed);
         }
         self.refresh_head(node);
     }
@@ -76,6 +91,8 @@ impl Engine {
     /// The first job of a shape that sleeps is another one now.
     pub(in crate::queue::engine) fn first_changed(&mut self, node: Node, shape: ShapeId, old: &JobKey) {
         let Some(bed) = self.slots[node.index()].line.bed(shape) else { return };
+        self.get_up(Sleeper { node, key: old.clone(), shape }, bed);
+        self.lie_down(node, shape, bed);
         let old = self.seniority(node, old);
         match (bed.cause(), self.sleeper(node, shape)) {
             (Some(cause), Some((rank, ..))) => {

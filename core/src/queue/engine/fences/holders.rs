@@ -1,7 +1,16 @@
 //! Who gets a fence, how far it reaches, and when it ends.
 
-use super::{super::Engine, Fence, FenceId, LOOKS, Scarce, Seniority};
-use crate::queue::{admit, dense::Dim, line::ShapeId, room::Room, tree::Node};
+use super::{
+    super::{Engine, ROUNDS},
+    Fence, FenceId, LOOKS, Scarce, Seniority,
+};
+use crate::queue::{
+    admit,
+    dense::Dim,
+    line::ShapeId,
+    room::Room,
+    tree::{Node, Slot},
+};
 
 impl Engine {
     /// Looks again at everything that holds jobs up and changed, or has done so for long enough; true if somebody woke.
@@ -12,14 +21,27 @@ impl Engine {
         for node in moved {
             woke |= self.reach_again(node);
         }
-        let mut rooms = false;
-        for id in self.fences.take_dirty(self.now) {
-            match id.cause {
-                Scarce::Quota(..) => woke |= self.refence_quota(id, patience),
-                Scarce::Room(_) => rooms = true,
+        let now = self.now;
+        self.fences.doubt();
+        // Who gets another fence gives the one it had away, which somebody else may be waiting for.
+        for _ in 0..ROUNDS {
+            let dirty = self.fences.take_dirty(now);
+            if dirty.is_empty() {
+                break;
+            }
+            let mut rooms = false;
+            for id in dirty {
+                match id.cause {
+                    Scarce::Quota(..) => woke |= self.refence_quota(id, patience),
+                    Scarce::Room(_) => rooms = true,
+                }
+            }
+            woke |= rooms && self.refence_rooms(patience, room);
+            if woke {
+                break;
             }
         }
-        woke | (rooms && self.refence_rooms(patience, room))
+        woke
     }
 
     /// A queue holds more or less than before: fences may reach farther, or not as far.
@@ -58,7 +80,7 @@ impl Engine {
     /// Those that sleep because of a fence look again.
     pub(super) fn wake_bound(&mut self, id: FenceId) -> bool {
         let bound: Vec<(Node, ShapeId)> = self.fences.get(id).into_iter().flat_map(Fence::sleepers).collect();
-        bound.iter().for_each(|(node, shape)| self.wake(*node, *shape));
+        bound.iter().for_each(|(node, shape)| self.look_again(*node, *shape));
         !bound.is_empty()
     }
 
@@ -73,9 +95,19 @@ impl Engine {
         let claimant = self
             .claimant()
             .filter(|(rank, node, shape)| *node == id.queue && self.fences.is_asleep(id, &(rank.clone(), *shape)));
-        let ranked = self.fences.ranked(id).take(LOOKS).cloned();
+        let claimant = claimant.map(|(rank, _, shape)| (rank, shape));
+        let mut doubtful = false;
+        // Who has enough is yet to be looked at: if others take it first, this is looked at again.
+        let mut is_short = |(_, shape): &&(Seniority, ShapeId)| {
+            let short = !self.has_enough(id.queue, *shape);
+            doubtful |= !short;
+            short
+        };
         let all: Vec<(Seniority, ShapeId)> =
-            claimant.map(|(rank, _, shape)| (rank, shape)).into_iter().chain(ranked).collect();
+            claimant.iter().chain(self.fences.ranked(id)).filter(&mut is_short).take(LOOKS + 1).cloned().collect();
+        if doubtful {
+            self.fences.doubted.insert(id);
+        }
         let mut holder = None;
         for (rank, shape) in all {
             let since = self.since(&rank, patience);
@@ -100,6 +132,13 @@ impl Engine {
         }
         let fence = self.fence(rank, id.queue, shape, since, at, &[dim]);
         self.add_fence(id, fence) | woke
+    }
+
+    /// A holder started: the next one's place is kept before anybody else is looked at.
+    pub(in crate::queue::engine) fn hand_on(&mut self, held: Option<FenceId>) {
+        if let (Some(id @ FenceId { cause: Scarce::Quota(..), .. }), Some(patience)) = (held, self.patience) {
+            self.refence_quota(id, patience);
+        }
     }
 
     /// When a job has waited long enough; at once if others give way for it.
@@ -146,17 +185,17 @@ impl Engine {
         fence
     }
 
-    /// Whether a shape could start if nothing else were charged: a fence for one that can not would be for ever.
+    /// Whether a shape could start if nothing else were charged: a fence for one that can not, or whose queue starts
+    /// nothing, would be for ever.
     pub(super) fn can_start(&self, node: Node, shape: ShapeId) -> bool {
         let empty = |at: &Node, dim| {
             let slot = &self.slots[at.index()];
             admit::headroom(slot, dim).map(|room| room + slot.used.get(dim))
         };
-        let path = &self.slots[node.index()].path;
-        self.shape(shape)
-            .sparse
-            .iter()
-            .all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
+        let Slot { path, problem, .. } = &self.slots[node.index()];
+        let mut asked = self.shape(shape).sparse.iter();
+        problem.is_none()
+            && asked.all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
     }
 
     /// Takes a fence away; true if that woke somebody.
@@ -166,12 +205,18 @@ impl Engine {
         let sleepers: Vec<(Node, ShapeId)> = fence.sleepers().collect();
         let woke = !sleepers.is_empty() || fence.kept.is_some();
         for (node, shape) in sleepers {
-            self.wake(node, shape);
+            self.look_again(node, shape);
         }
         if fence.kept.is_some() {
             self.room_grew();
         }
         woke
+    }
+
+    /// What queues deserve may be another amount: who slept because of that looks again.
+    pub(in crate::queue::engine) fn wake_behind(&mut self) {
+        let behind: Vec<_> = self.fences.iter().flat_map(|(_, fence)| fence.behind.iter().copied()).collect();
+        behind.into_iter().for_each(|(node, shape)| self.wake(node, shape));
     }
 
     /// The tree, or who goes before whom, is another one: fences are worked out anew.
@@ -188,7 +233,7 @@ impl Engine {
             return;
         }
         let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
-            sleepers.iter().map(|(_, node, shape)| (Scarce::Quota(*at, *dim), *node, *shape))
+            sleepers.iter().map(|(node, shape)| (Scarce::Quota(*at, *dim), node, shape))
         });
         let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
         let all: Vec<(Scarce, Node, ShapeId)> =

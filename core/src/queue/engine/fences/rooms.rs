@@ -75,7 +75,8 @@ impl Engine {
     pub(super) fn roomless(&mut self, patience: i64) -> Vec<(Seniority, Node, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let mut young = Vec::new();
-        for id in self.fences.roomless() {
+        let open = |id: &FenceId| self.slots[id.queue.index()].problem.is_none();
+        for id in self.fences.roomless().filter(open) {
             for (rank, shape) in self.fences.ranked(id).take(LOOKS) {
                 let since = self.since(rank, patience);
                 if since <= self.now {

@@ -1,6 +1,8 @@
-//! The rules of fences by name; `audit` looks at everything again, `histories` holds them against it whatever happens.
+//! The rules of fences by name; `audit` looks at everything again, `histories` and
+//! `full_fleet` hold them against it whatever happens.
 
 mod audit;
+mod full_fleet;
 mod histories;
 mod rooms;
 

@@ -1,6 +1,7 @@
 //! The naive model of fences: every verdict and every fence by looking at everything again.
 
 use super::*;
+use crate::queue::{Dequeue, sleepers::Sleepers};
 
 impl Engine {
     /// Every sleeper still has a reason to sleep, and every fence is the one that looking at everything again would give.
@@ -15,8 +16,16 @@ impl Engine {
                 assert_eq!(heeded, self.heeded(*node, key, shape).into_iter().collect());
                 let heeded: Vec<FenceId> = heeded.into_iter().collect();
                 let held_back = self.fenced_short(&heeded, &slot.path, self.shape(shape));
+                let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
+                let in_turn = slot.problem.is_none() && (!fifo || slot.line.is_first(key));
                 match slot.line.bed(shape) {
-                    Some(Bed::Quota(..)) => assert!(short.is_some(), "{shape:?} sleeps on nothing"),
+                    // Nobody looks at those whose turn it can not be.
+                    Some(Bed::Quota(..) | Bed::Fenced(..)) if !in_turn => {}
+                    Some(Bed::Quota(at, dim, needed)) => {
+                        assert!(short.is_some(), "{shape:?} sleeps on nothing");
+                        let room = admit::headroom(&self.slots[at.index()], dim).unwrap();
+                        assert!(needed > room, "{shape:?} has what it needs");
+                    }
                     Some(Bed::Fenced(at, dim, needed)) => {
                         assert!(held_back.is_some() || short.is_some(), "{shape:?} is held back by nobody");
                         let room = admit::headroom(&self.slots[at.index()], dim).unwrap();
@@ -34,6 +43,13 @@ impl Engine {
             }
         }
         self.audit_holders();
+    }
+
+    /// Everybody who sleeps on a ceiling and has enough is looked at again.
+    pub(super) fn wake_all_short(&mut self) {
+        let asleep = self.short.values().flat_map(Sleepers::iter);
+        let asleep: Vec<_> = asleep.filter(|(node, shape)| self.has_enough(*node, *shape)).collect();
+        asleep.into_iter().for_each(|(node, shape)| self.wake(node, shape));
     }
 
     /// The fences that a job has to heed, by looking at all.
@@ -73,7 +89,9 @@ impl Engine {
             for shape in line.shapes() {
                 let rank = self.seniority(*queue, line.first_of(shape).unwrap());
                 let Some(cause @ Scarce::Quota(..)) = line.bed(shape).and_then(Bed::cause) else { continue };
-                if rank.created + patience <= self.now && self.can_start(*queue, shape) {
+                // Who has enough, and whose turn it is not, is as good as awake.
+                let short = !self.has_enough(*queue, shape);
+                if short && rank.created + patience <= self.now && self.can_start(*queue, shape) {
                     firsts.entry(FenceId { cause, queue: *queue }).or_default().insert(rank);
                 }
             }
