@@ -34,9 +34,10 @@ use crate::{
 pub enum Update {
     /// Nodes or pods changed.
     Change(Change),
-    /// The member answers.
+    /// The member answers, and what was told since is what it has.
     Up,
-    /// The member does not answer, and why. Its last inventory is not trusted any more.
+    /// The member does not answer, and why. Its last inventory is not trusted any more: after [`Self::Up`] only what was
+    /// listed since counts. Pods that were seen stay seen, so that what they were promised is not held again.
     Down(String),
     /// Where the nodes and pods that are told come from, from now on.
     From(Origin),
@@ -193,7 +194,10 @@ impl Fleet {
                 changed
             }
             Update::Up => member.down.take().is_some(),
-            Update::Down(why) => member.down.replace(why).is_none(),
+            Update::Down(why) => {
+                member.inventory.list_again();
+                member.down.replace(why).is_none()
+            }
             Update::From(origin) => {
                 member.origin = origin;
                 false

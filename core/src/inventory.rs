@@ -176,6 +176,11 @@ impl Inventory {
         self.listed == (true, true)
     }
 
+    /// Nodes and pods are to be listed anew before the numbers mean anything; which pods were seen is remembered.
+    pub const fn list_again(&mut self) {
+        self.listed = (false, false);
+    }
+
     /// Takes a change in; true if what the member offers (or who holds it) may have changed.
     pub fn apply(&mut self, change: Change) -> bool {
         match change {

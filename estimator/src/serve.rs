@@ -152,7 +152,10 @@ impl View {
                 }
             }
             Update::Up => self.down = None,
-            Update::Down(why) => self.down = Some(why),
+            Update::Down(why) => {
+                self.inventory.list_again();
+                self.down = Some(why);
+            }
             Update::From(_) => {}
         }
     }

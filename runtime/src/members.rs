@@ -3,11 +3,14 @@
 //! A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: what is
 //! published is told as if it was, for as long as it can be trusted. Any other is reached as Karmada reaches it: Push by
 //! `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a Secret on the host), otherwise through Karmada's
-//! cluster proxy. Its nodes, pods and HyperNodes become [`caldera_core::inventory::Change`]s on a channel; HyperNodes are
-//! read before the others are followed, so that nobody decides by nodes whose domains are not known yet. A member without
-//! that kind (or where it may not be read) has no domains; it is looked for again now and then. A probe with a deadline
-//! notices a member that stopped answering (a watch alone may hang for minutes) and says so; credentials are read again
-//! whenever it fails, so that a rotated secret is picked up.
+//! cluster proxy. Its nodes, pods and HyperNodes become [`caldera_core::inventory::Change`]s on a channel, and when all of
+//! them were listed it is up (`watches`). A member without HyperNodes (or where they may not be read) has no domains; they
+//! are looked for again now and then.
+//!
+//! What was told counts for as long as it is confirmed: by a probe with a deadline (a watch alone may hang for minutes),
+//! and by watches that do not fail. An outage of seconds changes nothing; after three probes without an answer, or when a
+//! watch has failed for half a minute, the member is down until all was listed anew. Credentials are read again whenever a
+//! probe fails, so that a rotated secret is picked up.
 
 mod board;
 pub mod collect;
@@ -15,31 +18,19 @@ mod reach;
 #[cfg(test)]
 mod tests;
 mod told;
+mod watches;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
-    fleet::{Origin, Update},
-    inventory::{Change, HyperNode, Node, Pod},
+    fleet::Update,
+    inventory::{Change, HyperNode},
 };
-use caldera_crds::{
-    inventory::{hyper_node, name, namespace, node, pod},
-    karmada::cluster::Cluster,
-    published::Published,
-};
+use caldera_crds::{karmada::cluster::Cluster, published::Published};
 use jiff::Timestamp;
-use kube::{Client, api::ApiResource, runtime::watcher};
-use serde_json::Value;
+use kube::Client;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -47,10 +38,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client::WriteCounts,
     clock::SharedClock,
-    watch::{Event, follow_json, list_json_as, resource},
+    watch::{Event, list_json_as, resource},
 };
 use board::{Board, Trusted};
 use reach::{Connection, MemberError, Route, Way, probe};
+use watches::{WATCHED, Watches, list_hyper_nodes};
 
 /// How often a member is asked whether it is there.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -62,8 +54,9 @@ const PROBES_MISSED: u32 = 3;
 const HYPER_NODES_EVERY: u32 = 30;
 /// First wait before another attempt to reach it; doubles up to [`PROBE_EVERY`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// How long its first lists may take before it counts as one that can not be read.
-const LISTS_DEADLINE: Duration = Duration::from_secs(30);
+/// How long its first lists may take before it counts as one that can not be read, and how long what was told of it counts
+/// while one of its watches fails.
+const TRUSTED: Duration = Duration::from_secs(30);
 
 /// What happened in a member.
 #[derive(Debug, Clone)]
@@ -141,6 +134,7 @@ impl Members {
             clock: Arc::clone(&self.clock),
             answered: self.answered.clone(),
             events: self.events.clone(),
+            until: None,
         };
         tokio::spawn(member.run(stop.clone()));
         self.watched.insert(name.to_owned(), (route, stop));
@@ -179,6 +173,8 @@ struct Member {
     clock: SharedClock,
     answered: Option<watch::Sender<Option<Timestamp>>>,
     events: mpsc::Sender<MemberEvent>,
+    /// Until then what was told counts although nothing confirms it; `None` where nothing does.
+    until: Option<Instant>,
 }
 
 impl Member {
@@ -211,17 +207,14 @@ impl Member {
                         tracing::info!(cluster = self.way.cluster, "the member answers again");
                     }
                     (wait, told) = (FIRST_WAIT, false);
-                    self.answers();
-                    self.tell(Update::From(Origin::Member)).await;
-                    self.tell(Update::Up).await;
                     self.watch(&connection, stop).await;
                 }
                 Err(error) => {
-                    if !told {
+                    if !told && !self.is_trusted() {
                         let cluster = &self.way.cluster;
                         tracing::warn!(cluster, %error, "can not reach the member; trying again until it works");
                         told = true;
-                        self.tell(Update::Down(self.excuse(&error))).await;
+                        self.tell_down(self.excuse(&error)).await;
                     }
                     tokio::select! {
                         () = self.is_published() => {}
@@ -237,7 +230,19 @@ impl Member {
         let _ = self.events.send(MemberEvent { cluster: self.way.cluster.clone(), update }).await;
     }
 
-    fn answers(&self) {
+    async fn tell_down(&mut self, why: String) {
+        self.until = None;
+        self.tell(Update::Down(why)).await;
+    }
+
+    /// Whether what was told last still counts.
+    fn is_trusted(&self) -> bool {
+        self.until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// The member answers, and all that is followed in it is as it was told.
+    fn is_seen(&mut self) {
+        self.until = Some(Instant::now() + TRUSTED);
         if let Some(answered) = &self.answered {
             answered.send_replace(Some(self.clock.now()));
         }
@@ -251,18 +256,17 @@ impl Member {
         }
     }
 
-    /// Tells the member's HyperNodes; whether it has that kind, `None` if they can not be read.
-    async fn tell_hyper_nodes(&self, connection: &Connection) -> Option<bool> {
+    /// The member's HyperNodes, `None` within where it has no such kind; `None` if they can not be read now.
+    async fn hyper_nodes(&mut self, connection: &Connection) -> Option<Option<Vec<HyperNode>>> {
         match list_hyper_nodes(&connection.client).await {
-            Ok(found) => {
-                let known = found.is_some();
-                self.tell(Update::Change(Change::HyperNodes(found.unwrap_or_default()))).await;
-                Some(known)
-            }
+            Ok(found) => Some(found),
             Err(error) => {
                 tracing::warn!(cluster = self.way.cluster, %error, "can not read the member's HyperNodes; trying again");
-                self.tell(Update::Down(format!("its HyperNodes can not be read: {error}"))).await;
-                tokio::time::sleep(PROBE_EVERY).await;
+                if !self.is_trusted() {
+                    self.tell_down(format!("its HyperNodes can not be read: {error}")).await;
+                }
+                let until = self.until.unwrap_or_else(|| Instant::now() + PROBE_EVERY);
+                tokio::time::sleep_until(until.min(Instant::now() + PROBE_EVERY)).await;
                 None
             }
         }
@@ -270,43 +274,53 @@ impl Member {
 
     /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
     async fn watch(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let Some(mut domains) = self.tell_hyper_nodes(connection).await else { return };
+        let Some(found) = self.hyper_nodes(connection).await else { return };
         let mut watches = Watches::new(self, connection, stop);
+        let mut domains = found.is_some();
+        watches.tell(Change::HyperNodes(found.unwrap_or_default())).await;
         if domains {
-            watches.follow(hyper_nodes_resource(), hyper_nodes);
+            watches.follow_hyper_nodes();
         }
-        for (kind, plural, convert) in WATCHED {
-            watches.follow_first(resource("", "v1", kind, plural), convert);
-        }
-        let began = Instant::now();
-        let (mut missed, mut silent, mut probes) = (0, false, 0_u32);
+        watches.follow_first();
+        let mut listed = watches.listed();
+        let (mut seen, mut missed, mut probes) = (false, 0, 0_u32);
+        let mut listed_by = Some(self.until.unwrap_or_else(|| Instant::now() + TRUSTED));
         loop {
             tokio::select! {
                 biased;
-                // Both follow for ever unless nobody listens any more.
-                Some(_) = watches.tasks.join_next() => break,
+                // All follow for ever unless nobody listens any more.
+                () = watches.ended() => break,
                 () = self.is_published() => break,
+                Ok(_) = listed.wait_for(|listed| *listed), if !seen => {
+                    seen = true;
+                    self.is_seen();
+                    continue;
+                }
                 () = tokio::time::sleep(PROBE_EVERY) => {}
             }
-            let is_listed = watches.listed.load(Ordering::Relaxed) == WATCHED.len();
-            if !is_listed && !silent && began.elapsed() >= LISTS_DEADLINE {
-                silent = true;
+            if !seen && listed_by.is_some_and(|by| by <= Instant::now()) {
+                (listed_by, self.until) = (None, None);
                 tracing::warn!(cluster = self.way.cluster, "the member answers, but does not list its nodes and pods");
-                let within = LISTS_DEADLINE.as_secs();
-                self.tell(Update::Down(format!("its nodes and pods were not listed within {within} s"))).await;
-            } else if is_listed && silent {
-                silent = false;
-                self.tell(Update::Up).await;
+                watches.tell_late(format!("its nodes and pods were not listed within {} s", TRUSTED.as_secs())).await;
+            }
+            let failing = watches.failing();
+            if let Some((kind, since)) = failing.filter(|_| seen && !self.is_trusted()) {
+                tracing::warn!(cluster = self.way.cluster, kind, "the member answers, but a watch of it fails");
+                let seconds = since.elapsed().as_secs();
+                self.tell_down(format!("its {kind} objects can not be followed, for {seconds} s now")).await;
+                break;
             }
             match probe(&connection.client).await {
                 Ok(()) => {
                     missed = 0;
-                    self.answers();
+                    if seen && failing.is_none() {
+                        self.is_seen();
+                    }
                     probes = probes.wrapping_add(1);
                     if !domains && probes.is_multiple_of(HYPER_NODES_EVERY) {
                         domains = list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some());
                         if domains {
-                            watches.follow(hyper_nodes_resource(), hyper_nodes);
+                            watches.follow_hyper_nodes();
                         }
                     }
                 }
@@ -318,65 +332,13 @@ impl Member {
                     }
                     if missed >= PROBES_MISSED {
                         tracing::warn!(cluster = self.way.cluster, %error, "the member does not answer any more");
-                        self.tell(Update::Down(self.excuse(&error))).await;
+                        self.tell_down(self.excuse(&error)).await;
                         break;
                     }
                 }
             }
         }
         watches.end().await;
-    }
-}
-
-/// What is followed in a member at one time.
-struct Watches {
-    client: Client,
-    cluster: String,
-    events: mpsc::Sender<MemberEvent>,
-    stop: CancellationToken,
-    tasks: JoinSet<()>,
-    /// How many of those that came first have listed what there is.
-    listed: Arc<AtomicUsize>,
-}
-
-impl Watches {
-    fn new(member: &Member, connection: &Connection, stop: &CancellationToken) -> Self {
-        Self {
-            client: connection.client.clone(),
-            cluster: member.way.cluster.clone(),
-            events: member.events.clone(),
-            stop: stop.child_token(),
-            tasks: JoinSet::new(),
-            listed: Arc::default(),
-        }
-    }
-
-    fn follow(&mut self, resource: ApiResource, convert: Convert) {
-        self.follow_noting(resource, convert, Arc::default());
-    }
-
-    /// The same for what must be listed before anything is known.
-    fn follow_first(&mut self, resource: ApiResource, convert: Convert) {
-        self.follow_noting(resource, convert, Arc::clone(&self.listed));
-    }
-
-    fn follow_noting(&mut self, resource: ApiResource, convert: Convert, listed: Arc<AtomicUsize>) {
-        let cluster = self.cluster.clone();
-        let mut first = true;
-        let to_event = move |event: Event<Value>| {
-            if std::mem::take(&mut first) {
-                listed.fetch_add(1, Ordering::Relaxed);
-            }
-            let update = Update::Change(convert(event)?);
-            Some(MemberEvent { cluster: cluster.clone(), update })
-        };
-        let (client, events, config) = (self.client.clone(), self.events.clone(), watcher::Config::default());
-        self.tasks.spawn(follow_json(client, resource, config, events, to_event, self.stop.clone()));
-    }
-
-    async fn end(mut self) {
-        self.stop.cancel();
-        self.tasks.shutdown().await;
     }
 }
 
@@ -419,62 +381,16 @@ pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts:
     let way = way(host, cluster, component, counts);
     let read = async {
         let client = way.connect_anyhow().await?;
-        let mut updates = vec![Update::Up];
         let found = list_hyper_nodes(&client).await?;
-        updates.push(Update::Change(Change::HyperNodes(found.unwrap_or_default())));
+        let mut updates = vec![Update::Change(Change::HyperNodes(found.unwrap_or_default()))];
         for (kind, plural, convert) in WATCHED {
             let resource = resource("", "v1", kind, plural);
             let listed = list_json_as(client.clone(), &resource, None, None, Some).await;
             let all = listed.map_err(|error| MemberError::Probe(Box::new(error)))?;
             updates.extend(convert(Event::Reset(all)).map(Update::Change));
         }
+        updates.push(Update::Up);
         Ok(updates)
     };
     read.await.unwrap_or_else(|error: MemberError| vec![Update::Down(error.to_string())])
-}
-
-/// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
-async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
-    let read = |object: Value| hyper_node(&object);
-    let resource = hyper_nodes_resource();
-    let listed = list_json_as(client.clone(), &resource, None, None, read);
-    match tokio::time::timeout(PROBE_DEADLINE, listed).await {
-        Ok(Ok(all)) => Ok(Some(all)),
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
-        Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
-        Err(_) => Err(MemberError::Deadline),
-    }
-}
-
-fn hyper_nodes_resource() -> ApiResource {
-    resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
-}
-
-type Convert = fn(Event<Value>) -> Option<Change>;
-
-/// What is read of a member.
-const WATCHED: [(&str, &str, Convert); 2] = [("Node", "nodes", nodes), ("Pod", "pods", pods)];
-
-fn hyper_nodes(event: Event<Value>) -> Option<Change> {
-    Some(match event {
-        Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(hyper_node).collect()),
-        Event::Applied(one) => Change::HyperNode(hyper_node(&one)?),
-        Event::Deleted(one) => Change::HyperNodeGone(name(&one)?),
-    })
-}
-
-fn nodes(event: Event<Value>) -> Option<Change> {
-    Some(match event {
-        Event::Reset(all) => Change::Nodes(all.iter().filter_map(node).collect::<Vec<Node>>()),
-        Event::Applied(one) => Change::Node(node(&one)?),
-        Event::Deleted(one) => Change::NodeGone(name(&one)?),
-    })
-}
-
-fn pods(event: Event<Value>) -> Option<Change> {
-    Some(match event {
-        Event::Reset(all) => Change::Pods(all.iter().filter_map(pod).collect::<Vec<Pod>>()),
-        Event::Applied(one) => Change::Pod(pod(&one)?),
-        Event::Deleted(one) => Change::PodGone(namespace(&one), name(&one)?),
-    })
 }

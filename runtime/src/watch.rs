@@ -4,7 +4,11 @@
 //! there is now: state machines that take `Reset` need no other repair. Objects that do not parse are logged and left
 //! out; they never stop the others. A kind that the server does not have (yet) is asked for again.
 
-use std::{fmt::Debug, time::Duration};
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use kube::{
@@ -15,7 +19,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// What happened to a kind's objects.
@@ -40,6 +44,42 @@ impl<K> Event<K> {
     }
 }
 
+/// Since when a watch has failed again and again, for those who must know; `None` while it does not.
+///
+/// A watch that resumes says nothing before something happens, so a single failure counts for nothing. After the second in
+/// a row all is listed anew: that this came through is seen.
+#[derive(Debug, Clone, Default)]
+pub struct Failing(Arc<Mutex<Option<Instant>>>);
+
+impl Failing {
+    /// Since when, if it does.
+    #[must_use]
+    pub fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fails(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+    }
+
+    fn works(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// What is followed.
+struct Followed<K> {
+    api: Api<K>,
+    config: watcher::Config,
+    failing: Option<Failing>,
+}
+
+impl<K> Followed<K> {
+    const fn new(api: Api<K>, config: watcher::Config) -> Self {
+        Self { api, config, failing: None }
+    }
+}
+
 /// First wait after a failed watch; doubles up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -60,14 +100,13 @@ pub async fn follow<K, T>(
     K::DynamicType: Clone,
     T: Send,
 {
-    follow_as(what, api, config, events, Some, convert, shutdown).await;
+    follow_as(what, Followed::new(api, config), events, Some, convert, shutdown).await;
 }
 
 /// [`follow`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
 async fn follow_as<K, R, T>(
     what: &str,
-    api: Api<K>,
-    config: watcher::Config,
+    followed: Followed<K>,
     events: mpsc::Sender<T>,
     mut read: impl FnMut(K) -> Option<R> + Send,
     mut convert: impl FnMut(Event<R>) -> Option<T> + Send,
@@ -78,7 +117,9 @@ async fn follow_as<K, R, T>(
     R: Send,
     T: Send,
 {
-    let mut stream = Box::pin(watcher(api, config));
+    let Followed { api, config, failing: told } = followed;
+    let anew = || Box::pin(watcher(api.clone(), config.clone()));
+    let mut stream = anew();
     let mut listed = Vec::new();
     let mut wait = FIRST_WAIT;
     let mut failing = false;
@@ -93,6 +134,10 @@ async fn follow_as<K, R, T>(
             Some(Err(error)) => {
                 if failing {
                     tracing::debug!(kind = what, %error, "still can not watch");
+                    if let Some(told) = &told {
+                        told.fails();
+                        stream = anew();
+                    }
                 } else {
                     tracing::warn!(kind = what, %error, "can not watch; trying again until it works");
                 }
@@ -107,9 +152,10 @@ async fn follow_as<K, R, T>(
             }
             Some(Ok(event)) => event,
         };
-        if failing && !matches!(event, watcher::Event::Init) {
+        if failing && !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
             tracing::info!(kind = what, "watching again");
             (failing, wait) = (false, FIRST_WAIT);
+            told.iter().for_each(Failing::works);
         }
         let event = match event {
             watcher::Event::Init => {
@@ -169,7 +215,7 @@ pub async fn follow_typed_as<K, R, T>(
             None
         }
     };
-    follow_as(&kind, api, config, events, parsed, convert, shutdown).await;
+    follow_as(&kind, Followed::new(api, config), events, parsed, convert, shutdown).await;
 }
 
 /// [`follow`] for any kind, as JSON.
@@ -199,9 +245,28 @@ pub async fn follow_json_as<R, T>(
     R: Send,
     T: Send,
 {
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let followed = Followed::new(Api::all_with(client, &resource), config);
     let to_read = |object: DynamicObject| read(with_type(object, &resource)?);
-    follow_as(&resource.kind, api, config, events, to_read, convert, shutdown).await;
+    follow_as(&resource.kind, followed, events, to_read, convert, shutdown).await;
+}
+
+/// [`follow_json_as`] everything of a kind, telling when that fails.
+pub async fn follow_json_telling<R, T>(
+    client: Client,
+    resource: ApiResource,
+    failing: Failing,
+    events: mpsc::Sender<T>,
+    mut read: impl FnMut(Value) -> Option<R> + Send,
+    convert: impl FnMut(Event<R>) -> Option<T> + Send,
+    shutdown: CancellationToken,
+) where
+    R: Send,
+    T: Send,
+{
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let followed = Followed { api, config: watcher::Config::default(), failing: Some(failing) };
+    let to_read = |object: DynamicObject| read(with_type(object, &resource)?);
+    follow_as(&resource.kind, followed, events, to_read, convert, shutdown).await;
 }
 
 /// Items of a list carry no type of their own.

@@ -190,8 +190,44 @@ fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothi
     assert!(fleet.set_cluster(cluster.clone(), summary.clone()));
     assert!(!fleet.set_cluster(cluster, summary));
     assert_eq!(cpu(&mut fleet), 6);
+    // While it is listed anew the summary goes on; then what was listed counts.
+    fleet.update("m1", nodes(&[9]));
+    assert_eq!(cpu(&mut fleet), 6);
+    fleet.update("m1", Update::Change(Change::Pods(vec![])));
     assert!(fleet.update("m1", Update::Up));
-    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (10, None));
+    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (9, None));
+}
+
+#[test]
+fn numbers_from_before_an_outage_are_not_those_of_after_it() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    fleet.update("m1", pod("a", false));
+    fleet.update("m1", Update::Down("no route".into()));
+    assert!(fleet.runs_anywhere(&promise(3).workload));
+    fleet.update("m1", Update::Up);
+    assert_eq!((cpu(&mut fleet), fleet.reached("m1", &promise(3).workload)), (0, None));
+    assert!(fleet.doubt("m1").unwrap().contains("not read yet"));
+    fleet.update("m1", nodes(&[20]));
+    assert_eq!(cpu(&mut fleet), 0);
+    let Update::Change(Change::Pod(seen)) = pod("a", false) else { panic!("it is a pod") };
+    fleet.update("m1", Update::Change(Change::Pods(vec![seen])));
+    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (14, None));
+}
+
+/// What runs there is not held a second time in the summary, which counts it already.
+#[test]
+fn what_was_seen_before_an_outage_stays_seen() {
+    let mut fleet = fleet();
+    fleet.promise("ns/rb", promise(3));
+    for name in ["a", "b"] {
+        fleet.update("m1", pod(name, false));
+    }
+    let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
+    fleet.set_cluster(cluster, Capacity::from_summary(&room, &request(4), &Resources::new()));
+    fleet.update("m1", Update::Down("no route".into()));
+    assert_eq!(cpu(&mut fleet), 4);
 }
 
 #[test]
@@ -280,7 +316,12 @@ proptest::proptest! {
                 1 => fleet.withdraw(&key),
                 2 | 3 => drop(fleet.update("m1", named(pod(&name, what == 3)))),
                 4 => drop(fleet.update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
-                _ => drop(fleet.update("m1", if pods == 0 { Update::Down("gone".into()) } else { Update::Up })),
+                _ => match pods {
+                    0 => drop(fleet.update("m1", Update::Down("gone".into()))),
+                    1 => drop(fleet.update("m1", Update::Up)),
+                    2 => drop(fleet.update("m1", nodes(&[5, 4, 7, 4]))),
+                    _ => drop(fleet.update("m1", Update::Change(Change::Pods(vec![])))),
+                },
             }
             if which > 0 {
                 fleet.refresh();

@@ -127,6 +127,11 @@ impl View {
         }
     }
 
+    /// What is there is to be listed again before it counts.
+    pub const fn list_again(&mut self) {
+        self.listed = (false, false);
+    }
+
     /// All of it, once it was listed.
     #[must_use]
     pub fn listed(&self) -> Option<&Contents> {
@@ -261,7 +266,10 @@ impl Collector {
                 self.dirty = true;
             }
             Update::Up => self.tell_fault(None),
-            Update::Down(why) => self.tell_fault(Some(why)),
+            Update::Down(why) => {
+                self.view.list_again();
+                self.tell_fault(Some(why));
+            }
             Update::From(_) => {}
         }
     }
@@ -279,15 +287,15 @@ impl Collector {
     /// When there may be something to write.
     fn wake(&self) -> Option<Instant> {
         self.uid.as_ref()?;
-        self.view.listed()?;
+        let is_listed = self.view.listed().is_some();
         let beat = match (&self.heartbeat, &self.fault) {
-            (None, _) => Some(self.next_parts),
+            (None, _) => is_listed.then_some(self.next_parts),
             (Some(_), _) if self.beat => Some(self.not_before),
-            (Some(_), None) => Some(self.next_beat),
+            (Some(_), None) => is_listed.then_some(self.next_beat),
             // Who can not see the member has nothing to say.
             (Some(_), Some(_)) => None,
         };
-        let parts = self.dirty.then_some(self.next_parts);
+        let parts = (self.dirty && is_listed).then_some(self.next_parts);
         beat.into_iter().chain(parts).min().map(|at| at.max(self.not_before))
     }
 
@@ -353,7 +361,7 @@ impl Collector {
 
     async fn write_heartbeat(&mut self) -> Result<(), Failure> {
         let seen = self.seen.unwrap_or_else(|| self.config.clock.now());
-        let nodes = self.view.listed().map_or(0, |contents| contents.nodes.len());
+        let nodes = self.view.contents.nodes.len();
         let heartbeat = Heartbeat {
             seen_at: rfc3339_micro(seen),
             every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),

@@ -1,7 +1,10 @@
 //! Members on virtual time, against a host that is a router in this process. The member is behind its cluster proxy, so
 //! that every request to it is seen.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use axum::{
     Json, Router,
@@ -9,10 +12,10 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use caldera_core::fleet::Origin;
+use caldera_core::{fleet::Origin, inventory::Node};
 use caldera_crds::published::{Contents, divide};
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::{Clock, rfc3339_micro};
@@ -195,4 +198,144 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
         }
     }
     assert_eq!(began.elapsed().as_secs(), 30);
+}
+
+/// A member that answers every probe, and may refuse to be read beyond that.
+struct Partial {
+    hyper_nodes_fail: AtomicBool,
+    pods_work: watch::Sender<bool>,
+}
+
+async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -> Response {
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let has = |wanted: &str| query.split('&').any(|part| part == wanted);
+    if path.contains("hypernodes") {
+        let fails = member.hyper_nodes_fail.load(Ordering::Relaxed);
+        return if fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NOT_FOUND }.into_response();
+    }
+    let is_broken = path.ends_with("/pods") && !*member.pods_work.borrow();
+    match () {
+        () if is_broken && !has("limit=1") => StatusCode::FORBIDDEN.into_response(),
+        () if has("watch=true") && path.ends_with("/pods") => {
+            let works = member.pods_work.subscribe();
+            let broken = futures::stream::unfold(works, |mut works| async move {
+                works.wait_for(|works| !works).await.ok()?;
+                Some((Err::<bytes::Bytes, _>(std::io::Error::other("cut")), works))
+            });
+            Body::from_stream(broken).into_response()
+        }
+        () if has("watch=true") => {
+            Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response()
+        }
+        () => Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}))
+            .into_response(),
+    }
+}
+
+struct PartWorld {
+    member: Arc<Partial>,
+    events: mpsc::Receiver<MemberEvent>,
+    answered: watch::Receiver<Option<Timestamp>>,
+    _members: Members,
+    began: Instant,
+}
+
+impl PartWorld {
+    fn new(hyper_nodes_fail: bool) -> Self {
+        let (began, pods_work) = (Instant::now(), watch::channel(true).0);
+        let member = Arc::new(Partial { hyper_nodes_fail: AtomicBool::new(hyper_nodes_fail), pods_work });
+        let client = |router: Router| Client::new(router, "default");
+        let (events_in, events) = mpsc::channel(64);
+        let (answered_in, answered) = watch::channel(None);
+        let mut members = Members {
+            host: client(Router::new()),
+            component: "test".into(),
+            counts: WriteCounts::default(),
+            board: None,
+            clock: Arc::new(Wall(began)),
+            answered: Some(answered_in),
+            events: events_in,
+            shutdown: CancellationToken::new(),
+            watched: BTreeMap::new(),
+        };
+        let cluster =
+            serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
+        let router = Router::new().fallback(answers_in_part).with_state(Arc::clone(&member));
+        members.observe_given(&cluster, Some(client(router)));
+        Self { member, events, answered, _members: members, began }
+    }
+
+    /// All that is told for so many seconds, in a word each, with the second.
+    async fn told(&mut self, seconds: u64) -> Vec<(u64, &'static str)> {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut told = Vec::new();
+        while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
+            let word = match event.update {
+                Update::Change(Change::HyperNodes(_)) => "domains",
+                Update::Change(Change::Nodes(_)) => "nodes",
+                Update::Change(Change::Pods(_)) => "pods",
+                Update::From(Origin::Member) => "from",
+                Update::Up => "up",
+                Update::Down(why) if why.contains("HyperNodes") => "no domains",
+                Update::Down(why) if why.contains("Pod objects can not be followed") => "no pods",
+                Update::Down(why) if why.contains("not listed within") => "not listed",
+                other => panic!("{other:?}"),
+            };
+            told.push((self.began.elapsed().as_secs(), word));
+        }
+        told
+    }
+}
+
+fn words<'a>(told: &[(u64, &'a str)]) -> Vec<&'a str> {
+    let mut words: Vec<&str> = told.iter().map(|(_, word)| *word).collect();
+    // Nodes and pods come as they may.
+    if let Some([a, b]) = words.get_mut(1..3) {
+        let (first, second) = ((*a).min(*b), (*a).max(*b));
+        (*a, *b) = (first, second);
+    }
+    words
+}
+
+const ALL: [&str; 5] = ["domains", "nodes", "pods", "from", "up"];
+
+#[tokio::test(start_paused = true)]
+async fn a_member_is_up_when_all_was_listed_and_not_before() {
+    let mut world = PartWorld::new(false);
+    assert_eq!(words(&world.told(100).await), ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_hyper_nodes_it_is_never_up() {
+    let mut world = PartWorld::new(true);
+    let told = world.told(60).await;
+    assert!(told.len() > 2 && told.iter().all(|(_, word)| *word == "no domains"), "{told:?}");
+    world.member.hyper_nodes_fail.store(false, Ordering::Relaxed);
+    assert_eq!(words(&world.told(20).await), ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_that_fails_for_long_takes_the_member_down_though_it_answers_probes() {
+    let mut world = PartWorld::new(false);
+    assert_eq!(words(&world.told(60).await), ALL);
+    world.member.pods_work.send_replace(false);
+    let told = world.told(90).await;
+    let [(second, "no pods"), (_, "not listed")] = told[..] else { panic!("{told:?}") };
+    assert!((80..=110).contains(&second), "{second}");
+    let seen = world.answered.borrow().unwrap();
+    assert!(seen <= "2026-01-01T00:01:10Z".parse().unwrap(), "{seen}");
+    // Nothing of before counts then: all is told anew.
+    world.member.pods_work.send_replace(true);
+    assert_eq!(words(&world.told(60).await), ALL);
+    assert!(*world.answered.borrow() > Some(seen));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_for_seconds_changes_nothing_but_is_listed_anew() {
+    let mut world = PartWorld::new(false);
+    assert_eq!(words(&world.told(60).await), ALL);
+    world.member.pods_work.send_replace(false);
+    assert_eq!(words(&world.told(5).await), Vec::<&str>::new());
+    world.member.pods_work.send_replace(true);
+    assert_eq!(words(&world.told(100).await), ["pods"]);
 }

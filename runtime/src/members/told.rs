@@ -72,6 +72,7 @@ impl Member {
                 }
                 told = Some(published);
             }
+            self.until = Some(until);
             let way = self.way.clone();
             tokio::select! {
                 () = self.posted_anew() => {}
@@ -83,7 +84,7 @@ impl Member {
         if told.is_some() {
             let why = "what its collector published is too old, or gone";
             tracing::warn!(cluster = self.way.cluster, "{why}");
-            self.tell(Update::Down(why.to_owned())).await;
+            self.tell_down(why.to_owned()).await;
         }
         None
     }
@@ -120,7 +121,8 @@ pub(super) async fn published_now(host: &Client, cluster: &str) -> Option<Vec<Up
     let published = tokio::time::timeout(READ_WITHIN, read).await.ok()??;
     let (seen, beat) = age(&published, jiff::Timestamp::now())?;
     let changes = published.since(None).ok()?;
-    let mut updates = vec![Update::Up, Update::From(origin(&published, seen >= beat * 2))];
+    let mut updates = vec![Update::From(origin(&published, seen >= beat * 2))];
     updates.extend(changes.into_iter().map(Update::Change));
+    updates.push(Update::Up);
     Some(updates)
 }
