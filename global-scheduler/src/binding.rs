@@ -1,6 +1,10 @@
 //! A binding as the scheduler sees it, read from the object.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use caldera_core::{
     admission::Admission,
@@ -10,7 +14,7 @@ use caldera_core::{
     queue::give_back::Eviction,
 };
 use caldera_crds::{
-    karmada::work::{ResourceBindingSpec, ResourceBindingStatus},
+    karmada::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
     names::{
         caldera::{ADMISSION, EVICTION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
         karmada::{APPLIED_PLACEMENT, BINDING_MANAGED_BY, CLUSTER_POLICY_ID, POLICY_ID},
@@ -18,6 +22,7 @@ use caldera_crds::{
     placement,
     workload::WorkloadKind,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::ranking::{self, PolicyKey};
@@ -100,6 +105,8 @@ pub struct Binding {
     pub status: Status,
     /// Clusters where the workload has ended, and how.
     pub ended: BTreeMap<String, End>,
+    /// Clusters where it is said to be healthy, of a kind whose template is not read.
+    pub healthy: BTreeSet<String>,
 }
 
 /// The state of a queued binding's gate.
@@ -140,6 +147,8 @@ pub struct Status {
     pub observed_generation: Option<i64>,
     /// `lastScheduledTime` is there.
     pub scheduled_before: bool,
+    /// The same.
+    pub last_scheduled: Option<Timestamp>,
 }
 
 impl Status {
@@ -181,6 +190,9 @@ impl Binding {
             let end = item.status.as_ref().and_then(end)?;
             Some((item.cluster_name.clone(), end))
         });
+        let is_read = WorkloadKind::parse(&resource.api_version, &resource.kind).is_some();
+        let is_healthy = |item: &&AggregatedStatusItem| !is_read && item.health == Some(ResourceHealth::Healthy);
+        let healthy = status.aggregated_status.iter().filter(is_healthy);
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         Some(Self {
             key: Key { namespace: text("/metadata/namespace"), name: text("/metadata/name") },
@@ -213,8 +225,10 @@ impl Binding {
                 conditions,
                 observed_generation: status.scheduler_observed_generation,
                 scheduled_before: status.last_scheduled_time.is_some(),
+                last_scheduled: status.last_scheduled_time.as_ref().map(|at| at.0),
             },
             ended: ended.collect(),
+            healthy: healthy.map(|item| item.cluster_name.clone()).collect(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! What the scheduler knows: bindings, what their workloads ask for, and the fleet. Events in, questions out; no I/O.
 //!
 //! Everything is derived from API objects. What a binding was promised (its plan, or its clusters) is held in the fleet
-//! until its pods are seen there, so a restart forgets nothing.
+//! until its pods are seen there ([`crate::promise`]), so a restart forgets nothing.
 
 use std::{
     cmp::Reverse,
@@ -10,10 +10,9 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{Fleet, Promise, Update},
+    fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
     place::{Apis, Peers, Target, score::Ranking},
-    plan::Plan,
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
@@ -25,7 +24,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use crate::binding::{Binding, End, Group, Key};
-use crate::ranking::Rankings;
+use crate::{promise::Deadlines, ranking::Rankings};
 
 /// What a workload says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +67,8 @@ pub struct Index {
     /// By namespace and group.
     by_group: BTreeMap<(String, Group), BTreeSet<Key>>,
     /// Where bindings go whose placement is being written.
-    assumed: BTreeMap<Key, Vec<Target>>,
+    pub(crate) assumed: BTreeMap<Key, Vec<Target>>,
+    pub(crate) deadlines: Deadlines,
     /// Bindings to look at, most urgent first.
     due: BTreeSet<(Reverse<i32>, String, Key)>,
     /// Bindings that may do better when there is more room.
@@ -115,7 +115,8 @@ impl Index {
             self.by_group.entry((key.namespace.clone(), group.clone())).or_default().insert(key.clone());
         }
         self.by_workload.entry(binding.workload.clone()).or_default().insert(key.clone());
-        let holds = |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone());
+        let holds =
+            |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone(), binding.healthy.clone());
         let moved = self.bindings.get(&key).is_some_and(|old| holds(old) != holds(&binding));
         self.bindings.insert(key.clone(), binding);
         self.promise(&key);
@@ -144,7 +145,7 @@ impl Index {
         self.assumed.remove(key);
         self.due.remove(&due(&binding));
         self.waiting.remove(key);
-        self.fleet.withdraw(&key.to_string());
+        self.withdraw(key);
         self.more_room();
     }
 
@@ -328,32 +329,6 @@ impl Index {
         }
         peers
     }
-
-    /// Holds what a decision promises, until the binding itself says it.
-    pub fn assume(&mut self, key: &Key, targets: &[Target], plan: Option<&Plan>) {
-        let Some(binding) = self.bindings.get(key) else { return };
-        if !binding.groups.is_empty() {
-            self.assumed.insert(key.clone(), targets.to_vec());
-        }
-        let Some(Ok(gang)) = self.workloads.get(&binding.workload).map(|asked| &asked.gang) else { return };
-        let promise = promise(binding, gang, targets, plan, &BTreeMap::new());
-        self.fleet.promise(&key.to_string(), promise);
-    }
-
-    /// Holds what the binding itself says (after a decision could not be written, too).
-    pub fn promise(&mut self, key: &Key) {
-        self.assumed.remove(key);
-        let Some(binding) = self.bindings.get(key) else { return };
-        let gang = self.workloads.get(&binding.workload).map(|asked| &asked.gang);
-        match gang {
-            Some(Ok(gang)) if binding.ours && !binding.place.previous.is_empty() => {
-                let targets = &binding.place.previous;
-                let promise = promise(binding, gang, targets, binding.plan.as_ref(), &binding.ended);
-                self.fleet.promise(&key.to_string(), promise);
-            }
-            _ => self.fleet.withdraw(&key.to_string()),
-        }
-    }
 }
 
 /// As who a workload selects nodes.
@@ -364,32 +339,6 @@ fn selector(workload: &WorkloadRef) -> String {
 
 fn due(binding: &Binding) -> (Reverse<i32>, String, Key) {
     (Reverse(binding.priority), binding.created.clone(), binding.key.clone())
-}
-
-/// The pods of each task that a plan (or, for kinds without one, the targets) gives each cluster.
-fn promise(
-    binding: &Binding,
-    gang: &Arc<Gang>,
-    targets: &[Target],
-    plan: Option<&Plan>,
-    ended: &BTreeMap<String, End>,
-) -> Promise {
-    let share = |target: &Target| -> Vec<u32> {
-        match plan.and_then(|plan| plan.clusters.get(target.cluster.as_str())) {
-            Some(share) => {
-                gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
-            }
-            None if gang.tasks.len() == 1 => vec![u32::try_from(target.replicas).unwrap_or(0)],
-            None => gang.tasks.iter().map(|task| task.replicas).collect(),
-        }
-    };
-    let alive = targets.iter().filter(|target| !ended.contains_key(&target.cluster));
-    Promise {
-        workload: binding.workload.clone(),
-        gang: Arc::clone(gang),
-        pods: alive.map(|target| (target.cluster.clone(), share(target))).collect(),
-        domains: plan.map(Plan::domains).unwrap_or_default(),
-    }
 }
 
 /// Reads a workload; `None` if it is of no kind in scope.

@@ -1,6 +1,6 @@
 //! The global scheduler: places bindings that carry our name and may go, gangs whole or not at all.
 //!
-//! [`binding`] reads, [`index`] knows, [`plan`] decides, [`effect`] says what is written, [`run`] connects them to the Karmada API. The
+//! [`binding`] reads, [`index`] knows, [`promise`] holds, [`plan`] decides, [`effect`] says what is written, [`run`] connects them to the Karmada API. The
 //! placement itself is `caldera_core::place`, which the controller asks too.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod index;
 pub mod links;
 mod metrics;
 pub mod plan;
+pub mod promise;
 pub mod ranking;
 mod run;
 mod telling;

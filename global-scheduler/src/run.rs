@@ -153,6 +153,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             .filter_map(|retry| retry.at)
             .chain(scheduler.grace)
             .chain(scheduler.look_again)
+            .chain(scheduler.next_deadline())
             .min();
         tokio::select! {
             biased;
@@ -379,7 +380,14 @@ impl Scheduler {
         self.later.insert(key.clone(), retry);
     }
 
+    /// When a promise ends because of the time.
+    fn next_deadline(&self) -> Option<Instant> {
+        let left = self.index.next_deadline()?.duration_since(self.clock.now());
+        Some(Instant::now() + Duration::try_from(left).unwrap_or_default())
+    }
+
     fn decide(&mut self) {
+        self.index.set_now(self.clock.now());
         if self.grace.is_some_and(|end| end <= Instant::now() || self.is_answered()) {
             self.grace = None;
         }

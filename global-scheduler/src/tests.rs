@@ -3,6 +3,7 @@
 mod ending;
 mod links;
 mod parity;
+mod promise;
 mod ranking;
 mod staying;
 
