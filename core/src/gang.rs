@@ -138,7 +138,8 @@ pub struct Topology {
     pub highest_tier_name: Option<String>,
 }
 
-/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations.
+/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations; and how many of the task
+/// may run on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeClaim {
     /// All labels must be there.
@@ -147,6 +148,9 @@ pub struct NodeClaim {
     pub affinity: Vec<NodeTerm>,
     /// Taints the pod stands.
     pub tolerations: Vec<Toleration>,
+    /// The most pods of the task that one node takes, where more would be in each other's way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_per_node: Option<u32>,
 }
 
 /// One term of a node affinity: all expressions must match.

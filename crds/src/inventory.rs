@@ -71,7 +71,7 @@ fn hyper_node_members(member: &Value) -> Vec<Member> {
 }
 
 /// A label selector; `None` where Kubernetes would not take it.
-fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
+pub(crate) fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
     let equal = |(key, value): (&String, &Value)| {
         let values = vec![value.as_str()?.to_owned()];
         Some(Requirement { key: key.clone(), operator: Operator::In, values })

@@ -66,6 +66,8 @@ pub mod volcano {
     pub const GROUP: &str = "scheduling.k8s.io/group-name";
     /// Pod label and annotation: its job.
     pub const JOB_NAME: &str = "volcano.sh/job-name";
+    /// Pod label and annotation: its job's namespace.
+    pub const JOB_NAMESPACE: &str = "volcano.sh/job-namespace";
     /// Pod label and annotation: its task.
     pub const TASK_SPEC: &str = "volcano.sh/task-spec";
     /// On a workload or its pods: how many of them must start together.

@@ -150,6 +150,8 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
             selector: claim.node_selector,
             affinity: terms.map(term).collect(),
             tolerations: claim.tolerations.iter().map(toleration).collect(),
+            // The binding does not say it.
+            most_per_node: None,
         },
         priority_class: requirements.priority_class_name.unwrap_or_default(),
         partition: None,

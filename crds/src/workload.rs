@@ -7,6 +7,7 @@
 //! Pods of a Deployment, StatefulSet or batch Job are useful one by one: such a gang asks for all its replicas but needs
 //! one only, unless annotation `scheduling.volcano.sh/group-min-member` says otherwise.
 
+mod apart;
 mod job;
 mod place;
 mod pod;
@@ -125,18 +126,22 @@ pub fn gang(object: &Value) -> Result<Gang, GangError> {
     let kind = WorkloadKind::of(object)
         .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
     let root = Place::root(object);
-    match kind {
-        WorkloadKind::VolcanoJob => job::gang(&root),
+    let mut gang = match kind {
+        WorkloadKind::VolcanoJob => job::gang(&root)?,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
-            of_one_task(&root, replicas)
+            of_one_task(&root, replicas)?
         }
         WorkloadKind::BatchJob => {
             let gang = of_one_task(&root, batch_job_replicas(&root)?)?;
-            Ok(Gang { min_success: completions(&root)?, ..gang })
+            Gang { min_success: completions(&root)?, ..gang }
         }
-        WorkloadKind::Pod => of_one_task(&root, 1),
+        WorkloadKind::Pod => of_one_task(&root, 1)?,
+    };
+    for (index, task) in gang.tasks.iter_mut().enumerate() {
+        task.node.most_per_node = apart::most_per_node(object, kind, index, task);
     }
+    Ok(gang)
 }
 
 /// What a pod that is there takes from its node, whatever workload it is of: rules of gangs do not count, and an amount

@@ -110,6 +110,8 @@ fn node_claim(claim: &proto::NodeClaim) -> Result<NodeClaim, ReadError> {
         selector: claim.node_selector.clone(),
         affinity: affinity.node_selector_terms.iter().map(term).collect::<Result<_, _>>()?,
         tolerations: tolerations.into_iter().map(toleration).collect(),
+        // The wire has no field for it.
+        most_per_node: None,
     })
 }
 
@@ -219,6 +221,7 @@ mod tests {
                 selector: [("pool".to_owned(), "x".to_owned())].into(),
                 affinity: vec![NodeTerm { labels: vec![labels], fields: vec![fields] }],
                 tolerations: vec![Toleration { key: "gpu".into(), exists: true, ..Toleration::default() }],
+                most_per_node: None,
             },
             priority_class: String::new(),
             partition: None,

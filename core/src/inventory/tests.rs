@@ -301,6 +301,7 @@ fn any_claim() -> impl Strategy<Value = NodeClaim> {
         selector: selector.into_iter().collect(),
         affinity,
         tolerations: vec![],
+        most_per_node: None,
     })
 }
 

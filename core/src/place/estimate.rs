@@ -64,7 +64,9 @@ impl<'a> Estimate<'a> {
     }
 
     fn per_node(&self, shape: &Shape) -> u64 {
-        let mut most = i128::from(u32::MAX);
+        // Without labels it is no node, but the sum of all.
+        let apart = self.sole.filter(|_| shape.labels.is_some()).and_then(|task| task.node.most_per_node);
+        let mut most = i128::from(apart.unwrap_or(u32::MAX));
         let mut free = shape.free.iter();
         for (name, asked) in &self.asked {
             // Both are in the order of names.
@@ -120,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn as_many_as_the_packer_of_gangs_says(
-            request in amounts(), odd: bool,
+            request in amounts(), odd: bool, most in prop::option::of(0..4u32),
             shapes in prop::collection::vec((amounts(), 1..5usize, any::<bool>(), any::<bool>()), 0..5),
         ) {
             // Thousandths of a thousandth, so that rounding shows.
@@ -140,7 +142,8 @@ mod tests {
             };
             let capacity = Capacity::new(shapes.iter().map(shape).collect(), Source::Nodes);
             for selector in [&[][..], &[("pool", "a")], &[("kubernetes.io/hostname", "n1")]] {
-                let gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
+                let mut gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
+                gang.tasks[0].node.most_per_node = most;
                 let ours = Estimate::new(&gang).replicas(&Cluster::default(), &capacity);
                 prop_assert_eq!(ours, split::pods_that_fit(&gang, &capacity));
             }

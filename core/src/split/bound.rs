@@ -2,7 +2,7 @@
 
 use super::{Spot, pack::Kit};
 use crate::{
-    inventory::{Capacity, DomainId, Profile, WHOLE},
+    inventory::{Capacity, DomainId, Profile, Source, WHOLE},
     resources::ResourceName,
 };
 
@@ -15,6 +15,8 @@ pub(super) struct Bounds<'a> {
     /// By how much to shift what is free of a resource, so that the gang's demand of each counts about the same; `None` for what
     /// does not count.
     shifts: Vec<Option<i32>>,
+    /// By site: whether its nodes are known, and not only their sum.
+    by_node: Vec<bool>,
 }
 
 const ABSENT: u16 = u16::MAX;
@@ -24,7 +26,8 @@ const WEIGHT: i32 = 10;
 impl<'a> Bounds<'a> {
     pub(super) fn new(kit: &Kit<'_>, capacities: impl Iterator<Item = &'a Capacity>) -> Self {
         let resources = kit.resources();
-        let profiles: Vec<&Profile> = capacities.map(Capacity::profile).collect();
+        let known = |capacity: &'a Capacity| (capacity.profile(), capacity.source == Source::Nodes);
+        let (profiles, by_node): (Vec<&Profile>, Vec<bool>) = capacities.map(known).unzip();
         let mut columns = Vec::with_capacity(profiles.len() * resources.len());
         for profile in &profiles {
             let column = |name| profile.column(name).and_then(|at| u16::try_from(at).ok()).unwrap_or(ABSENT);
@@ -33,7 +36,7 @@ impl<'a> Bounds<'a> {
         let whole: Vec<u32> = kit.gang.tasks.iter().map(|task| task.replicas).collect();
         let shifts =
             resources.iter().zip(kit.demand(&whole)).map(|(name, demand)| shift(name, demand, resources.len()));
-        Self { profiles, columns, width: resources.len(), shifts: shifts.collect() }
+        Self { profiles, columns, width: resources.len(), shifts: shifts.collect(), by_node }
     }
 
     /// A site's domains that are not above a tier, lower ones first, with their tiers.
@@ -81,7 +84,9 @@ impl<'a> Bounds<'a> {
         let (free, largest) = (profile.free(row), profile.largest(row));
         let columns = self.columns(spot.site);
         let of = |(task, pods): (usize, &u32)| {
-            let mut most = u64::from(*pods);
+            let on_nodes = |each| u64::from(profile.nodes(row)).saturating_mul(each);
+            let apart = kit.most_per_node(task).filter(|_| self.by_node[spot.site]);
+            let mut most = u64::from(*pods).min(apart.map_or(u64::MAX, on_nodes));
             for (column, asked) in columns.iter().zip(kit.request(task)) {
                 let at = usize::from(*column);
                 if *asked <= 0 || most == 0 {

@@ -22,7 +22,8 @@ pub(crate) enum Where<'a> {
     Pinned(&'a [Vec<Requirement>]),
 }
 
-/// A gang's requests as numbers: one column for each resource that any task asks for.
+/// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a node
+/// takes only so many pods, which all nodes have so much of.
 #[derive(Debug)]
 pub(crate) struct Kit<'a> {
     pub gang: &'a Gang,
@@ -33,6 +34,8 @@ pub(crate) struct Kit<'a> {
     by_name: bool,
     /// Labels that tasks select on.
     labels: Vec<&'a str>,
+    /// The most pods of a task that one node takes, by task.
+    apart: Vec<(usize, i64)>,
 }
 
 /// Free capacity of one cluster while it is being filled.
@@ -74,24 +77,37 @@ impl<'a> Kit<'a> {
             .collect();
         resources.sort();
         resources.dedup();
-        let requests: Vec<i64> = gang
-            .tasks
-            .iter()
-            .flat_map(|task| resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)))
-            .collect();
+        let apart = gang.tasks.iter().enumerate();
+        let apart: Vec<(usize, i64)> =
+            apart.filter_map(|(at, task)| Some((at, i64::from(task.node.most_per_node?)))).collect();
+        let mut requests = Vec::with_capacity(gang.tasks.len() * (resources.len() + apart.len()));
+        for (at, task) in gang.tasks.iter().enumerate() {
+            requests.extend(resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)));
+            requests.extend(apart.iter().map(|(other, _)| i64::from(*other == at)));
+        }
         let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
         let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
         labels.sort_unstable();
         labels.dedup();
-        Self { gang, resources, requests, by_name, labels }
+        Self { gang, resources, requests, by_name, labels, apart }
     }
 
     pub(crate) fn tasks(&self) -> usize {
         self.gang.tasks.len()
     }
 
+    /// Numbers in a row: the resources', and the others.
+    const fn width(&self) -> usize {
+        self.resources.len() + self.apart.len()
+    }
+
+    /// The most pods of the task that one node takes, where that is bounded.
+    pub(super) fn most_per_node(&self, task: usize) -> Option<u64> {
+        self.gang.tasks[task].node.most_per_node.map(u64::from)
+    }
+
     pub(super) fn request(&self, task: usize) -> &[i64] {
-        let width = self.resources.len();
+        let width = self.width();
         &self.requests[task * width..(task + 1) * width]
     }
 
@@ -120,7 +136,7 @@ impl<'a> Kit<'a> {
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
         let mut room = Room::default();
         room.groups.reserve(capacity.shapes.len());
-        room.free.reserve(capacity.shapes.len() * columns.len());
+        room.free.reserve(capacity.shapes.len() * self.width());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
         let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
         let mut add = |at: usize, shape: &Shape, first: &NodeRef, nodes: usize| {
@@ -130,6 +146,9 @@ impl<'a> Kit<'a> {
                 room.groups.push(Group { nodes, class, site: 0 });
                 let row = profile.shape(at);
                 room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
+                // Without labels it is no node, but the sum of all.
+                let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
+                room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
                 self.admits(shape, first, &mut admits);
             }
         };
@@ -196,7 +215,7 @@ impl Room {
 
     /// What a group's nodes have free.
     pub(super) fn free_of(&self, kit: &Kit<'_>, group: usize) -> &[i64] {
-        self.free(group, kit.resources.len())
+        self.free(group, kit.width())
     }
 
     fn free(&self, group: usize, width: usize) -> &[i64] {
@@ -213,7 +232,7 @@ impl Room {
             return 0;
         }
         let mut most = u64::from(u32::MAX);
-        for (free, asked) in self.free(group, kit.resources.len()).iter().zip(kit.request(task)) {
+        for (free, asked) in self.free(group, kit.width()).iter().zip(kit.request(task)) {
             if *asked > 0 {
                 most = most.min((free / asked).unsigned_abs());
             }
@@ -343,7 +362,7 @@ impl Room {
 
     /// Each node by itself: its cluster, its class, and what it has free. `None` if there are more than `most`.
     pub(super) fn single_nodes(&self, kit: &Kit<'_>, most: usize) -> Option<Vec<(u32, u32, Vec<i64>)>> {
-        let width = kit.resources.len();
+        let width = kit.width();
         let mut nodes = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
             if nodes.len() + group.nodes as usize > most {
@@ -391,7 +410,7 @@ impl Room {
         if nodes == 0 || each == 0 {
             return;
         }
-        let width = kit.resources.len();
+        let width = kit.width();
         let each = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
         let Group { class, site, .. } = self.groups[group];
@@ -420,7 +439,7 @@ impl Kit<'_> {
 
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.
     pub(crate) fn lack(&self, task: usize, rooms: &[(&ClusterName, Room)]) -> super::Lack {
-        let width = self.resources.len();
+        let width = self.width();
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
@@ -446,6 +465,9 @@ impl Kit<'_> {
         }
         let tightest = (0..width).filter(|column| self.request(task)[*column] > 0).min_by_key(|column| fits[*column]);
         match tightest {
+            Some(column) if column >= self.resources.len() => {
+                super::Lack::Apart { most: self.apart[column - self.resources.len()].1, nodes: matching }
+            }
             Some(column) => super::Lack::Resource {
                 name: self.resources[column].clone(),
                 each: self.gang.tasks[task].request.get(self.resources[column].as_str()),

@@ -84,6 +84,13 @@ pub struct TaskShortage {
 pub enum Lack {
     /// No usable node satisfies selector, affinity and tolerations.
     NoNodeMatches,
+    /// Nodes run out, of which each takes so many pods of the task at most.
+    Apart {
+        /// So many.
+        most: i64,
+        /// Nodes that satisfy selector, affinity and tolerations.
+        nodes: u64,
+    },
     /// The resource that runs out first.
     Resource {
         /// Its name.
@@ -281,6 +288,7 @@ impl fmt::Display for Shortage {
             write!(f, "; task {task}: {} of {} fit", short.fits, short.needed)?;
             match &short.lack {
                 Lack::NoNodeMatches => write!(f, ", no node matches its selector and tolerations")?,
+                Lack::Apart { most, nodes } => write!(f, ", a node takes {most} at most and {nodes} match")?,
                 Lack::Resource { name, each, free } => {
                     write!(f, ", each pod asks for {name} {each} and {free} is free")?;
                 }
