@@ -45,6 +45,9 @@ pub struct Domain {
     /// What selects its nodes by label, as alternatives; pods must be on one of them. None where the domain is only preferred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Vec<Requirement>>,
+    /// The same where the domain is only preferred: the member's scheduler should begin there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<Vec<Requirement>>,
 }
 
 /// One task's part in one cluster.
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn a_domain_is_written_as_kubernetes_writes_node_selector_terms() {
         let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
-        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![label]] };
+        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![label]], preferred: vec![] };
         let text = r#"{"name":"rack-1","tier":1,"nodes":[[{"key":"rack","operator":"In","values":["r1"]}]]}"#;
         assert_eq!(serde_json::to_string(&domain).unwrap(), text);
         assert_eq!(serde_json::from_str::<Domain>(text).unwrap(), domain);

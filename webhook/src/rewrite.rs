@@ -6,7 +6,8 @@
 //! policy allows no 0 partitions, so a task without pods here has none; `minSuccess` begins at 1.
 //!
 //! Where the share has a domain, every task is pinned to its nodes (`pin`), so that the member's scheduler can not choose another:
-//! also a task without pods here, because the template can not be changed any more when it gets some.
+//! also a task without pods here, because the template can not be changed any more when it gets some. A domain that is only
+//! preferred is what every task prefers, so that the member's scheduler begins where room was found.
 
 mod pin;
 mod rendezvous;
@@ -103,9 +104,10 @@ fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
             part.min_available = 0;
         }
         resize(task, &name, part)?;
-        if let Some(domain) = share.domain.as_ref().filter(|domain| !domain.nodes.is_empty()) {
+        let pinned = share.domain.as_ref().filter(|domain| !(domain.nodes.is_empty() && domain.preferred.is_empty()));
+        if let Some(domain) = pinned {
             let pods = task.get_mut("template").and_then(|template| template.get_mut("spec"));
-            pin::pin(pods.ok_or(Mismatch::Shape)?, &domain.nodes).ok_or(Mismatch::Shape)?;
+            pin::to(pods.ok_or(Mismatch::Shape)?, domain).ok_or(Mismatch::Shape)?;
         }
     }
     if let Some(name) = missing.first() {
@@ -256,7 +258,7 @@ mod tests {
             {"name": "w", "replicas": 4, "template": {"spec": {"containers": []}}},
         ]);
         let rack = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
-        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![rack]] };
+        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![rack]], preferred: vec![] };
         let share = Share { domain: Some(domain), ..of(&[("m", 0, 0), ("w", 3, 3)], 3, None) };
         let copy = copy_for(&plain(&tasks), &share).unwrap();
         for task in copy["spec"]["tasks"].as_array().unwrap() {

@@ -393,13 +393,14 @@ impl<'a> Search<'a> {
         plan
     }
 
-    /// A spot's domain as the plan says it: pods that must be there are pinned.
+    /// A spot's domain as the plan says it: pods that must be there are pinned, others are led there.
     fn domain(&self, spot: Spot) -> Option<Domain> {
         let capacity = self.sites[spot.site].capacity;
         let domain = capacity.domains.get(spot.domain?)?;
         let hard = self.kit.gang.topology.as_ref().is_some_and(|topology| topology.hard);
-        let nodes = if hard { capacity.pin(spot.domain?) } else { Vec::new() };
-        Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes })
+        let nodes = capacity.pin(spot.domain?);
+        let (nodes, preferred) = if hard { (nodes, Vec::new()) } else { (Vec::new(), nodes) };
+        Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes, preferred })
     }
 }
 

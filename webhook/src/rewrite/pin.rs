@@ -1,32 +1,69 @@
-//! Pinning a pod template to the nodes of a domain.
+//! Pinning a pod template to the nodes of a domain, or leading it there.
 //!
 //! Rule (Kubernetes, `nodeaffinity.GetRequiredNodeAffinity`): the terms of a required node affinity are alternatives, the
 //! expressions of a term must all match, and an empty term matches nothing. So the domain's expressions are added to each term
 //! that the user wrote (once for each of the domain's alternatives), and none of the user's is taken away. Volcano's predicates
 //! honour the same affinity whatever HyperNode its topology plugin tries. A term that has a domain's expressions already stays as
-//! it is: to pin twice is to pin once.
+//! it is: to pin twice is to pin once. A domain that is only preferred becomes preferred terms of the greatest weight there is,
+//! one for each alternative, beside those that the user wrote.
 
-use caldera_core::gang::Requirement;
+use caldera_core::{gang::Requirement, plan::Domain};
 use serde_json::{Map, Value, json};
 
-const PATH: [&str; 3] = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// Of a preferred term: 1 to 100.
+const WEIGHT: u32 = 100;
 const TERMS: &str = "nodeSelectorTerms";
 const EXPRESSIONS: &str = "matchExpressions";
 
-/// Adds to a pod's spec that it must be on a node that satisfies one of these alternatives. `None` if the spec is not shaped like
-/// one.
-pub(super) fn pin(pod: &mut Value, nodes: &[Vec<Requirement>]) -> Option<()> {
-    let alternatives: Vec<Vec<Value>> = nodes
-        .iter()
-        .map(|term| term.iter().map(serde_json::to_value).collect::<Result<_, _>>().ok())
-        .collect::<Option<_>>()?;
+/// Keeps a pod's spec in a domain, or leads it there. `None` if the spec is not shaped like one.
+pub(super) fn to(pod: &mut Value, domain: &Domain) -> Option<()> {
+    if !domain.nodes.is_empty() {
+        pin(pod, &domain.nodes)?;
+    }
+    if domain.preferred.is_empty() { Some(()) } else { prefer(pod, &domain.preferred) }
+}
+
+/// The entry of a pod's node affinity, made where it is missing.
+fn affinity<'a>(pod: &'a mut Value, entry: &str) -> Option<&'a mut Value> {
     let mut at = pod;
-    for key in PATH {
-        let object = at.as_object_mut()?;
-        at = object.entry(key).or_insert(Value::Null);
+    for key in ["affinity", "nodeAffinity"] {
+        at = at.as_object_mut()?.entry(key).or_insert(Value::Null);
         if at.is_null() {
             *at = Value::Object(Map::new());
         }
+    }
+    Some(at.as_object_mut()?.entry(entry).or_insert(Value::Null))
+}
+
+fn expressions(nodes: &[Vec<Requirement>]) -> Option<Vec<Vec<Value>>> {
+    nodes.iter().map(|term| term.iter().map(serde_json::to_value).collect::<Result<_, _>>().ok()).collect()
+}
+
+/// Adds that it should be on a node that satisfies one of these alternatives.
+fn prefer(pod: &mut Value, nodes: &[Vec<Requirement>]) -> Option<()> {
+    let alternatives = expressions(nodes)?;
+    let terms = affinity(pod, PREFERRED)?;
+    if terms.is_null() {
+        *terms = json!([]);
+    }
+    let terms = terms.as_array_mut()?;
+    for wanted in alternatives {
+        let term = json!({"weight": WEIGHT, "preference": {EXPRESSIONS: wanted}});
+        if !terms.contains(&term) {
+            terms.push(term);
+        }
+    }
+    Some(())
+}
+
+/// Adds that it must be on a node that satisfies one of these alternatives.
+fn pin(pod: &mut Value, nodes: &[Vec<Requirement>]) -> Option<()> {
+    let alternatives = expressions(nodes)?;
+    let at = affinity(pod, REQUIRED)?;
+    if at.is_null() {
+        *at = Value::Object(Map::new());
     }
     let terms = at.as_object_mut()?.entry(TERMS).or_insert(Value::Null);
     let known = match terms {
@@ -111,7 +148,7 @@ mod tests {
         }}});
         let rack = json!({"key": "rack", "operator": "In", "values": ["1"]});
         let mut want = user.clone();
-        want["affinity"]["nodeAffinity"][PATH[2]][TERMS] = json!([
+        want["affinity"]["nodeAffinity"][REQUIRED][TERMS] = json!([
             {"matchExpressions": [{"key": "gpu", "operator": "Exists"}, rack]},
             {"matchFields": field, "matchExpressions": [rack]},
             {},
@@ -122,8 +159,28 @@ mod tests {
     }
 
     #[test]
+    fn a_preferred_domain_is_preferred_beside_what_the_user_prefers() {
+        let rack = |value: &str| vec![requirement("rack", &[value])];
+        let domain = Domain { preferred: vec![rack("1"), rack("2")], ..Domain::default() };
+        let user = json!({"weight": 7, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}});
+        let term = |value: &str| json!({"weight": 100, "preference": {"matchExpressions": [{"key": "rack", "operator": "In", "values": [value]}]}});
+        for (before, after) in [
+            (json!({}), json!([term("1"), term("2")])),
+            (json!({"affinity": {"nodeAffinity": {PREFERRED: null}}}), json!([term("1"), term("2")])),
+            (json!({"affinity": {"nodeAffinity": {PREFERRED: [user]}}}), json!([user, term("1"), term("2")])),
+        ] {
+            let mut pod = before;
+            for _twice in 0..2 {
+                to(&mut pod, &domain).unwrap();
+                assert_eq!(pod, json!({"affinity": {"nodeAffinity": {PREFERRED: after}}}));
+            }
+        }
+        assert_eq!(to(&mut json!({"affinity": {"nodeAffinity": {PREFERRED: 5}}}), &domain), None);
+    }
+
+    #[test]
     fn a_template_of_another_shape_is_told_not_panicked_about() {
-        for pod in [json!(5), json!({"affinity": []}), json!({"affinity": {"nodeAffinity": {PATH[2]: {TERMS: 5}}}})] {
+        for pod in [json!(5), json!({"affinity": []}), json!({"affinity": {"nodeAffinity": {REQUIRED: {TERMS: 5}}}})] {
             assert_eq!(pin(&mut pod.clone(), &[vec![requirement("rack", &["1"])]]), None, "{pod}");
         }
     }
@@ -145,7 +202,7 @@ mod tests {
             let terms: Vec<Value> = user.iter().map(|term| json!({"matchExpressions": term})).collect();
             let mut pod = json!({"containers": []});
             if !terms.is_empty() {
-                pod["affinity"]["nodeAffinity"][PATH[2]][TERMS] = terms.into();
+                pod["affinity"]["nodeAffinity"][REQUIRED][TERMS] = terms.into();
             }
             let claim = |spec: &Value| -> NodeClaim {
                 let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});

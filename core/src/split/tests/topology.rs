@@ -169,12 +169,22 @@ fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
     assert_eq!(solved(&workers(2, 2, hard(1)), &world).unwrap(), ["m0 r0-0@1: 2"]);
 }
 
+/// The member's scheduler knows nothing of the room that was found in the domain unless the copy says it.
+#[test]
+fn a_soft_gang_is_led_to_its_domain_and_not_pinned() {
+    let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
+    let plan = solve(&problem(&workers(2, 2, soft), &racked(&[&[&[8], &[4]]]), Strategy::Aggregated)).unwrap();
+    let domain = plan.clusters["m0"].domain.clone().unwrap();
+    assert_eq!((domain.name.as_str(), domain.nodes.len()), ("r0-1", 0));
+    assert_eq!((domain.preferred[0][0].key.as_str(), &domain.preferred[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
+}
+
 #[test]
 fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
     let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
     let world = racked(&[&[&[2, 2], &[8]]]);
     let gang = workers(3, 3, soft);
-    let domain = crate::plan::Domain { name: "r0-0".into(), tier: 1, nodes: vec![] };
+    let domain = crate::plan::Domain { name: "r0-0".into(), tier: 1, ..Default::default() };
     let left = without_in(&world.capacities[0], &gang, &[3], Some(&domain));
     let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free.get("cpu").unwrap().units_ceil()).collect();
     assert_eq!(free, [0, 6]);
