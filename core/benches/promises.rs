@@ -38,7 +38,14 @@ fn promise(number: usize) -> (String, Promise) {
         priority_class: String::new(),
         partition: None,
     };
-    let gang = Gang { tasks: vec![task], min_available: 4, min_success: None, topology: None, one_cluster: None };
+    let gang = Gang {
+        tasks: vec![task],
+        min_available: 4,
+        min_success: None,
+        topology: None,
+        one_cluster: None,
+        rigid: false,
+    };
     let name = format!("job-{number:05}");
     let workload = WorkloadRef {
         group: "batch.volcano.sh".into(),

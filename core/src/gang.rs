@@ -95,6 +95,10 @@ pub struct Gang {
     pub topology: Option<Topology>,
     /// Why all pods must be in one cluster, where they must (a plugin that builds ranks or host lists).
     pub one_cluster: Option<String>,
+    /// Where it is split, each copy says of the whole job what nobody can change in it any more (its size, its hosts, the ranks
+    /// that begin there): no part moves alone.
+    #[serde(default)]
+    pub rigid: bool,
 }
 
 /// One pod template and its number of pods.

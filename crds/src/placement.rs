@@ -156,7 +156,14 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
         priority_class: requirements.priority_class_name.unwrap_or_default(),
         partition: None,
     };
-    gang::Gang { tasks: vec![task], min_available: replicas, min_success: None, topology: None, one_cluster: None }
+    gang::Gang {
+        tasks: vec![task],
+        min_available: replicas,
+        min_success: None,
+        topology: None,
+        one_cluster: None,
+        rigid: false,
+    }
 }
 
 /// `spec.placement`.

@@ -183,7 +183,7 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
     let one_cluster = (min_available > 1).then(|| {
         format!("{GROUP_MIN_MEMBER} says that {min_available} pods start together, which each member counts for itself")
     });
-    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster })
+    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster, rigid: false })
 }
 
 /// The annotation on the workload or its pods.

@@ -103,6 +103,8 @@ pub struct Binding {
     pub applied: Option<String>,
     /// What status says.
     pub status: Status,
+    /// Clusters whose copy Karmada tells of.
+    pub copies: BTreeSet<String>,
     /// Clusters where the workload has ended, and how.
     pub ended: BTreeMap<String, End>,
     /// Clusters where it is said to be healthy, of a kind whose template is not read.
@@ -227,6 +229,7 @@ impl Binding {
                 scheduled_before: status.last_scheduled_time.is_some(),
                 last_scheduled: status.last_scheduled_time.as_ref().map(|at| at.0),
             },
+            copies: status.aggregated_status.iter().map(|item| item.cluster_name.clone()).collect(),
             ended: ended.collect(),
             healthy: healthy.map(|item| item.cluster_name.clone()).collect(),
         })

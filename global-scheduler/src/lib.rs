@@ -14,6 +14,7 @@ mod metrics;
 pub mod plan;
 pub mod promise;
 pub mod ranking;
+mod rigid;
 mod run;
 mod telling;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Rule: karmada-scheduler's `doScheduleBinding` (`pkg/scheduler/scheduler.go`) decides when a binding is looked at anew:
 //! its placement changed, its replicas changed, a reschedule was triggered, it is duplicated, a target is going away.
 //! On top: never more than the controller granted, a gang never below its minimum, and a gang that was placed smaller
-//! than it wants grows when there is room. What is not queued is placed just as karmada-scheduler would.
+//! than it wants grows when there is room; what each copy says of the whole job is placed as a whole (`rigid`). What is not queued is placed just as karmada-scheduler would.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -20,6 +20,7 @@ use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
 use crate::{
     ending,
     index::{Around, Asked, Binding},
+    rigid,
 };
 
 /// Reason of `Scheduled=False`: not enough room.
@@ -30,6 +31,8 @@ pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
 pub const SCHEDULER_ERROR: &str = "SchedulerError";
 /// Reason of `Scheduled=False`: a FederatedResourceQuota denied it.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+/// Reason of `Scheduled=False`: it leaves all its clusters to be placed anew.
+pub const WITHDRAWN: &str = "Withdrawn";
 /// Reason of `Scheduled=True`.
 pub const SUCCESS: &str = "Success";
 /// Message of `Scheduled=True`.
@@ -125,6 +128,10 @@ pub fn decide_by(
         Err(verdict) => return verdict,
     };
     let (gang, whole, previous) = (&*job.gang, job.whole, job.previous.as_ref());
+    let rigid = gang.rigid && whole && !is_duplicated(binding.place.placement.division.as_ref());
+    if rigid && let Some(verdict) = rigid::before(binding, fleet) {
+        return verdict;
+    }
     let mut capped = place::Binding { peers: around.peers, ranking: around.ranking, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
@@ -135,6 +142,7 @@ pub fn decide_by(
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, near: fleet.near() };
     match elsewhere(&request, &binding.avoid).map_or_else(|| place::place(&request), Ok) {
+        Ok(decision) if rigid && rigid::changes(binding, &decision) => rigid::withdrawn(),
         Ok(decision) => placed(binding, gang, keep_copies(binding, job.copies, decision)),
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },

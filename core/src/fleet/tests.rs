@@ -22,7 +22,14 @@ fn gang() -> Arc<Gang> {
         priority_class: String::new(),
         partition: None,
     };
-    Arc::new(Gang { tasks: vec![task], min_available: 3, min_success: None, topology: None, one_cluster: None })
+    Arc::new(Gang {
+        tasks: vec![task],
+        min_available: 3,
+        min_success: None,
+        topology: None,
+        one_cluster: None,
+        rigid: false,
+    })
 }
 
 fn promise(pods: u32) -> Promise {

@@ -108,7 +108,7 @@ mod tests {
             priority_class: String::new(),
             partition: None,
         };
-        Gang { tasks: vec![task], min_available: 1, min_success: None, topology: None, one_cluster: None }
+        Gang { tasks: vec![task], min_available: 1, min_success: None, topology: None, one_cluster: None, rigid: false }
     }
 
     fn amounts() -> impl Strategy<Value = Vec<(&'static str, i64)>> {

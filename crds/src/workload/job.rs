@@ -37,11 +37,13 @@ pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
         min_success: min_success(&spec)?,
         topology: topology(&spec)?,
         one_cluster: one_cluster(root, &spec, &templates)?,
+        rigid: false,
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;
     if gang.one_cluster.is_none() && is_clusterset(root) {
         // Its size is written into every copy, so it can not change while it runs.
+        gang.rigid = true;
         gang.tasks.iter_mut().for_each(|task| task.min_available = task.replicas);
         gang.min_available = gang.replicas();
     }

@@ -131,3 +131,68 @@ fn a_gang_in_two_clusters_stays_when_one_alone_would_do() {
     });
     assert_eq!(targets(&verdict(&mut world).step), [("m2".into(), 6)]);
 }
+
+/// [`settled`], of a job whose copies have the ranks and hosts of all of them.
+fn settled_over_a_clusterset() -> (Index, Value) {
+    let mut workload = job(6, 6);
+    workload["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+    workload["spec"]["plugins"] = json!({"pytorch": []});
+    workload["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["python"]);
+    let mut world = index(&[2, 4, 0], &[workload, binding(6)]);
+    let mut object = placed(binding(6), &mut world);
+    object["status"]["aggregatedStatus"] = json!([{"clusterName": "m0"}, {"clusterName": "m1"}]);
+    world.bind(Binding::read(&object).unwrap());
+    assert_eq!(clusters_of(&object), [("m0".to_owned(), 2), ("m1".to_owned(), 4)]);
+    (world, object)
+}
+
+fn is_withdrawn(step: &Step) -> bool {
+    matches!(step, Step::Refuse { reason: "Withdrawn", clear: true, .. })
+}
+
+/// What Karmada and the scheduler write when it leaves its clusters, and the copies being told of.
+fn leave(world: &mut Index, object: &mut Value, version: &str, copies: Value) {
+    change(world, object, version, |object| {
+        object["spec"]["clusters"] = json!([]);
+        object["metadata"]["annotations"].as_object_mut().unwrap().remove("caldera.dev/plan");
+        object["status"]["aggregatedStatus"] = copies;
+    });
+}
+
+#[test]
+fn a_gang_over_a_clusterset_that_loses_a_part_leaves_all_its_clusters_and_is_placed_when_its_copies_are_gone() {
+    let (mut world, mut object) = settled_over_a_clusterset();
+    assert_eq!(verdict(&mut world).step, Step::Rest);
+    set_cores(&mut world, 2, 2);
+    evict(&mut world, &mut object, "9", "m0");
+    assert!(is_withdrawn(&verdict(&mut world).step), "m2 has room for the part, and m1 says that it is in m0");
+    leave(&mut world, &mut object, "10", json!([{"clusterName": "m1"}]));
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: true }, "m1 would keep its copy");
+    leave(&mut world, &mut object, "11", json!([]));
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
+}
+
+#[test]
+fn a_gang_over_a_clusterset_leaves_what_it_has_also_where_nothing_has_room_for_the_rest() {
+    let (mut world, _) = settled_over_a_clusterset();
+    world.clusters(&Event::Deleted(serde_json::from_value(cluster("m0")).unwrap()));
+    assert!(is_withdrawn(&verdict(&mut world).step));
+    // Whose copy can not be told of is not waited for: a cluster that is not Ready takes nothing.
+    let (mut world, mut object) = settled_over_a_clusterset();
+    set_cluster(&mut world, "m0", |cluster| cluster["status"]["conditions"][0]["status"] = "False".into());
+    leave(&mut world, &mut object, "9", json!([{"clusterName": "m0"}]));
+    assert!(matches!(verdict(&mut world).step, Step::Refuse { reason: "Unschedulable", .. }));
+    set_cores(&mut world, 2, 2);
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
+}
+
+#[test]
+fn a_gang_over_a_clusterset_that_would_go_elsewhere_leaves_first() {
+    let (mut world, mut object) = settled_over_a_clusterset();
+    set_cores(&mut world, 2, 20);
+    assert_eq!(verdict(&mut world).step, Step::Rest);
+    change(&mut world, &mut object, "9", |object| {
+        object["spec"]["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z".into();
+    });
+    assert!(is_withdrawn(&verdict(&mut world).step));
+}

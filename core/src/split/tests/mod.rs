@@ -31,7 +31,7 @@ fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Ta
 }
 
 fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None }
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false }
 }
 
 /// Nodes of (cpu, gpu), each with its own name, 10 pods each.

@@ -176,7 +176,10 @@ fn a_soft_gang_is_led_to_its_domain_and_not_pinned() {
     let plan = solve(&problem(&workers(2, 2, soft), &racked(&[&[&[8], &[4]]]), Strategy::Aggregated)).unwrap();
     let domain = plan.clusters["m0"].domain.clone().unwrap();
     assert_eq!((domain.name.as_str(), domain.nodes.len()), ("r0-1", 0));
-    assert_eq!((domain.preferred[0][0].key.as_str(), &domain.preferred[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
+    assert_eq!(
+        (domain.preferred[0][0].key.as_str(), &domain.preferred[0][0].values),
+        ("rack", &vec!["r0-1".to_owned()])
+    );
 }
 
 #[test]
