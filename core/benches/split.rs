@@ -187,6 +187,7 @@ fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), str
         previous: None,
         copies: None,
         most_clusters: None,
+        regions: None,
         levels: &[],
         tie: Tie::Ascending,
     }

@@ -5,6 +5,10 @@
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
 //! taints, and a gang is placed whole or not at all.
 
+mod regions;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -107,6 +111,7 @@ pub fn concerns(binding: &Binding, cluster: &Cluster) -> bool {
 }
 
 /// A fitting cluster and what it can take.
+#[derive(Debug)]
 struct Fitting<'a> {
     cluster: &'a Cluster,
     capacity: &'a Capacity,
@@ -114,6 +119,11 @@ struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
+    /// Whether it has pods of the binding that do not move.
+    fn stays(&self, binding: &Binding) -> bool {
+        !binding.fresh && self.passed.held.is_some()
+    }
+
     fn site(&self) -> Site<'a> {
         Site { cluster: self.cluster, capacity: self.capacity }
     }
@@ -198,7 +208,50 @@ fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -
     Ok(Decision { targets, plan: None, affinity: None })
 }
 
+/// As many of its pods as can be in clusters that the spread constraints permit: in those that Karmada would choose, and where
+/// these do not hold it whole, in others.
 fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+    let among = spread(request, binding, fitting)?;
+    let pods = |decision: &Decision| decision.plan.as_ref().map_or(0, Plan::replicas);
+    let keeps = fitting.iter().filter(|one| one.stays(binding)).all(|one| among.holds(&one.cluster.name));
+    let mut best = gang_among(request, binding, &among);
+    if !among.by_region || best.as_ref().is_ok_and(|best| keeps && pods(best) >= request.gang.replicas()) {
+        return best;
+    }
+    // What is placed does not move to where Karmada would go now.
+    let mut stays = keeps;
+    for among in regions::others(request, binding, fitting) {
+        let Ok(found) = gang_among(request, binding, &among) else { continue };
+        if !stays || best.as_ref().map_or(0, pods) < pods(&found) {
+            (best, stays) = (Ok(found), true);
+        }
+        if best.as_ref().is_ok_and(|best| pods(best) >= request.gang.replicas()) {
+            break;
+        }
+    }
+    best
+}
+
+/// Clusters that a gang may use.
+#[derive(Debug)]
+struct Among<'a, 'b> {
+    clusters: Vec<&'b Fitting<'a>>,
+    /// So many of them together.
+    most: Option<u32>,
+    /// Each one's region, and how many may be used beside the first of each.
+    regions: Option<(Vec<u32>, u32)>,
+    /// They are what Karmada would choose by region.
+    by_region: bool,
+}
+
+impl Among<'_, '_> {
+    fn holds(&self, name: &str) -> bool {
+        self.clusters.iter().any(|one| one.cluster.name == name)
+    }
+}
+
+/// Where the gang goes among these.
+fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -> Result<Decision, NotPlaced> {
     let division = binding.placement.division.as_ref();
     let strategy = match division {
         None | Some(Division::Duplicated) => Strategy::Duplicated,
@@ -208,7 +261,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
         // Karmada refuses a division without a preference; a gang without one stays as close together as it can.
         Some(Division::Unsupported) => Strategy::Aggregated,
     };
-    let (chosen, most_clusters) = spread(request, binding, fitting)?;
+    let (chosen, most_clusters) = (&among.clusters, among.most);
     let names: Vec<ClusterName> = chosen.iter().map(|one| ClusterName::from(one.cluster.name.as_str())).collect();
     let weights = match division {
         Some(Division::StaticWeight { rules, .. }) => static_weights(rules, chosen.iter().map(|one| one.cluster)),
@@ -216,7 +269,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
     };
     let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
     let by_score = binding.ranking.weights.come_first();
-    let turns = if by_score { turns(&chosen, &costs) } else { vec![0; chosen.len()] };
+    let turns = if by_score { turns(chosen, &costs) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
     // With the clusters of the first tiers, and of those the first so many by score.
     let solve = |tier: u32, most: usize| {
@@ -231,6 +284,8 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             capacity: chosen[index].capacity,
         };
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
+        let regions = among.regions.as_ref();
+        let regions = regions.map(|(of, more)| (sites.iter().map(|site| of[*site]).collect::<Vec<u32>>(), *more));
         split::solve(&Problem {
             gang: request.gang,
             candidates: sites.iter().copied().map(candidate).collect(),
@@ -238,6 +293,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
             previous,
             copies: request.previous,
             most_clusters,
+            regions: regions.as_ref().map(|(of, more)| split::Regions { of, more: *more }),
             levels: &levels(request.near, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
             tie: Tie::of_uid(&binding.uid),
         })
@@ -308,18 +364,18 @@ fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
     Some(found)
 }
 
-/// The clusters that a gang may use under its spread constraints, and how many of them together. Which ones is left to
-/// the split where the number is all that is constrained; regions (and which clusters get a duplicate) are chosen as
-/// Karmada does.
+/// The clusters that a gang may use under its spread constraints. Which ones is left to the split where the number is all that
+/// is constrained; regions (and which clusters get a duplicate) are first chosen as Karmada does.
 fn spread<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,
     fitting: &'b [Fitting<'a>],
-) -> Result<(Vec<&'b Fitting<'a>>, Option<u32>), NotPlaced> {
+) -> Result<Among<'a, 'b>, NotPlaced> {
     let constraints = &binding.placement.spread;
     let by = |by: SpreadBy| constraints.iter().rev().find(|spread| spread.by == by);
+    let all = |most| Among { clusters: fitting.iter().collect(), most, regions: None, by_region: false };
     if constraints.is_empty() {
-        return Ok((fitting.iter().collect(), None));
+        return Ok(all(None));
     }
     let duplicated = is_duplicated(binding.placement.division.as_ref());
     if let (Some(cluster), None, false) = (by(SpreadBy::Cluster), by(SpreadBy::Region), duplicated) {
@@ -331,9 +387,11 @@ fn spread<'a, 'b>(
         if most == 0 {
             return Err(NotPlaced::Unsupported("no enough resource when selecting 0 clusters".to_owned()));
         }
-        return Ok((fitting.iter().collect(), Some(most)));
+        return Ok(all(Some(most)));
     }
     let selected = selected(request, binding, fitting)?;
     let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
-    Ok((fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str())).collect(), None))
+    let by_region = by(SpreadBy::Region).is_some() && !duplicated && !select::keeps_all(binding);
+    let chosen = fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str()));
+    Ok(Among { clusters: chosen.collect(), by_region, ..all(None) })
 }

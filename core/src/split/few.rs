@@ -92,7 +92,7 @@ impl Search<'_> {
             let more = (0..others.len()).filter(|at| chosen >> at & 1 == 1).map(|at| others[at]);
             let mut set: Vec<usize> = held.iter().copied().chain(more).collect();
             set.sort_unstable();
-            if set.len() < 2 || (set.len() > self.limit && chosen > 0) {
+            if set.len() < 2 || (chosen > 0 && !self.may_use(&set)) {
                 continue;
             }
             let spots: Vec<Spot> = set.into_iter().map(|site| Spot { site, domain: None }).collect();

@@ -231,6 +231,7 @@ impl Run<'_, '_> {
         let all = total(&self.left);
         let whole = |site: usize| Spot { site, domain: None };
         let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site(open));
+        let sites = sites.filter(|site| self.search.may_open(&self.used, *site));
         let mut sites: Vec<usize> = sites.filter(|site| self.search.bounds.might_take(whole(*site), &ask)).collect();
         let key = |site: usize| {
             let site_cost = self.search.sites[site].cost;
@@ -257,6 +258,10 @@ impl Run<'_, '_> {
             {
                 self.open.push(next);
                 break;
+            }
+            // Who may not be used now may not later.
+            if !self.search.may_open(&self.used, self.site(&next)) {
+                continue;
             }
             // What it takes now bounds what it will take of less.
             let next = (self.takes(self.site(&next)), next.1, next.2);

@@ -75,6 +75,15 @@ pub struct Candidate<'a> {
     pub capacity: &'a Capacity,
 }
 
+/// Clusters that may be used together by their regions: one of each, and so many besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Regions<'a> {
+    /// Each candidate's region, in their order.
+    pub of: &'a [u32],
+    /// Clusters beside the first of each region.
+    pub more: u32,
+}
+
 /// One question: where may this gang go now?
 #[derive(Debug, Clone)]
 pub struct Problem<'a> {
@@ -91,6 +100,8 @@ pub struct Problem<'a> {
     pub copies: Option<&'a Plan>,
     /// At most so many clusters, where the policy says so.
     pub most_clusters: Option<u32>,
+    /// Of each region at most so many, where the policy says so.
+    pub regions: Option<Regions<'a>>,
     /// How close the candidates are to each other, from near to far.
     pub levels: &'a [Level],
     /// Which of two equal clusters wins.
@@ -202,6 +213,22 @@ pub fn fits(gang: &Gang, capacity: &Capacity) -> bool {
         || exact::packed(&kit, &kit.room(capacity, Where::Cluster), &whole, &Cell::new(STEPS)).is_some()
 }
 
+/// How many pods of each task find a place in a capacity, each task alone.
+#[must_use]
+pub fn most_of_each_task(gang: &Gang, capacity: &Capacity) -> Vec<u64> {
+    let kit = Kit::new(gang);
+    let room = kit.room(capacity, Where::Cluster);
+    (0..kit.tasks()).map(|task| room.most(&kit, task)).collect()
+}
+
+/// False only if so many pods of each task can not be the gang's minimum.
+#[must_use]
+pub fn might_be_enough(gang: &Gang, most: &[u64]) -> bool {
+    let all = gang.tasks.iter().zip(most).map(|(task, most)| u64::from(task.replicas).min(*most));
+    needs(gang).iter().zip(most).all(|(need, most)| u64::from(*need) <= *most)
+        && all.fold(0, u64::saturating_add) >= minimum_pods(gang)
+}
+
 /// Each task's own minimum, where it counts.
 fn needs(gang: &Gang) -> Vec<u32> {
     let binds = gang.task_minimums_bind();
@@ -258,6 +285,8 @@ struct Search<'a> {
     strategy: Strategy,
     /// Clusters that may be used in all.
     limit: usize,
+    /// Each site's region, and how many sites may be used beside the first of each.
+    regions: Option<(Vec<u32>, usize)>,
     /// Groups of sites that are close, by level, as far as the gang may be spread; then whether it may be spread farther.
     levels: Vec<Vec<Vec<usize>>>,
     far: bool,
@@ -302,8 +331,10 @@ impl<'a> Search<'a> {
         let (levels, far) = reach::levels(gang.topology.as_ref(), problem.levels, &order);
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
         let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
+        let region = |of: &[u32]| order.iter().map(|index| of.get(*index).copied().unwrap_or(u32::MAX)).collect();
+        let regions = problem.regions.map(|regions| (region(regions.of), regions.more as usize));
         let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
-        Self { kit, sites, kept, copies, strategy, limit, levels, far, tie, bounds, steps }
+        Self { kit, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps }
     }
 
     fn holds(&self, site: usize) -> bool {
@@ -313,6 +344,23 @@ impl<'a> Search<'a> {
     /// Sites that hold pods already.
     fn held(&self) -> Vec<usize> {
         self.kept.iter().map(|(site, _)| *site).collect()
+    }
+
+    /// Whether these sites may be used together, by their number and their regions.
+    fn may_use(&self, sites: &[usize]) -> bool {
+        let Some((of, more)) = &self.regions else { return sites.len() <= self.limit };
+        let mut regions: Vec<u32> = sites.iter().map(|site| of[*site]).collect();
+        regions.sort_unstable();
+        regions.dedup();
+        sites.len() <= self.limit && sites.len() - regions.len() <= *more
+    }
+
+    /// Whether one more may be used beside these.
+    fn may_open(&self, used: &[usize], site: usize) -> bool {
+        match &self.regions {
+            None => used.len() < self.limit,
+            Some(_) => self.may_use(&used.iter().copied().chain([site]).collect::<Vec<_>>()),
+        }
     }
 
     /// Pods that a site holds already.

@@ -86,11 +86,11 @@ impl Search<'_> {
                 .cmp(&(!used(*b), std::cmp::Reverse(takes[*b])))
                 .then_with(|| self.rank(*a, *b))
         });
-        let mut openings = self.limit.saturating_sub((0..self.sites.len()).filter(|site| used(*site)).count());
+        let mut open: Vec<usize> = (0..self.sites.len()).filter(|site| used(*site)).collect();
         sites.retain(|site| {
             used(*site) || {
-                let opens = openings > 0 && takes[*site] > 0;
-                openings -= usize::from(opens);
+                let opens = takes[*site] > 0 && self.may_open(&open, *site);
+                open.extend(opens.then_some(*site));
                 opens
             }
         });

@@ -78,6 +78,7 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
         previous: None,
         copies: None,
         most_clusters: None,
+        regions: None,
         levels: &[],
         tie: Tie::Ascending,
     }

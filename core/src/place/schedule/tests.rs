@@ -1,0 +1,207 @@
+//! Gangs under spread constraints by region, against every choice that these permit.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use proptest::{prelude::*, strategy::Strategy as Generate};
+
+use super::{super::Spread, *};
+use crate::{
+    gang::{NodeClaim, Task},
+    inventory::{Amounts, Shape, Source},
+    quantity::Quantity,
+};
+
+/// Tasks of (pods, cores each), all needed.
+fn gang_of(tasks: &[(u32, i64)]) -> Gang {
+    let task = |(at, (replicas, cores)): (usize, &(u32, i64))| Task {
+        name: format!("t{at}").into(),
+        replicas: *replicas,
+        min_available: *replicas,
+        request: [("cpu", Quantity::from_units(*cores))].into_iter().collect(),
+        node: NodeClaim::default(),
+        priority_class: String::new(),
+        partition: None,
+    };
+    let min_available = tasks.iter().map(|task| task.0).sum();
+    let tasks = tasks.iter().enumerate().map(task).collect();
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false }
+}
+
+/// Nodes of so many cores.
+fn capacity(nodes: &[i64]) -> Capacity {
+    let shape = |(at, cores): (usize, &i64)| {
+        let free: Amounts = [("cpu".into(), Quantity::from_units(*cores))].into();
+        let (allocatable, free) = (Arc::new(free.clone()), Arc::new(free));
+        Shape {
+            labels: Some(Arc::default()),
+            allocatable,
+            free,
+            nodes: vec![format!("n{at}").into()],
+            ..Shape::default()
+        }
+    };
+    Capacity::new(nodes.iter().enumerate().map(shape).collect(), Source::Nodes)
+}
+
+/// A gang and clusters of (region, cores of the nodes), under constraints by region and by cluster.
+#[derive(Debug, Clone)]
+struct Case {
+    tasks: Vec<(u32, i64)>,
+    clusters: Vec<(u8, Vec<i64>)>,
+    by_region: (i64, i64),
+    by_cluster: (i64, i64),
+}
+
+impl Case {
+    fn binding(&self) -> Binding {
+        let spread = |by, (min, max)| Spread { by, min, max };
+        let placement = super::super::Placement {
+            division: Some(Division::Aggregated),
+            spread: vec![spread(SpreadBy::Region, self.by_region), spread(SpreadBy::Cluster, self.by_cluster)],
+            ..Default::default()
+        };
+        let replicas = self.tasks.iter().map(|task| i64::from(task.0)).sum();
+        Binding {
+            uid: "u".into(),
+            api_version: "v1".into(),
+            kind: "Job".into(),
+            replicas,
+            divisible: true,
+            is_workload: true,
+            placement,
+            ..Binding::default()
+        }
+    }
+
+    fn place(&self, previous: Option<&Plan>) -> Result<Decision, NotPlaced> {
+        let gang = gang_of(&self.tasks);
+        let serves: super::super::Apis = [("v1".to_owned(), "Job".to_owned())].into();
+        let cluster = |(at, (region, _)): (usize, &(u8, Vec<i64>))| Cluster {
+            name: format!("m{at}"),
+            region: format!("r{region}"),
+            ready: true,
+            serves: serves.clone(),
+            ..Cluster::default()
+        };
+        let clusters: Vec<Cluster> = self.clusters.iter().enumerate().map(cluster).collect();
+        let capacities: Vec<Capacity> = self.clusters.iter().map(|(_, nodes)| capacity(nodes)).collect();
+        let held = previous.into_iter().flat_map(|plan| plan.by_cluster());
+        let held = held.map(|(name, pods)| Target { cluster: name.as_str().to_owned(), replicas: i64::from(pods) });
+        let binding = Binding { previous: held.collect(), ..self.binding() };
+        let clusters = clusters.iter().zip(&capacities).collect();
+        place(&Request { binding: &binding, gang: &gang, whole: true, previous, clusters, near: &[] })
+    }
+
+    /// Whether some choice of clusters that Karmada could make has these.
+    fn permits(&self, used: &[usize]) -> bool {
+        let of = |clusters: &[usize]| clusters.iter().map(|at| self.clusters[*at].0).collect::<BTreeSet<u8>>();
+        let all: Vec<usize> = (0..self.clusters.len()).collect();
+        let within = |(min, max): (i64, i64), count: usize| (min..=max).contains(&(count as i64));
+        subsets(&all).any(|chosen| {
+            let regions = of(&chosen);
+            let full = all.iter().filter(|at| regions.contains(&self.clusters[**at].0)).count();
+            used.iter().all(|one| chosen.contains(one))
+                && within(self.by_region, regions.len())
+                && full as i64 >= self.by_cluster.0
+                && chosen.len() as i64 <= self.by_cluster.1.max(regions.len() as i64)
+        })
+    }
+
+    fn fits(&self) -> bool {
+        let mut pods: Vec<i64> = self.tasks.iter().flat_map(|(pods, cores)| vec![*cores; *pods as usize]).collect();
+        pods.sort_unstable_by_key(|cores| std::cmp::Reverse(*cores));
+        let all: Vec<usize> = (0..self.clusters.len()).collect();
+        subsets(&all).any(|used| {
+            let mut nodes: Vec<i64> = used.iter().flat_map(|at| self.clusters[*at].1.clone()).collect();
+            self.permits(&used) && packs(&mut nodes, &pods)
+        })
+    }
+}
+
+fn subsets(of: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
+    (1..1_u32 << of.len()).map(|set| of.iter().copied().filter(|at| set >> at & 1 == 1).collect())
+}
+
+fn packs(nodes: &mut Vec<i64>, pods: &[i64]) -> bool {
+    let Some((pod, rest)) = pods.split_first() else { return true };
+    (0..nodes.len()).any(|at| {
+        if nodes[at] < *pod {
+            return false;
+        }
+        nodes[at] -= pod;
+        let fits = packs(nodes, rest);
+        nodes[at] += pod;
+        fits
+    })
+}
+
+fn shown(decision: &Decision) -> Vec<(&str, i64)> {
+    decision.targets.iter().map(|target| (target.cluster.as_str(), target.replicas)).collect()
+}
+
+/// Each cluster of the first region takes two pods, which is four by the sum; but none takes a large one.
+#[test]
+fn a_gang_goes_into_a_region_that_holds_it_where_karmadas_choice_does_not() {
+    let case = Case {
+        tasks: vec![(2, 3), (2, 2)],
+        clusters: vec![(0, vec![2, 2]), (0, vec![2, 2]), (1, vec![5, 5])],
+        by_region: (1, 1),
+        by_cluster: (1, 2),
+    };
+    assert_eq!(shown(&case.place(None).unwrap()), [("m2", 4)]);
+}
+
+/// Karmada takes no second region where one has the clusters that are needed.
+#[test]
+fn two_regions_are_used_where_they_may_be_and_one_is_not_enough() {
+    let case = Case {
+        tasks: vec![(6, 1)],
+        clusters: vec![(0, vec![4]), (1, vec![2]), (2, vec![1])],
+        by_region: (1, 2),
+        by_cluster: (1, 2),
+    };
+    assert_eq!(shown(&case.place(None).unwrap()), [("m0", 4), ("m1", 2)]);
+    let least = Case { by_region: (2, 3), by_cluster: (1, 3), ..case };
+    assert_eq!(shown(&least.place(None).unwrap()), [("m0", 4), ("m1", 2)]);
+}
+
+#[test]
+fn a_gang_that_is_placed_does_not_move_to_a_better_region() {
+    let case = Case {
+        tasks: vec![(4, 1)],
+        clusters: vec![(0, vec![2, 2]), (1, vec![9])],
+        by_region: (1, 1),
+        by_cluster: (1, 1),
+    };
+    let before = Case { clusters: vec![(0, vec![2, 2]), (1, vec![])], ..case.clone() }.place(None).unwrap();
+    assert_eq!(shown(&before), [("m0", 4)]);
+    let after = Case { clusters: vec![(0, vec![]), (1, vec![90])], ..case };
+    assert_eq!(shown(&after.place(before.plan.as_ref()).unwrap()), [("m0", 4)]);
+}
+
+fn any_case() -> impl Generate<Value = Case> {
+    let tasks = prop::collection::vec((1..4u32, 1..4i64), 1..3);
+    let clusters = prop::collection::vec((0..3u8, prop::collection::vec(0..6i64, 0..3)), 1..6);
+    let range = || (1..4i64, 0..3i64).prop_map(|(min, more)| (min, min + more));
+    (tasks, clusters, range(), range()).prop_map(|(tasks, clusters, by_region, by_cluster)| Case {
+        tasks,
+        clusters,
+        by_region,
+        by_cluster,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn a_gang_that_fits_a_choice_that_is_permitted_is_not_refused(case in any_case()) {
+        match case.place(None) {
+            Ok(decision) => {
+                let used: Vec<usize> = shown(&decision).iter().map(|(name, _)| name[1..].parse().unwrap()).collect();
+                prop_assert!(case.permits(&used), "{:?}", decision);
+            }
+            Err(_) => prop_assert!(!case.fits()),
+        }
+    }
+}
