@@ -295,13 +295,16 @@ impl QueueFacts {
         let (spec, status) = (&object.spec, object.status.clone().unwrap_or_default());
         let annotations = object.metadata.annotations.as_ref();
         let annotation = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
-        let mut wrong = Vec::new();
+        let (mut wrong, mut unreadable) = (Vec::new(), Vec::new());
         let mut amounts = |field: &str, list: &ResourceList| -> Vec<(String, Quantity)> {
             list.iter()
                 .map(|(name, text)| match text.0.parse() {
                     Ok(amount) => (name.clone(), amount),
                     Err(error) => {
                         wrong.push(format!("spec.{field}.{name}: {error}"));
+                        if field == "capability" {
+                            unreadable.push(ResourceName::from(name.as_str()));
+                        }
                         (name.clone(), Quantity::ZERO)
                     }
                 })
@@ -311,17 +314,18 @@ impl QueueFacts {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
         let guarantee = spec.guarantee.clone().unwrap_or_default().resource;
+        let capability = limits(amounts("capability", &spec.capability));
+        let guarantee = amounts("guarantee.resource", &guarantee);
+        let deserved = limits(amounts("deserved", &spec.deserved));
         let queue = QueueSpec {
             name: object.metadata.name.as_deref().unwrap_or("").into(),
             parent: spec.parent.as_deref().filter(|parent| !parent.is_empty()).map(QueueName::from),
             priority: spec.priority.unwrap_or(0),
             weight: u32::try_from(spec.weight.unwrap_or(1)).unwrap_or(1),
-            capability: limits(amounts("capability", &spec.capability)),
-            guarantee: amounts("guarantee.resource", &guarantee)
-                .into_iter()
-                .map(|(name, amount)| (ResourceName::from(name), amount))
-                .collect(),
-            deserved: limits(amounts("deserved", &spec.deserved)),
+            capability,
+            unreadable,
+            guarantee: guarantee.into_iter().map(|(name, amount)| (ResourceName::from(name), amount)).collect(),
+            deserved,
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,

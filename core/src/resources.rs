@@ -29,6 +29,13 @@ impl ResourceName {
         &self.0
     }
 
+    /// Whether anything asks for it by this name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls things:
+    /// Volcano's scheduler drops them (`resource_info.go:87-123`).
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        !["requests.", "limits.", "count/"].iter().any(|start| self.as_str().starts_with(start))
+    }
+
     /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.
     #[must_use]
     pub fn amount(&self, nano: i128) -> Quantity {

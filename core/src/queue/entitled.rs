@@ -62,10 +62,10 @@ fn read(slot: &mut Slot, dims: &mut Dims) {
     for (name, ceiling) in spec.ceilings() {
         slot.capability.set(dims.intern(name), Some(ceiling.as_nano()));
     }
-    for (dim, amount) in dims.sparse(&spec.guarantee) {
-        slot.asked.guarantee.set(dim, amount.max(0));
+    for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.is_counted()) {
+        slot.asked.guarantee.set(dims.intern(name), amount.as_nano().max(0));
     }
-    for (name, amount) in spec.deserved.iter() {
+    for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.is_counted()) {
         slot.asked.deserved.set(dims.intern(name), Some(amount.as_nano().max(0)));
     }
 }

@@ -42,6 +42,13 @@ pub enum QueueFault {
         /// `spec.weight`.
         value: u32,
     },
+    /// Of something that nothing asks for by this name.
+    NotCounted {
+        /// Where.
+        field: QueueField,
+        /// Of what.
+        resource: ResourceName,
+    },
     /// Below zero.
     Negative {
         /// Where.
@@ -112,6 +119,7 @@ impl QueueFault {
     pub const fn subject(&self) -> (&'static str, Option<QueueField>, Option<&ResourceName>) {
         match self {
             Self::Weight { .. } => ("Weight", None, None),
+            Self::NotCounted { field, resource } => ("NotCounted", Some(*field), Some(resource)),
             Self::Negative { field, resource, .. } => ("Negative", Some(*field), Some(resource)),
             Self::AboveOwn { field, resource, .. } => ("AboveOwn", Some(*field), Some(resource)),
             Self::AboveAncestor { resource, .. } => ("AboveAncestor", None, Some(resource)),
@@ -128,6 +136,9 @@ impl fmt::Display for QueueFault {
             Self::Weight { value } => {
                 let counts = value.clamp(&1, &MOST_WEIGHT);
                 write!(f, "spec.weight is {value}, not 1 to {MOST_WEIGHT}: it counts as {counts}")
+            }
+            Self::NotCounted { field, resource } => {
+                write!(f, "{field}.{resource} counts for nothing: pods ask for resources by their own name, as cpu")
             }
             Self::Negative { field, resource, value } => {
                 write!(f, "{field}.{resource} is {value}, below 0: it counts as ")?;
@@ -207,6 +218,10 @@ fn own(spec: &QueueSpec) -> Vec<QueueFault> {
     for (field, resource, value) in
         fields.iter().flat_map(|(field, all)| all.iter().map(move |(r, v)| (*field, *r, *v)))
     {
+        if !resource.is_counted() {
+            faults.push(QueueFault::NotCounted { field, resource: resource.clone() });
+            continue;
+        }
         if value.is_negative() {
             faults.push(QueueFault::Negative { field, resource: resource.clone(), value });
         }

@@ -2,7 +2,8 @@
 //!
 //! Rule: Volcano's `Queue` (`scheduling.volcano.sh/v1beta1`): `capability` is a ceiling per resource, where a missing
 //! name is inherited from the queue above, and so are `cpu` and `memory` of zero or less (`capacity.go:1095-1102`,
-//! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement.
+//! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement. Names that nothing
+//! asks for ([`ResourceName::is_counted`]) count nowhere.
 
 use crate::{
     gang::QueueName,
@@ -60,6 +61,8 @@ pub struct QueueSpec {
     pub weight: u32,
     /// Ceiling.
     pub capability: Limits,
+    /// Of these the ceiling is no amount at all, and so nothing until somebody mends it: not knowing is no leave to start.
+    pub unreadable: Vec<ResourceName>,
     /// Kept free for it.
     pub guarantee: Resources,
     /// Entitlement; where it names nothing at all, its weight decides.
@@ -82,6 +85,7 @@ impl QueueSpec {
             priority: 0,
             weight: 1,
             capability: Limits::unlimited(),
+            unreadable: Vec::new(),
             guarantee: Resources::new(),
             deserved: Limits::unlimited(),
             reclaimable: true,
@@ -95,13 +99,17 @@ impl QueueSpec {
         self.weight.clamp(1, MOST_WEIGHT)
     }
 
-    /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones are zero.
+    /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones, and those that nobody can
+    /// read, are zero.
     pub(crate) fn ceilings(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
-        self.capability.iter().filter_map(|(name, limit)| {
+        let unreadable = || self.unreadable.iter().filter(|name| name.is_counted());
+        let read = self.capability.iter().filter(|(name, _)| name.is_counted() && !self.unreadable.contains(name));
+        let read = read.filter_map(|(name, limit)| {
             let inherited =
                 limit <= Quantity::ZERO && matches!(name.as_str(), ResourceName::CPU | ResourceName::MEMORY);
             (!inherited).then(|| (name, limit.max(Quantity::ZERO)))
-        })
+        });
+        read.chain(unreadable().map(|name| (name, Quantity::ZERO)))
     }
 }
 

@@ -89,7 +89,7 @@ impl Slot {
 
     /// Whether it says what it deserves, so that its weight does not.
     pub(super) fn sets_deserved(&self) -> bool {
-        self.spec.as_ref().is_some_and(|spec| !spec.deserved.is_unlimited())
+        self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
     }
 
     /// The most of `dim` that it can have now.

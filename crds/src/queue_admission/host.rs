@@ -4,13 +4,14 @@
 //! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host took; the ranges of
 //! `weight` and `priority` are in the schema. Stricter where the host would otherwise keep a tree that members can not
 //! have: no circle of parents (Volcano walks up without looking for the queue itself), the depth counts for what is below
-//! a queue that moves, and a capability of zero of an extended resource is a limit. Ratcheting: a fault that the old
+//! a queue that moves, a capability of zero of an extended resource is a limit, and names that
+//! nothing asks for (`requests.cpu`, which Volcano takes and drops) are refused. Ratcheting: a fault that the old
 //! object has too does not stop a change, unless it grows or is with another queue; so old objects stay editable, and a
 //! queue that is `Closing` too (Volcano refuses every change of it).
 
 use std::collections::BTreeMap;
 
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, resources::ResourceName};
 use serde_json::Value;
 
 use super::{
@@ -57,6 +58,7 @@ struct Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
     Malformed,
+    NotCounted,
     Negative,
     GuaranteeWithinCapability,
     GuaranteeWithinDeserved,
@@ -119,6 +121,12 @@ fn own_amounts(queue: &Value) -> Vec<Fault> {
             faults.push(Fault::new(Rule::Malformed, refusal.field, &with, Quantity::ZERO, refusal.why));
             Amounts::new()
         });
+        let uncounted = all.keys().filter(|resource| !ResourceName::from(resource.as_str()).is_counted());
+        faults.extend(uncounted.map(|resource| {
+            let why =
+                "counts for nothing: pods ask for resources by their own name, as cpu or nvidia.com/gpu".to_owned();
+            Fault::new(Rule::NotCounted, format!("{field}.{resource}"), "", Quantity::ZERO, why)
+        }));
         for (resource, amount) in &all {
             let Some(refusal) = malformed(kind, resource, *amount) else { continue };
             let field = format!("{field}.{resource}");

@@ -86,6 +86,7 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
         priority: spec.priority.unwrap_or(0),
         weight: spec.weight.unwrap_or(1),
         capability: spec.capability.unwrap_or_default(),
+        unreadable: Vec::new(),
         guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
         deserved: spec.deserved.unwrap_or_default(),
         reclaimable: spec.reclaimable.unwrap_or(true),

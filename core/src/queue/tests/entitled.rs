@@ -249,6 +249,43 @@ fn what_is_negative_counts_as_nothing_and_is_told() {
 }
 
 #[test]
+fn a_ceiling_that_nobody_can_read_is_nothing_and_not_no_limit() {
+    let mut spec = queue("q", 0);
+    assert_eq!(real(&settled([spec.clone(), free("other", "")], 10), ["q", "other"]), [10, 10]);
+    spec.unreadable = vec!["cpu".into()];
+    let mut engine = settled([spec, free("other", "")], 10);
+    assert_eq!(real(&engine, ["q", "other"]), [0, 10]);
+    engine.wait(job("a", "q", 1, cpu(1)));
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(token(&engine, "a"), "ExceedsCapability");
+}
+
+#[test]
+fn names_that_nothing_asks_for_count_nowhere_and_are_told() {
+    let mut spec = QueueSpec { guarantee: amount("count/pods", 2), ..queue("q", 5) };
+    for name in ["requests.cpu", "limits.nvidia.com/gpu"] {
+        spec.capability.set(name, Quantity::from_units(1));
+        spec.deserved.set(name, Quantity::from_units(1));
+    }
+    let engine = settled([spec, free("other", "")], 10);
+    assert_eq!(deserved(&engine, ["q", "other"]), [5, 5], "by weight, for it says nothing that counts");
+    let told = |field: &str, name: &str| {
+        format!("{field}.{name} counts for nothing: pods ask for resources by their own name, as cpu")
+    };
+    assert_eq!(
+        faults(&engine, "q"),
+        [
+            told("spec.capability", "limits.nvidia.com/gpu"),
+            told("spec.capability", "requests.cpu"),
+            told("spec.deserved", "limits.nvidia.com/gpu"),
+            told("spec.deserved", "requests.cpu"),
+            told("spec.guarantee.resource", "count/pods"),
+        ]
+    );
+    assert_eq!(engine.entitlement(&"q".into()).real, cpu(5));
+}
+
+#[test]
 fn every_rule_of_the_webhook_that_an_old_queue_breaks_is_told() {
     let mut inner = QueueSpec { deserved: limit(9), guarantee: cpu(5), ..child("inner", "top", 8) };
     inner.guarantee.set("gpu", Quantity::from_units(1));

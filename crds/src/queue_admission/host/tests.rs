@@ -55,6 +55,21 @@ fn negative_fractional_and_broken_amounts_are_refused() {
 }
 
 #[test]
+fn names_that_nothing_asks_for_are_refused_and_old_objects_stay_editable() {
+    for (kind, field) in [("capability", "spec.capability"), ("deserved", "spec.deserved")] {
+        let of = |weight: u32| queue("q", json!({"weight": weight, kind: {"requests.cpu": "3"}}));
+        let refused = created(&of(1), &[]);
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].starts_with(&format!("{field}.requests.cpu: counts for nothing")), "{refused:?}");
+        assert!(updated(&of(1), &of(2), &[of(1)]).is_empty());
+    }
+    let guarantee = json!({"guarantee": {"resource": {"count/pods": "3"}}, "deserved": {"cpu": "3"}});
+    assert!(
+        created(&queue("q", guarantee), &[]).iter().any(|why| why.contains("resource.count/pods: counts for nothing"))
+    );
+}
+
+#[test]
 fn a_submitted_state_is_open_or_closed_unless_it_was_so_already() {
     let with = |state: &str| json!({"metadata": {"name": "q"}, "spec": {}, "status": {"state": state}});
     assert_eq!(created(&with("Closing"), &[]), ["status.state: \"Closing\" is neither Open nor Closed"]);
