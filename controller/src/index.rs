@@ -156,6 +156,9 @@ pub struct Index {
     pub(crate) moved: bool,
     pub(crate) sweep: VecDeque<(JobId, Position)>,
     pub(crate) sweep_due: Option<Timestamp>,
+    /// When what others use in the members was last counted, and when to do so again.
+    pub(crate) counted: Option<Timestamp>,
+    pub(crate) count_due: Option<Timestamp>,
     /// Queues' numbers are to be looked at then.
     pub(crate) numbers_due: Option<Timestamp>,
     pub(crate) last_sweep: Option<Timestamp>,
@@ -312,7 +315,7 @@ impl Index {
         self.freed |= entry.assumed.is_some() || matches!(entry.state, State::Holding { .. });
         self.moved = true;
         self.engine.forget(id);
-        self.room.withdraw(id);
+        self.room.forget(&entry.binding.id);
         self.room.selects(id, None);
         self.unplaced.observe(key, None, self.now);
         self.unstarted.forget(key);

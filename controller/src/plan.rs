@@ -100,7 +100,16 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
         let unplaced = index.unplaced.due().into_iter().chain(index.unstarted.due()).min();
-        let all = [index.refresh_due, index.sweep_due, index.numbers_due, index.claims.due, timer, fence, unplaced];
+        let all = [
+            index.count_due,
+            index.refresh_due,
+            index.sweep_due,
+            index.numbers_due,
+            index.claims.due,
+            timer,
+            fence,
+            unplaced,
+        ];
         all.into_iter().chain(queues).flatten().min()
     };
     plan
@@ -156,19 +165,44 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
 
 fn room(index: &mut Index) {
     if index.room.take_changed() {
+        index.room.take_others_moved();
+        index.counted = Some(index.now);
         let total = index.room.total();
         index.notes.fleet_changed(&total, index.now);
         index.engine.set_fleet(total);
-        // A duplicated job asks for as many copies as there are clusters for it.
+        // A duplicated job asks for as many copies as there are clusters for it, also while it runs.
         index.restand_all(|binding| {
-            binding.admission.is_none()
-                && binding.placement.as_deref().is_some_and(|placement| {
-                    caldera_core::place::select::is_duplicated(placement.placement.division.as_ref())
-                })
+            binding.placement.as_deref().is_some_and(|placement| {
+                caldera_core::place::select::is_duplicated(placement.placement.division.as_ref())
+            })
         });
         index.moved = true;
+    } else {
+        count_others(index);
     }
     if index.room.take_grew() {
+        index.engine.room_grew();
+        index.moved = true;
+    }
+}
+
+/// What others use in the members bounds the root of the queues. It is counted once a second at most, and nothing is
+/// written for it alone: who waits is asked again by what is free on nodes.
+fn count_others(index: &mut Index) {
+    index.count_due = None;
+    if !index.room.others_moved() {
+        return;
+    }
+    let next = index.counted.and_then(|last| last.saturating_add(COALESCE).ok());
+    if let Some(next) = next.filter(|next| *next > index.now) {
+        index.count_due = Some(next);
+        return;
+    }
+    index.counted = Some(index.now);
+    index.room.take_others_moved();
+    let total = index.room.total();
+    index.engine.set_fleet(total);
+    if index.room.forget_never() {
         index.engine.room_grew();
         index.moved = true;
     }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, Leaving, Promise, Update},
-    gang::{ClusterName, Gang, WorkloadRef},
+    fleet::{self, AWAY, Leaving, Promise, Update, takes_jobs},
+    gang::{ClusterName, Gang, Taint, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
     plan::{Domain, Plan},
@@ -22,9 +22,8 @@ use caldera_core::{
 
 use crate::facts::{Binding, ClusterFacts};
 
-/// Taints by which Karmada takes a cluster out: cordoned, or not there.
-const OUT: [&str; 3] =
-    ["cluster.karmada.io/unschedulable", "cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
+/// Taint by which Karmada takes a cluster out for a while.
+const CORDON: &str = "cluster.karmada.io/unschedulable";
 
 /// Clusters looked at alone before several are looked at together.
 const LOOKS: usize = 8;
@@ -55,6 +54,10 @@ pub struct Room {
     grew: bool,
     /// The clusters, or what they have, may have changed since this was last asked.
     changed: bool,
+    /// Who waits or holds by what clusters' taints they stand, where they stand any.
+    tolerant: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
+    /// Clusters that took no jobs when the total was last worked out.
+    closed: BTreeSet<String>,
 }
 
 /// Facts in.
@@ -122,10 +125,19 @@ impl Room {
         pods: BTreeMap<String, Vec<u32>>,
         domains: BTreeMap<String, Domain>,
     ) {
+        self.changed |=
+            pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.promised.contains(&binding.id);
         let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, domains };
         self.fleet.promise(binding.id.as_str(), promise);
         self.free = None;
         self.promised.insert(binding.id.clone());
+    }
+
+    /// It is gone: pods of it that are still there are somebody else's.
+    pub fn forget(&mut self, id: &JobId) {
+        self.withdraw(id.as_str());
+        self.tolerates(id, None);
+        self.fleet.withdraw(id.as_str());
     }
 
     /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
@@ -136,10 +148,51 @@ impl Room {
     /// Its place is not kept any longer.
     pub fn withdraw(&mut self, id: &str) {
         if self.promised.remove(id) {
-            self.fleet.withdraw(id);
+            let was_in = self.fleet.retire(id);
+            self.changed |= was_in.iter().any(|cluster| self.closed.contains(cluster));
             self.free = None;
             self.grew = true;
         }
+    }
+
+    /// Who waits or holds stands these taints of clusters; or does not wait or hold any more.
+    pub fn tolerates(&mut self, id: &JobId, tolerations: Option<&[Toleration]>) {
+        // Those by which Karmada lets everybody stay where a cluster went away bring nobody in.
+        let own = |one: &&Toleration| one.key.is_empty() || !AWAY.contains(&one.key.as_str());
+        let own: Vec<Toleration> = tolerations.unwrap_or_default().iter().filter(own).cloned().collect();
+        let known = self.tolerant.iter().find(|(_, ids)| ids.contains(id)).map(|(known, _)| known.clone());
+        if known.as_ref().map_or(own.is_empty(), |known| *known == own) {
+            return;
+        }
+        if let Some(known) = known
+            && let Some(ids) = self.tolerant.get_mut(&known)
+        {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.tolerant.remove(&known);
+                self.changed = true;
+            }
+        }
+        if !own.is_empty() {
+            self.changed |= self.tolerant.entry(own).or_default().insert(id.clone());
+        }
+    }
+
+    /// True once after pods that are not ours may have come or gone.
+    pub fn take_others_moved(&mut self) -> bool {
+        self.fleet.take_others_moved()
+    }
+
+    /// Whether they may have, without forgetting it.
+    pub const fn others_moved(&self) -> bool {
+        self.fleet.others_moved()
+    }
+
+    /// Others left, or came: what could never fit beside them may now. True if there was anything of the kind.
+    pub fn forget_never(&mut self) -> bool {
+        let any = self.never.values().any(|never| *never);
+        self.never.clear();
+        any
     }
 
     /// True once after there may be more room than before.
@@ -174,23 +227,33 @@ impl Room {
         self.fleet.clusters().map(|(cluster, _)| cluster.clone()).collect()
     }
 
-    /// What all clusters have together.
+    /// What all clusters have together: for jobs of queues, beside what others use there. A cluster counts if jobs may
+    /// start there, where a taint counts that nobody who waits or holds stands; of the others counts what jobs hold.
     pub fn total(&mut self) -> Fleet {
         self.fleet.refresh();
         let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };
         let mut clusters = 0;
+        let tolerated = |taint: &Taint| self.tolerant.keys().any(|tolerations| taint.tolerated_by(tolerations));
+        let mut closed = BTreeSet::new();
+        for (name, cluster) in self.fleet.names() {
+            let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
+            total.ready.add(&self.fleet.offer(name, open));
+            total.ready_clusters += usize::from(open);
+            if !open {
+                closed.insert(name.to_owned());
+            }
+        }
         for (cluster, capacity) in self.fleet.clusters().filter(|(cluster, _)| !cluster.deleting) {
             clusters += 1;
-            let has = capacity.allocatable();
+            // Who is away comes back, with what it has.
+            let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
+            let has = if is_there { self.fleet.offer(&cluster.name, true) } else { capacity.allocatable() };
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
             }
-            if takes_jobs(cluster) {
-                total.ready.add(&has);
-                total.ready_clusters += 1;
-            }
         }
+        self.closed = closed;
         // Without any cluster nothing is known, rather than nothing possible.
         total.whole = total.whole.filter(|_| clusters > 0);
         total
@@ -202,9 +265,8 @@ impl Room {
         if !place::select::is_duplicated(binding.placement.division.as_ref()) {
             return 1;
         }
-        let takes = |cluster: &Cluster| takes_jobs(cluster) && place::filter::refusal(binding, cluster).is_none();
-        let copies = self.fleet.clusters().filter(|(cluster, _)| takes(cluster)).count();
-        u32::try_from(copies).unwrap_or(u32::MAX).max(1)
+        let copies = place::copies(binding, self.fleet.clusters().map(|(cluster, _)| cluster));
+        copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
     /// Where it would go now, without what is `kept` for others. A class that did not fit before is first held against
@@ -242,18 +304,20 @@ impl Room {
     pub fn keep(&mut self, question: Question<'_>, ask: &Ask) -> Option<Kept> {
         self.fleet.refresh();
         let minimum = ask.minimum();
-        let mut emptied: Vec<(&Cluster, Capacity, Resources)> = self
+        self.fleet.work_out_emptied();
+        let tolerations = &question.binding.placement.tolerations;
+        let mut emptied: Vec<(&Cluster, &Capacity, Resources)> = self
             .fleet
-            .clusters()
-            .filter(|(cluster, _)| takes_jobs(cluster))
-            .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
+            .emptied()
+            .filter(|(cluster, ..)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
+            .map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free()))
             .collect();
         emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(&minimum, free)), cluster.name.clone()));
         let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
         let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
         let together = together.map(|n| 0..n.min(emptied.len()));
         let decision = alone.chain(together).find_map(|some| {
-            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
+            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, *capacity)).collect();
             place(question, &self.fleet, clusters).ok()
         })?;
         let clusters: Vec<ClusterName> = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
@@ -313,15 +377,19 @@ impl Room {
         Some(format!("needs {name} {asked}, free {free} in all clusters together"))
     }
 
-    fn never_fits(&self, question: Question<'_>) -> bool {
-        let certain =
-            |(cluster, capacity): (&Cluster, &Capacity)| takes_jobs(cluster) && capacity.source != Source::Unknown;
-        let emptied: Vec<(&Cluster, Capacity)> =
-            self.fleet.clusters().map(|(cluster, capacity)| (cluster, capacity.emptied())).collect();
-        !emptied.is_empty()
-            && self.fleet.clusters().all(certain)
-            && place(question, &self.fleet, emptied.iter().map(|(cluster, capacity)| (*cluster, capacity)).collect())
-                .is_err()
+    /// Not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked again.
+    fn never_fits(&mut self, question: Question<'_>) -> bool {
+        // A cluster that is away for a while comes back.
+        let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
+            takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
+        };
+        if !self.fleet.clusters().all(certain) {
+            return false;
+        }
+        self.fleet.work_out_emptied();
+        let emptied: Vec<(&Cluster, &Capacity)> =
+            self.fleet.emptied().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+        !emptied.is_empty() && place(question, &self.fleet, emptied).is_err()
     }
 }
 
@@ -390,9 +458,4 @@ fn covered(asked: &Resources, free: &Resources) -> i128 {
         (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1000) / asked)
     };
     asked.iter().filter_map(part).min().unwrap_or(0)
-}
-
-fn takes_jobs(cluster: &Cluster) -> bool {
-    let out = cluster.taints.iter().any(|taint| taint.forbids() && OUT.contains(&taint.key.as_str()));
-    cluster.ready && !cluster.deleting && !out
 }

@@ -9,6 +9,7 @@
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
 mod after;
+mod offer;
 mod selected;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::{
 };
 
 pub use after::Leaving;
+pub use offer::{AWAY, takes_jobs};
 use selected::Selected;
 
 use crate::{
@@ -26,6 +28,7 @@ use crate::{
     inventory::{Capacity, Change, Inventory, Seen, Source},
     place::Cluster,
     plan::Domain,
+    resources::Resources,
     split::{FederationTopology, Near, without_in},
 };
 
@@ -101,6 +104,12 @@ struct Member {
     promised: BTreeSet<String>,
     /// Those of them with pods that were not seen here, and how many of each task.
     unseen: BTreeMap<String, Vec<u32>>,
+    /// What promised pods hold on nodes here.
+    ours: offer::Ours,
+    /// Those of the promises that promise nothing any more ([`Fleet::retire`]).
+    retired: BTreeSet<String>,
+    /// Without any promised pods; `None` after anything changed.
+    emptied: Option<Capacity>,
     /// All of `unseen` is to be counted anew.
     recount: bool,
     /// What is free; stale while `dirty`.
@@ -130,6 +139,8 @@ pub struct Fleet {
     /// Clusters or links are others than when `near` was worked out.
     relink: bool,
     selected: Selected,
+    /// Nodes, or pods that nobody promised, changed.
+    others_moved: bool,
 }
 
 impl Fleet {
@@ -184,12 +195,15 @@ impl Fleet {
                 let changed = member.inventory.apply(change);
                 match workloads {
                     Some(workloads) if changed => {
+                        let mut ours = false;
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
                             count(member, cluster, key, self.promises.get(key).map(|made| &made.promise));
+                            ours = true;
                         }
+                        self.others_moved |= !ours;
                     }
                     Some(_) => {}
-                    None => member.recount = true,
+                    None => (member.recount, self.others_moved) = (true, true),
                 }
                 changed
             }
@@ -217,7 +231,14 @@ impl Fleet {
             // A cluster that is not known yet is remembered: its object may come later than the binding.
             let member = self.members.entry(cluster.clone()).or_default();
             member.promised.insert(key.to_owned());
-            count(member, cluster, key, Some(&promise));
+            if promise.pods[cluster].iter().all(|pods| *pods == 0) {
+                member.retired.insert(key.to_owned());
+            }
+            if count(member, cluster, key, Some(&promise)) {
+                // Pods that are there already were somebody else's until now.
+                self.others_moved = true;
+                member.emptied = None;
+            }
             if member.unseen.contains_key(key) {
                 member.added.push(key.to_owned());
             }
@@ -227,13 +248,16 @@ impl Fleet {
         self.promises.insert(key.to_owned(), Made { promise, at: self.made });
     }
 
-    /// Forgets what the binding `key` was promised.
-    pub fn withdraw(&mut self, key: &str) {
-        let Some(Made { promise: old, .. }) = self.promises.remove(key) else { return };
+    /// Forgets what the binding `key` was promised; in which clusters that was.
+    pub fn withdraw(&mut self, key: &str) -> Vec<String> {
+        let Some(Made { promise: old, .. }) = self.promises.remove(key) else { return Vec::new() };
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
                 member.promised.remove(key);
                 member.dirty |= member.unseen.remove(key).is_some();
+                self.others_moved |= member.ours.set(key, Resources::new());
+                member.emptied = None;
+                member.retired.remove(key);
             }
         }
         if let Some(keys) = self.by_workload.get_mut(&old.workload) {
@@ -242,6 +266,23 @@ impl Fleet {
                 self.by_workload.remove(&old.workload);
             }
         }
+        old.pods.into_keys().collect()
+    }
+
+    /// Promises the binding `key` nothing more; pods of it that are still there stay its own. In which clusters it was
+    /// promised something.
+    pub fn retire(&mut self, key: &str) -> Vec<String> {
+        let Some(old) = self.promises.get(key).map(|made| made.promise.clone()) else { return Vec::new() };
+        let stays = |(name, pods): (&String, &Vec<u32>)| {
+            let member = self.members.get(name)?;
+            member.ours.has(key).then(|| (name.clone(), vec![0; pods.len()]))
+        };
+        let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
+        let was_in = self.withdraw(key);
+        if !left.is_empty() {
+            self.promise(key, Promise { pods: left, domains: BTreeMap::new(), ..old });
+        }
+        was_in
     }
 
     /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
@@ -270,6 +311,7 @@ impl Fleet {
             }
             let added = std::mem::take(&mut member.added);
             if std::mem::take(&mut member.dirty) {
+                member.emptied = None;
                 member.capacity = free(member, name, in_order(&self.promises, member.unseen.keys()));
                 continue;
             }
@@ -360,16 +402,22 @@ fn in_order<'a>(promises: &'a BTreeMap<String, Made>, keys: impl Iterator<Item =
     made.into_iter().map(|made| &made.promise).collect()
 }
 
-/// Notes how many pods of a promise were not seen in this member.
-fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) {
-    let unseen: Option<Vec<u32>> = promise.and_then(|promise| {
-        let planned = promise.pods.get(name)?;
-        Some(planned.iter().zip(seen(member, promise)).map(|(planned, seen)| planned.saturating_sub(seen)).collect())
+/// Notes how many pods of a promise were not seen in this member, and what those hold that are there; true if that is not
+/// what it was.
+fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) -> bool {
+    let there = promise.and_then(|promise| Some((promise, promise.pods.get(name)?, by_task(member, promise))));
+    let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
+        let seen = seen.iter().map(|seen| seen.bound + seen.finished);
+        planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
+    let bound =
+        |(promise, _, seen): &(&Promise, _, Vec<Seen>)| offer::asked(promise, seen.iter().map(|seen| seen.bound));
+    let changed = member.ours.set(key, there.as_ref().map(bound).unwrap_or_default());
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
         _ => drop(member.unseen.remove(key)),
     }
+    changed
 }
 
 fn free(member: &Member, name: &str, promises: Vec<&Promise>) -> Capacity {
@@ -387,15 +435,19 @@ fn free(member: &Member, name: &str, promises: Vec<&Promise>) -> Capacity {
 
 /// Pods of each task that are on nodes, or were and are not followed by others.
 fn seen(member: &Member, promise: &Promise) -> Vec<u32> {
+    by_task(member, promise).into_iter().map(|seen| seen.bound + seen.finished).collect()
+}
+
+fn by_task(member: &Member, promise: &Promise) -> Vec<Seen> {
     let by_task = member.inventory.seen(&promise.workload);
     let is_replaced = promise.is_replaced();
-    let count = |seen: &Seen| if is_replaced { seen.bound } else { seen.bound.saturating_add(seen.finished) };
-    let all = by_task.values().map(count).fold(0, u32::saturating_add);
+    let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };
+    let sum = |sum: Seen, one: Seen| Seen { bound: sum.bound + one.bound, finished: sum.finished + one.finished };
     let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
         Some(seen) => count(seen),
         // Kinds without tasks have one, whose name their pods do not carry.
-        None if promise.gang.tasks.len() == 1 => all,
-        None => 0,
+        None if promise.gang.tasks.len() == 1 => by_task.values().map(count).fold(Seen::default(), sum),
+        None => Seen::default(),
     };
     promise.gang.tasks.iter().map(of).collect()
 }

@@ -246,19 +246,42 @@ impl Inventory {
         self.capacity_without(&BTreeMap::new())
     }
 
+    /// All that is free on usable nodes, whatever its shape.
+    #[must_use]
+    pub fn free(&self) -> Resources {
+        let mut sum = Resources::new();
+        if self.is_complete() {
+            for (free, places) in self.shapes.values().flatten() {
+                let one: Resources = free.iter().map(|(name, amount)| (name.clone(), *amount)).collect();
+                sum.add(&one.times(places.len() as u64));
+            }
+        }
+        sum
+    }
+
+    /// What would be free if all pods of such workloads were gone.
+    #[must_use]
+    pub fn capacity_without_all(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
+        let given_back = self.given_back_by(gone);
+        self.with_given_back(&given_back)
+    }
+
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
     pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, Gone>) -> Capacity {
+        self.with_given_back(&self.given_back(gone))
+    }
+
+    fn with_given_back(&self, given_back: &BTreeMap<&str, Demand>) -> Capacity {
         if !self.is_complete() {
             return Capacity::default();
         }
-        let given_back = self.given_back(gone);
         let moved;
         let by_kind = if given_back.is_empty() {
             &self.shapes
         } else {
-            moved = self.shapes_with(&given_back);
+            moved = self.shapes_with(given_back);
             &moved
         };
         let mut shapes = Vec::with_capacity(by_kind.values().map(BTreeMap::len).sum());

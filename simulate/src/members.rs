@@ -7,13 +7,13 @@
 //! of the same job still wait elsewhere.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use caldera_core::{
-    fleet::{Fleet, Update},
-    gang::Gang,
+    fleet::{Fleet, Update, takes_jobs},
+    gang::{Gang, Toleration},
     inventory::{Capacity, Change, Pod},
     place::Cluster,
     quantity::Quantity,
@@ -23,10 +23,6 @@ use caldera_core::{
 };
 
 use crate::world::{Hold, World};
-
-/// Taints by which Karmada takes a cluster out: cordoned, or not there.
-const OUT: [&str; 3] =
-    ["cluster.karmada.io/unschedulable", "cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
 
 /// The pods of a job that go to one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +71,8 @@ struct Sums {
     allocated: Resources,
     /// Of parts that wait in the member.
     allocating: Resources,
+    /// Of what is allocated, on nodes that take nothing new.
+    beyond: Resources,
 }
 
 /// A node's main resource, and what is free of all.
@@ -101,6 +99,10 @@ pub struct Members {
     largest: Resources,
     tally: Tally,
     allocated_nano: i128,
+    /// By what clusters' taints some job stands.
+    tolerant: BTreeSet<Vec<Toleration>>,
+    /// Some cluster takes nothing new.
+    closed: bool,
 }
 
 impl Members {
@@ -118,7 +120,10 @@ impl Members {
             largest: Resources::new(),
             tally: Tally::default(),
             allocated_nano: 0,
+            tolerant: world.jobs.iter().map(|job| job.shape.binding.placement.tolerations.clone()).collect(),
+            closed: false,
         };
+        members.closed = world.clusters.iter().any(|one| !members.takes_jobs(&one.cluster));
         let mut capacity = 0;
         for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
             members.fleet.set_cluster(one.cluster.clone(), Capacity::default());
@@ -180,18 +185,33 @@ impl Members {
         Growth { free: self.free(), largest: std::mem::take(&mut self.largest) }
     }
 
-    /// What the queue engine is told of the fleet.
+    /// What the queue engine is told of the fleet, as the controller tells it: of clusters that take nothing new what jobs
+    /// hold there. What others use is off the nodes already.
     #[must_use]
     pub fn total(&self) -> queue::Fleet {
         let (mut ready, mut whole, mut ready_clusters) = (Resources::new(), Resources::new(), 0);
         for ((cluster, _), sums) in self.fleet.clusters().zip(&self.sums) {
             whole.add(&sums.allocatable);
-            if takes_jobs(cluster) {
+            if self.takes_jobs(cluster) {
                 ready.add(&sums.allocatable);
+                ready.add(&sums.beyond);
                 ready_clusters += 1;
+            } else {
+                ready.add(&sums.allocated);
+                ready.add(&sums.allocating);
             }
         }
         queue::Fleet { ready, whole: Some(whole), ready_clusters }
+    }
+
+    fn takes_jobs(&self, cluster: &Cluster) -> bool {
+        takes_jobs(cluster, |taint| self.tolerant.iter().any(|tolerations| taint.tolerated_by(tolerations)))
+    }
+
+    /// Whether the total follows what jobs hold: some cluster, or some node where a job is, takes nothing new.
+    #[must_use]
+    pub fn total_moves(&self) -> bool {
+        self.closed || self.sums.iter().any(|sums| !sums.beyond.is_empty())
     }
 
     /// Sums over all nodes.
@@ -245,6 +265,9 @@ impl Members {
     pub fn release(&mut self, job: usize, holds: &[Hold]) {
         for hold in holds {
             self.sums[hold.cluster].allocated.saturating_sub(&hold.amount);
+            if !self.nodes[hold.cluster].contains_key(&hold.node) {
+                self.sums[hold.cluster].beyond.saturating_sub(&hold.amount);
+            }
             self.count(hold, -1);
             let gone = Change::PodGone(String::new(), pod_name(job, &hold.node));
             self.fleet.update(&self.names[hold.cluster], Update::Change(gone));
@@ -270,6 +293,9 @@ impl Members {
         };
         self.fleet.update(&self.names[hold.cluster], Update::Change(Change::Pod(pod)));
         self.sums[hold.cluster].allocated.add(&hold.amount);
+        if !self.nodes[hold.cluster].contains_key(&hold.node) {
+            self.sums[hold.cluster].beyond.add(&hold.amount);
+        }
         self.count(hold, 1);
     }
 
@@ -322,12 +348,6 @@ impl Members {
         self.allocated_nano += amount;
         self.tally.allocated = units(self.allocated_nano);
     }
-}
-
-/// As the controller sees it: cordoned clusters, and those that are not there, take nothing new.
-pub(crate) fn takes_jobs(cluster: &Cluster) -> bool {
-    let out = cluster.taints.iter().any(|taint| taint.forbids() && OUT.contains(&taint.key.as_str()));
-    cluster.ready && !cluster.deleting && !out
 }
 
 fn pod_name(job: usize, node: &str) -> String {

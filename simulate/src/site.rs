@@ -8,6 +8,7 @@ use std::{
 };
 
 use caldera_core::{
+    fleet::takes_jobs,
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
@@ -17,7 +18,7 @@ use caldera_core::{
 };
 
 use crate::{
-    members::{Members, Part, takes_jobs},
+    members::{Members, Part},
     metrics::{Books, Recorder},
     time::Millis,
     world::{Hold, Job, Shape, World},
@@ -149,9 +150,8 @@ impl<'w> Site<'w> {
         if !place::select::is_duplicated(binding.placement.division.as_ref()) {
             return 1;
         }
-        let takes = |cluster: &Cluster| takes_jobs(cluster) && place::filter::refusal(binding, cluster).is_none();
-        let copies = self.world.clusters.iter().filter(|one| takes(&one.cluster)).count();
-        u32::try_from(copies).unwrap_or(u32::MAX).max(1)
+        let copies = place::copies(binding, self.world.clusters.iter().map(|one| &one.cluster));
+        copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
     /// Where all of a job would go now, without what is kept for others: as the controller asks it. A class that did not
@@ -222,11 +222,12 @@ impl<'w> Site<'w> {
     pub fn keep(&mut self, job: usize) -> Option<Kept> {
         let shape = &self.world.jobs[job].shape;
         let least = &shape.least;
+        let tolerations = &shape.binding.placement.tolerations;
         let mut emptied: Vec<(&Cluster, Capacity, Resources)> = self
             .members
             .clusters()
             .into_iter()
-            .filter(|(cluster, _)| takes_jobs(cluster))
+            .filter(|(cluster, _)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
             .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
             .collect();
         emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(least, free)), cluster.name.clone()));

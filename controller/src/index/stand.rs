@@ -130,6 +130,9 @@ impl Index {
             State::Holding { stage, .. } => Some(*stage),
             _ => None,
         };
+        let counts = holds.is_some_and(|stage| stage != Stage::Finished) || entry.state == State::InLine;
+        let tolerations = entry.binding.placement.as_deref().filter(|_| counts);
+        self.room.tolerates(&id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
         let now_held = self.engine.charge_of(id.as_str()).unwrap_or_default();
         self.freed |= held.is_some_and(|held| !held.fits_in(&now_held));
         self.recount(key);

@@ -1,6 +1,7 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]). The numbers are the peer's defects.
 
 mod explain;
+mod fleet;
 mod foresight;
 mod give_back;
 mod lifecycle;

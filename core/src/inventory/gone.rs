@@ -1,6 +1,9 @@
 //! Pods that are thought away.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     Demand, Inventory,
@@ -24,6 +27,22 @@ impl Inventory {
         for (workload, gone) in gone {
             for held in self.going(workload, gone) {
                 let Some(request) = &held.request else { continue };
+                let sum = given_back.entry(&held.node).or_default();
+                *sum = sum.plus(request, 1);
+            }
+        }
+        given_back
+    }
+
+    /// What nodes get back if all pods of such workloads go.
+    pub(super) fn given_back_by(&self, gone: impl Fn(&WorkloadRef) -> bool) -> BTreeMap<&str, Demand> {
+        let goes = self.owners.keys().filter(|(namespace, owner)| gone(&owner.workload(namespace)));
+        // Owners are kept once, so that where they are says which they are.
+        let goes: HashSet<_> = goes.map(|(namespace, owner)| (&**namespace, Arc::as_ptr(owner))).collect();
+        let mut given_back: BTreeMap<&str, Demand> = BTreeMap::new();
+        for (key, held) in &self.pods {
+            let (Some(request), Some(owner)) = (&held.request, &held.owner) else { continue };
+            if goes.contains(&(&**key.namespace(), Arc::as_ptr(owner))) {
                 let sum = given_back.entry(&held.node).or_default();
                 *sum = sum.plus(request, 1);
             }

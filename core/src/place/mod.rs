@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use general::Published;
-pub use schedule::{Decision, NotPlaced, Request, concerns, place};
+pub use schedule::{Decision, NotPlaced, Request, concerns, copies, place};
 
 use crate::gang::{Requirement, Taint, Toleration};
 

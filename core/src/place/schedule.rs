@@ -95,6 +95,38 @@ pub fn place(request: &Request<'_>) -> Result<Decision, NotPlaced> {
     Err(first.unwrap_or_else(|| NotPlaced::Unsupported("no affinity term to try".to_owned())))
 }
 
+/// Clusters that each get all of a duplicated binding, as its filters, its affinity terms and its spread constraints
+/// choose them, whatever is free there; `None` if they choose none.
+#[must_use]
+pub fn copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cluster>) -> Option<usize> {
+    let clusters: Vec<&Cluster> = clusters.filter(|cluster| !cluster.deleting).collect();
+    let chosen = |binding: &Binding| {
+        let filter = Filter::new(binding);
+        let most = i64::from(i32::MAX);
+        let candidate = |cluster: &&'a Cluster| {
+            let Passed { tier, held } = filter.check(cluster).ok()?;
+            let score = if held.is_some() { 100 } else { 0 };
+            (cluster.ready || held.is_some()).then_some(Candidate {
+                cluster,
+                score,
+                tier,
+                allocatable: most,
+                available: most,
+            })
+        };
+        let candidates: Vec<Candidate<'_>> = clusters.iter().filter_map(candidate).collect();
+        let chosen = if candidates.is_empty() { None } else { select::select(binding, candidates).ok() };
+        chosen.map(|chosen| chosen.len()).filter(|chosen| *chosen > 0)
+    };
+    let terms = &binding.placement.affinities;
+    if binding.placement.affinity.is_some() || terms.is_empty() {
+        return chosen(binding);
+    }
+    let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
+    let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
+    terms[start..].iter().find_map(|term| chosen(&Binding { observed_affinity: term.name.clone(), ..binding.clone() }))
+}
+
 /// True if some affinity of the placement could ever select the cluster, whatever its state.
 #[must_use]
 pub fn concerns(binding: &Binding, cluster: &Cluster) -> bool {

@@ -26,7 +26,7 @@ pub struct Caldera {
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
     /// Places are kept.
     keeps: bool,
-    /// The engine knows the fleet, which never changes.
+    /// The engine knows the fleet, which never changes but for what jobs hold where nothing new starts.
     told: bool,
     /// Who gives way; `None` if nobody does.
     claims: Option<Claims>,
@@ -183,7 +183,7 @@ impl Policy for Caldera {
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.told, true) || site.members().total_moves() {
             self.engine.set_fleet(site.members().total());
         }
         self.engine.set_now(seconds(site.now()));

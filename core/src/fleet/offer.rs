@@ -1,0 +1,163 @@
+//! What workloads that hold promises can hold in each cluster, all together: what the root of the queues is made of.
+//!
+//! Rule: a cluster that takes jobs offers what is free there and what they hold there already, so pods of others (whoever
+//! they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes nothing. What they
+//! hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no jobs: it is charged
+//! as well, and must not be taken from what the others could run. Of the resource summary, for want of nodes, the same: all
+//! that there is less what is allocated beyond what was promised.
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    sync::Arc,
+};
+
+use super::{Fleet, Made, Member, Promise};
+use crate::{
+    gang::{Taint, WorkloadRef},
+    inventory::{Amounts, Capacity, Shape, Source, whole_units},
+    place::Cluster,
+    quantity::Quantity,
+    resources::Resources,
+};
+
+/// Taints of clusters that are not there: tolerating one means to stay for a while, not to come.
+pub const AWAY: [&str; 2] = ["cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"];
+
+/// True if somebody may start in a cluster: it is ready, stays, and each of its taints that keeps jobs out (a cordon is
+/// one) is `tolerated`.
+#[must_use]
+pub fn takes_jobs(cluster: &Cluster, tolerated: impl Fn(&Taint) -> bool) -> bool {
+    let mut taints = cluster.taints.iter().filter(|taint| taint.forbids());
+    cluster.ready && !cluster.deleting && taints.all(|taint| !AWAY.contains(&taint.key.as_str()) && tolerated(taint))
+}
+
+/// What promised pods hold in one member.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ours {
+    /// On nodes, by promise.
+    bound: BTreeMap<String, Resources>,
+    sum: Resources,
+}
+
+impl Ours {
+    /// Something of a promise is on nodes.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.bound.contains_key(key)
+    }
+
+    /// So much of a promise is on nodes; true if it was another amount before.
+    pub(super) fn set(&mut self, key: &str, amount: Resources) -> bool {
+        let before = match self.bound.entry(key.to_owned()) {
+            btree_map::Entry::Occupied(entry) if *entry.get() == amount => return false,
+            btree_map::Entry::Occupied(mut entry) if !amount.is_empty() => entry.insert(amount.clone()),
+            btree_map::Entry::Occupied(entry) => entry.remove(),
+            btree_map::Entry::Vacant(_) if amount.is_empty() => return false,
+            btree_map::Entry::Vacant(entry) => {
+                entry.insert(amount.clone());
+                Resources::new()
+            }
+        };
+        self.sum.saturating_sub(&before);
+        self.sum.add(&amount);
+        true
+    }
+}
+
+impl Fleet {
+    /// All clusters by name, those included of which only promises are left.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
+        self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
+    }
+
+    /// True once after others than those who hold promises may have taken or left something.
+    pub fn take_others_moved(&mut self) -> bool {
+        std::mem::take(&mut self.others_moved)
+    }
+
+    /// Whether they may have, without forgetting it.
+    #[must_use]
+    pub const fn others_moved(&self) -> bool {
+        self.others_moved
+    }
+
+    /// See the module: what a cluster that takes jobs, or (`open` is false) takes none, can hold of promised pods.
+    #[must_use]
+    pub fn offer(&self, name: &str, open: bool) -> Resources {
+        let Some(member) = self.members.get(name) else { return Resources::new() };
+        if !open {
+            // What is not charged any more is only going.
+            let mut ours = all_of_ours(member, &self.promises);
+            let going = member.retired.iter().filter_map(|key| member.ours.bound.get(key));
+            going.for_each(|going| ours.saturating_sub(going));
+            return ours;
+        }
+        if member.down.is_none() {
+            let mut offer = member.inventory.free();
+            if member.inventory.is_complete() {
+                offer.add(&member.ours.sum);
+            }
+            return offer;
+        }
+        let (has, mut offer) = (member.summary.allocatable(), member.summary.free());
+        offer.add(&all_of_ours(member, &self.promises));
+        has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
+    }
+
+    /// Brings up to date what clusters would be without any promised pods. Call before [`Self::emptied`].
+    pub fn work_out_emptied(&mut self) {
+        let Self { members, by_workload, promises, .. } = self;
+        for member in members.values_mut().filter(|member| member.known) {
+            if member.emptied.is_none() {
+                let emptied = if member.down.is_some() {
+                    without_ours(member, promises)
+                } else {
+                    member.inventory.capacity_without_all(|workload: &WorkloadRef| by_workload.contains_key(workload))
+                };
+                member.emptied = Some(emptied);
+            }
+        }
+    }
+
+    /// The clusters: without any promised pods, which is what those could ever have beside the others, and as they are.
+    pub fn emptied(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
+        let known = self.members.values().filter(|member| member.known);
+        known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))
+    }
+}
+
+/// What so many pods of each task ask for, as members count it.
+pub(super) fn asked(promise: &Promise, pods: impl Iterator<Item = u32>) -> Resources {
+    let mut sum = Resources::new();
+    for (task, pods) in promise.gang.tasks.iter().zip(pods).filter(|(_, pods)| *pods > 0) {
+        sum.add(&whole_units(&task.request).times(u64::from(pods)));
+    }
+    sum
+}
+
+/// On nodes, and on their way there.
+fn all_of_ours(member: &Member, promises: &BTreeMap<String, Made>) -> Resources {
+    let mut all = member.ours.sum.clone();
+    for (key, pods) in &member.unseen {
+        if let Some(made) = promises.get(key) {
+            all.add(&asked(&made.promise, pods.iter().copied()));
+        }
+    }
+    all
+}
+
+/// A summary knows no pods: it is one node, of which what was promised is given back.
+fn without_ours(member: &Member, promises: &BTreeMap<String, Made>) -> Capacity {
+    let summary = &member.summary;
+    if summary.source != Source::Summary {
+        return summary.emptied();
+    }
+    let ours = all_of_ours(member, promises);
+    let give_back = |shape: &Shape| {
+        let free = shape.allocatable.iter().map(|(name, has)| {
+            let free = shape.free.get(name).copied().unwrap_or(Quantity::ZERO);
+            (name.clone(), free.saturating_add(ours.get(name.as_str())).min(*has))
+        });
+        Shape { free: Arc::new(free.collect::<Amounts>()), ..shape.clone() }
+    };
+    summary.with(summary.shapes.iter().map(give_back).collect())
+}
