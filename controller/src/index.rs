@@ -73,18 +73,9 @@ pub(crate) struct Assumed {
     pub(crate) admission: Admission,
     /// It is a changed record of a binding that holds already.
     pub(crate) regrants: bool,
-    /// When to do something about it: `None` while its write is under way.
-    pub(crate) retry: Option<Retry>,
+    /// When to send it again: `None` while its write is under way.
+    pub(crate) retry: Option<Timestamp>,
     pub(crate) attempts: u32,
-}
-
-/// What to do about a release whose write failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retry {
-    /// Whether it was stored is not known: send the same again, which can only succeed once.
-    Resend(Timestamp),
-    /// The binding has changed, and the watch will say how; if it does not, look at it as it is.
-    GiveUp(Timestamp),
 }
 
 /// What we know of our writes to a binding's PodGroup.

@@ -22,7 +22,7 @@ use crate::{
     effect::Effect,
     facts::{GroupFacts, GroupStatus, Key, Workload, fingerprint},
     give_back,
-    index::{Assumed, Entry, GroupWriting, Index, Refreshes, Retry, State, Tag},
+    index::{Assumed, Entry, GroupWriting, Index, Refreshes, State, Tag},
     lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted,
 };
 
@@ -143,14 +143,10 @@ fn timers(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         let Some(entry) = index.entries.get_mut(&key) else { continue };
         let retry = entry.assumed.as_ref().and_then(|assumed| assumed.retry);
         match (retry, &mut entry.assumed) {
-            (Some(Retry::Resend(at)), Some(assumed)) if at <= now => {
+            (Some(at), Some(assumed)) if at <= now => {
                 assumed.retry = None;
                 let effect = assumed.effect(&key, &entry.binding.id);
                 plan.effects.push((Tag::Release(key, Arc::clone(&assumed.resource_version)), effect));
-            }
-            (Some(Retry::GiveUp(at)), _) if at <= now => {
-                entry.assumed = None;
-                index.restand(&key);
             }
             (None, None) if entry.refused.as_ref().is_some_and(|(_, until)| *until <= now) => {
                 entry.refused = None;

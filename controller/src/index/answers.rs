@@ -1,8 +1,8 @@
 //! What an answer to a write of ours means.
 //!
-//! A release that may have been stored keeps its charge until that is known: a conflict says that the binding has changed,
-//! and the watch will tell how; no answer says nothing, and the same patch is sent again, which its precondition lets
-//! succeed once only.
+//! A release that may have been stored keeps its charge until the watch shows what became of it, however late: a conflict
+//! says that the binding has changed, maybe by this very release sent before. Until then the same patch is sent again, now
+//! and then, which its precondition lets succeed once only, and which does succeed where the conflict was about nothing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use caldera_runtime::write::{Done, Failure};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::{Index, Retry, Tag};
+use super::{Index, Tag};
 use crate::{
     facts::{Binding, GroupFacts, Key, QueueFacts},
     podgroup,
@@ -63,12 +63,14 @@ impl Index {
                 let wait = SignedDuration::from_millis(100 << assumed.attempts.min(7));
                 let at = now.saturating_add(wait).unwrap_or(now);
                 tracing::debug!(binding = %key, %error, "whether the release was stored is not known; sending it again");
-                assumed.retry = Some(Retry::Resend(at));
+                assumed.retry = Some(at);
                 self.timers.insert((at, key.clone()));
             }
             Err(Failure::Conflict(_)) if assumed.resource_version == entry.binding.resource_version => {
-                let at = now.saturating_add(SignedDuration::from_secs(5)).unwrap_or(now);
-                assumed.retry = Some(Retry::GiveUp(at));
+                assumed.attempts += 1;
+                let wait = SignedDuration::from_secs(5 << (assumed.attempts - 1).min(4));
+                let at = now.saturating_add(wait).unwrap_or(now);
+                assumed.retry = Some(at);
                 self.timers.insert((at, key.clone()));
             }
             Err(Failure::Conflict(_)) => {

@@ -550,6 +550,26 @@ fn a_release_without_an_answer_is_sent_again_and_can_only_succeed_once() {
 }
 
 #[test]
+fn a_release_that_was_stored_stays_charged_however_late_the_watch_is() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.job("b", "q", 4);
+    (world.lost, world.echo) = (1, false);
+    world.settle();
+    for _ in 0..120 {
+        assert!(!world.pass(1).contains(&"b-job".to_owned()));
+        assert_eq!(world.used("q"), "4");
+    }
+    let tries = world.writes.iter().filter(|write| write.resource.plural == "resourcebindings").count();
+    assert!(tries < 8, "{tries} tries");
+    world.echo = true;
+    let stored = world.get("ResourceBinding", "a-job").clone();
+    world.tell(&stored, false);
+    assert!(world.pass(3).is_empty());
+    assert_eq!((world.used("q").as_str(), world.says("a").0.as_str()), ("4", "Admitted"));
+}
+
+#[test]
 fn a_release_that_is_refused_says_so_and_lets_others_pass() {
     let mut world = World::new(4);
     world.job("a", "q", 4);

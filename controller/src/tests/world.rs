@@ -42,6 +42,8 @@ pub struct World {
     pub fail: Vec<(&'static str, Failure)>,
     /// Answers to releases, in order, instead of carrying them out.
     pub refuse: Vec<Failure>,
+    /// Releases that are carried out and whose answers are lost.
+    pub lost: usize,
     /// Answers to evictions, in order, instead of carrying them out.
     pub refuse_evictions: Vec<Failure>,
     /// Whether the writes' echoes come by the watch too.
@@ -71,6 +73,7 @@ impl World {
             fail: Vec::new(),
             refuse: Vec::new(),
             refuse_evictions: Vec::new(),
+            lost: 0,
             echo: true,
         };
         world.index.claims.policy.bounds.patience = 2;
@@ -281,6 +284,11 @@ impl World {
                     released.push(key.name.to_string());
                 }
                 let result = match (&effect, self.refuse.is_empty()) {
+                    (Effect::Release { .. }, _) if self.lost > 0 => {
+                        self.lost -= 1;
+                        let _ = self.carry_out(&effect.write(self.now));
+                        Err(Failure::Transient("its answer is lost".into()))
+                    }
                     (Effect::Release { .. }, false) => Err(self.refuse.remove(0)),
                     (Effect::Evict { .. }, _) if !self.refuse_evictions.is_empty() => {
                         Err(self.refuse_evictions.remove(0))

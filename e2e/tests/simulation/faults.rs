@@ -174,7 +174,9 @@ impl Faults {
         let fault = if at < REPEATED {
             EventFault::Repeated
         } else if at < REPEATED + LAGGING {
-            EventFault::Lagging(Duration::from_millis(prng.between(1, 3_000)))
+            // One in eight is later than any answer.
+            let longest = if prng.below(8) == 0 { 30_000 } else { 3_000 };
+            EventFault::Lagging(Duration::from_millis(prng.between(1, longest)))
         } else if at < REPEATED + LAGGING + BROKEN_OFF {
             EventFault::BrokenOff
         } else if at < REPEATED + LAGGING + BROKEN_OFF + EXPIRED {
