@@ -43,6 +43,7 @@ use crate::{
     room::Room,
     unplaced::Unplaced,
     unstarted::Unstarted,
+    unused::Unused,
 };
 
 /// A binding and what we do about it.
@@ -137,6 +138,7 @@ pub struct Index {
     namespaces: Shared<str>,
     pub(crate) unplaced: Unplaced,
     pub(crate) unstarted: Unstarted,
+    pub(crate) unused: Unused,
     /// Smaller records to be written.
     pub(crate) cuts: BTreeMap<Key, Admission>,
     /// PodGroups whose writes were not answered yet.
@@ -310,6 +312,7 @@ impl Index {
         self.room.selects(id, None);
         self.unplaced.observe(key, None, self.now);
         self.unstarted.forget(key);
+        self.unused.forget(key);
         self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);

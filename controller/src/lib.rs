@@ -28,5 +28,6 @@ pub mod standing;
 mod tests;
 mod unplaced;
 mod unstarted;
+mod unused;
 
 pub use run::{Config, Error, run};

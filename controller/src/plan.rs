@@ -23,7 +23,7 @@ use crate::{
     facts::{GroupFacts, GroupStatus, Key, Workload, fingerprint},
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, State, Tag},
-    lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted,
+    lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted, unused,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -64,6 +64,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     timers(index, now, &mut plan);
     room(index);
     release::turn(index, now, &mut plan);
+    unused::turn(index, now);
     plan.effects.extend(index.cut());
     index.moved |= index.engine.take_reserved();
     // Releases go out before anything is written about them; the next turn is for that, whatever else happens.
@@ -99,7 +100,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
-        let unplaced = index.unplaced.due().into_iter().chain(index.unstarted.due()).min();
+        let unplaced = [index.unplaced.due(), index.unstarted.due(), index.unused.due()].into_iter().flatten().min();
         let all = [
             index.count_due,
             index.refresh_due,

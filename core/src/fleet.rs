@@ -248,8 +248,13 @@ impl Fleet {
         self.promises.insert(key.to_owned(), Made { promise, at: self.made });
     }
 
-    /// Forgets what the binding `key` was promised; in which clusters that was.
-    pub fn withdraw(&mut self, key: &str) -> Vec<String> {
+    /// Forgets what the binding `key` was promised.
+    pub fn withdraw(&mut self, key: &str) {
+        self.take_back(key);
+    }
+
+    /// In which clusters it was promised something.
+    fn take_back(&mut self, key: &str) -> Vec<String> {
         let Some(Made { promise: old, .. }) = self.promises.remove(key) else { return Vec::new() };
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
@@ -278,7 +283,7 @@ impl Fleet {
             member.ours.has(key).then(|| (name.clone(), vec![0; pods.len()]))
         };
         let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
-        let was_in = self.withdraw(key);
+        let was_in = self.take_back(key);
         if !left.is_empty() {
             self.promise(key, Promise { pods: left, domains: BTreeMap::new(), ..old });
         }

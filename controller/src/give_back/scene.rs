@@ -222,7 +222,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
 }
 
 /// Where the pods of each task are: by the plan, else (one task) by the replicas.
-pub(super) fn placed(binding: &Binding, gang: &Gang) -> Vec<BTreeMap<ClusterName, u32>> {
+pub(crate) fn placed(binding: &Binding, gang: &Gang) -> Vec<BTreeMap<ClusterName, u32>> {
     let of = |task: &caldera_core::gang::Task| {
         let pods = |(cluster, replicas): &(ClusterName, u32)| {
             let share = binding.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));

@@ -138,6 +138,7 @@ impl Index {
         self.recount(key);
         self.unplaced.observe(key, self.entries.get(key).map(|entry| &entry.state), self.now);
         self.observe_start(key);
+        self.observe_unused(key);
         self.keep_place(key, holds);
     }
 

@@ -148,6 +148,52 @@ fn a_gang_that_was_granted_less_grows_after_everybody_in_its_line() {
     assert_eq!(record(&world, "e-job"), json!([{"worker": 8}, "8"]));
 }
 
+/// An elastic gang of eight that stays in m1, and is placed with three.
+fn placed_in_part(world: &mut World) {
+    let e = world.put(elastic("e", 2, 8));
+    world.bind(&e, 8, true);
+    let only = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}});
+    world.patch("ResourceBinding", "e-job", &only);
+    assert_eq!(world.settle(), ["e-job"]);
+    assert_eq!(record(world, "e-job")[1], "8");
+    world.patch("ResourceBinding", "e-job", &plan(3));
+    world.phase("e", "Running");
+}
+
+#[test]
+fn what_finds_no_place_for_five_minutes_goes_back_and_waits_as_growth() {
+    let mut world = World::new(8);
+    world.cluster("m2", "100");
+    placed_in_part(&mut world);
+    world.cluster("m1", "3");
+    world.job("b", "q", 5);
+    assert!(world.pass(290).is_empty());
+    assert_eq!(world.used("q"), "8");
+    assert_eq!(world.pass(20), ["b-job"]);
+    assert_eq!(record(&world, "e-job"), json!([{"worker": 3}, "3"]));
+    assert_eq!(world.used("q"), "8");
+    // There is room again, and quota: it grows, after everybody else.
+    world.cluster("m1", "100");
+    world.phase("b", "Completed");
+    world.pass(3);
+    assert_eq!(record(&world, "e-job"), json!([{"worker": 8}, "8"]));
+    world.patch("ResourceBinding", "e-job", &plan(8));
+    world.pass(2000);
+    assert_eq!(record(&world, "e-job"), json!([{"worker": 8}, "8"]));
+}
+
+#[test]
+fn what_is_granted_again_and_again_and_never_placed_is_written_seldom() {
+    let mut world = World::new(8);
+    placed_in_part(&mut world);
+    world.pass(10);
+    let records = |world: &World| world.writes.iter().filter(|w| w.resource.plural == "resourcebindings").count();
+    let before = records(&world);
+    world.pass(3 * 3600);
+    let written = records(&world) - before;
+    assert!((2..=12).contains(&written), "{written} writes");
+}
+
 #[test]
 fn a_larger_record_without_an_answer_is_sent_again_and_one_that_is_refused_lets_others_pass() {
     use caldera_runtime::write::Failure;

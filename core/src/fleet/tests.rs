@@ -320,7 +320,7 @@ proptest::proptest! {
                     Arc::make_mut(&mut promise.gang).tasks[0].request = request(i64::from(job) + 1);
                     fleet.promise(&key, promise);
                 }
-                1 => drop(fleet.withdraw(&key)),
+                1 => fleet.withdraw(&key),
                 2 | 3 => drop(fleet.update("m1", named(pod(&name, what == 3)))),
                 4 => drop(fleet.update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
                 _ => match pods {
