@@ -311,6 +311,10 @@ pub struct SandboxArgs {
     /// Only the servers and the stand-ins, without Caldera's own components.
     #[arg(long)]
     pub bare: bool,
+    /// A collector for each member too, which publishes its nodes: `kubectl get clusterinventories`. It writes also when
+    /// nothing happens, a heartbeat each 30 s.
+    #[arg(long, conflicts_with = "bare")]
+    pub collectors: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -353,6 +357,28 @@ pub struct ManifestsArgs {
     /// Only these groups; all if not given.
     #[arg(long = "only", value_enum)]
     pub only: Vec<ManifestGroup>,
+    #[command(flatten)]
+    pub deploy: DeployArgs,
+}
+
+/// What runs Caldera, in place of what the Karmada API needs.
+#[derive(Debug, ClapArgs)]
+pub struct DeployArgs {
+    /// Prints what runs the components instead, for the cluster that they run in.
+    #[arg(long, requires = "image", conflicts_with_all = ["only", "member"])]
+    pub deployments: bool,
+    /// Prints what a member needs instead, so that a collector or an estimator inside it can read it.
+    #[arg(long, conflicts_with = "only")]
+    pub member: bool,
+    /// The image, for --deployments, or for the collector of --member.
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Namespace of what runs.
+    #[arg(long, default_value = "caldera-system", value_name = "NAMESPACE")]
+    pub namespace: String,
+    /// With --deployments: a member that gets a collector. May be repeated. With --member: the member, as Karmada names it.
+    #[arg(long = "collector", value_name = "CLUSTER")]
+    pub collectors: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

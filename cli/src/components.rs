@@ -48,8 +48,8 @@ pub async fn controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
     let (ready, registry) = admin(args.component.admin, &stop).await?;
-    let config = caldera_controller::Config { ready, registry, ..decisions(&args) };
-    while_active("caldera-controller", &args.component, client.clone(), stop, |active| async move {
+    let config = caldera_controller::Config { ready: ready.clone(), registry, ..decisions(&args) };
+    while_active("caldera-controller", &args.component, &ready, client.clone(), stop, |active| async move {
         Ok(caldera_controller::run(config, client, active).await?)
     })
     .await
@@ -83,8 +83,8 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let estimators = estimators(&args.estimators)?;
     let (ready, registry) = admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
-    let config = caldera_global_scheduler::Config { ready, registry, estimators, ..defaults };
-    while_active("caldera-scheduler", &args.component, client.clone(), stop, |active| async move {
+    let config = caldera_global_scheduler::Config { ready: ready.clone(), registry, estimators, ..defaults };
+    while_active("caldera-scheduler", &args.component, &ready, client.clone(), stop, |active| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -116,9 +116,10 @@ pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let (ready, _) = admin(args.component.admin, &stop).await?;
     let pace = collect::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collect::Pace::default() };
     let member = member(&args.member, "inventory", &counts).await?;
-    let config = collect::Config { member, pace, ready, counts, ..collect::Config::new(&args.member.cluster) };
+    let config =
+        collect::Config { member, pace, ready: ready.clone(), counts, ..collect::Config::new(&args.member.cluster) };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, &args.component, client.clone(), stop, |active| async move {
+    while_active(&lease, &args.component, &ready, client.clone(), stop, |active| async move {
         collect::run(config, client, active).await;
         Ok(())
     })
@@ -170,10 +171,11 @@ async fn member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> any
 }
 
 /// Runs `component` while this replica holds the lease. A lost lease ends the process: whoever starts it again begins
-/// from the API's state.
+/// from the API's state. One that stands by is ready to take over, or a rollout would wait for it for ever.
 async fn while_active<Fut>(
     lease: &str,
     args: &ComponentArgs,
+    ready: &Ready,
     client: Client,
     stop: CancellationToken,
     component: impl FnOnce(CancellationToken) -> Fut,
@@ -193,9 +195,11 @@ where
         identity: format!("{host}-{}-{started:x}", std::process::id()),
     };
     let clock = std::sync::Arc::new(caldera_runtime::clock::SystemClock);
+    ready.set(true);
     let Some(held) = caldera_runtime::lease::hold(client, candidate, clock, stop.clone()).await else {
         return Ok(ExitCode::SUCCESS);
     };
+    ready.set(false);
     let active = stop.child_token();
     let lost = held.lost.clone();
     let ended = active.clone();

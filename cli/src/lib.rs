@@ -4,6 +4,7 @@
 pub mod args;
 pub mod components;
 pub mod demo;
+pub mod deploy;
 pub mod live;
 pub mod manifests;
 pub mod output;

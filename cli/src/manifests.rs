@@ -1,4 +1,4 @@
-//! `caldera manifests`: everything a Karmada host needs, as objects.
+//! `caldera manifests`: everything a Karmada host needs, as objects. What runs the components is in [`crate::deploy`].
 
 use std::{fs, io::Write as _, process::ExitCode};
 
@@ -10,10 +10,53 @@ use caldera_runtime::{
 use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
-use crate::args::{ManifestGroup, ManifestsArgs};
+use crate::{
+    args::{DeployArgs, ManifestGroup, ManifestsArgs},
+    deploy::{self, Deploy},
+};
 
-/// Prints the chosen groups as YAML documents.
+/// Prints what was asked for as YAML documents.
 pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
+    let objects = match deployed(&args.deploy)? {
+        Some(objects) => objects,
+        None => of_groups(args)?,
+    };
+    let mut out = std::io::stdout().lock();
+    for object in objects {
+        let yaml = serde_saphyr::to_string(&object).context("failed to write YAML")?;
+        // A reader that has seen enough (`| head`) is no error.
+        if writeln!(out, "---\n{}", yaml.trim_end()).is_err() {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What runs the components, if that was asked for.
+fn deployed(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
+    let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
+    if args.deployments {
+        let image = image.context("--deployments wants --image")?.to_owned();
+        let deploy = Deploy { image, namespace, collectors: args.collectors.clone() };
+        return Ok(Some(deploy::beside_karmada(&deploy)));
+    }
+    if !args.member {
+        anyhow::ensure!(
+            image.is_none() && args.collectors.is_empty(),
+            "--image and --collector are for --deployments or --member"
+        );
+        return Ok(None);
+    }
+    let collector = match (image, args.collectors.as_slice()) {
+        (None, []) => None,
+        (Some(image), [cluster]) => Some((image, cluster.as_str())),
+        _ => anyhow::bail!("a collector inside a member wants --image and one --collector CLUSTER"),
+    };
+    Ok(Some(deploy::inside_member(&namespace, collector)))
+}
+
+/// The chosen groups of what the Karmada API needs.
+fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     let wanted = |group| args.only.is_empty() || args.only.contains(&group);
     let mut objects = Vec::new();
     if wanted(ManifestGroup::Crds) {
@@ -33,15 +76,7 @@ pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
         };
         objects.extend(webhooks(&endpoint(args)?, &ca_bundle));
     }
-    let mut out = std::io::stdout().lock();
-    for object in objects {
-        let yaml = serde_saphyr::to_string(&object).context("failed to write YAML")?;
-        // A reader that has seen enough (`| head`) is no error.
-        if writeln!(out, "---\n{}", yaml.trim_end()).is_err() {
-            break;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(objects)
 }
 
 /// Reads the objects of a YAML file.

@@ -19,7 +19,13 @@ pub async fn run(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
     let fleet = fleet::Fleet::start(config, &stop).await?;
-    let stack = if args.bare { None } else { Some(Stack::start(&fleet.host, &WriteCounts::default(), &stop).await?) };
+    let mut stack = None;
+    if !args.bare {
+        let stack = stack.insert(Stack::start(&fleet.host, &WriteCounts::default(), &stop).await?);
+        for member in fleet.members.iter().filter(|_| args.collectors) {
+            stack.collect(&member.name)?;
+        }
+    }
     fleet.write_kubeconfigs(&args.dir)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "host     {}  {}", fleet.host.server, args.dir.join("host.kubeconfig").display())?;

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context;
 use caldera_runtime::{
     client::WriteCounts,
+    members::collect,
     tls::{Authority, Identity},
     write::{self, Failure},
 };
@@ -68,6 +69,7 @@ pub struct Stack {
     webhook: SocketAddr,
     identity: Identity,
     running: BTreeMap<Component, Running>,
+    collectors: Vec<Running>,
 }
 
 impl Stack {
@@ -100,8 +102,9 @@ impl Stack {
         let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let webhook = listener.local_addr()?;
-        let running = BTreeMap::new();
-        let mut stack = Self { client: Box::new(client), stop: stop.clone(), webhook, identity, running };
+        let (running, collectors) = (BTreeMap::new(), Vec::new());
+        let client = Box::new(client);
+        let mut stack = Self { client, stop: stop.clone(), webhook, identity, running, collectors };
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
@@ -157,6 +160,18 @@ impl Stack {
         Ok(())
     }
 
+    /// Starts a collector for a member, as `caldera inventory --cluster NAME` is.
+    ///
+    /// # Errors
+    /// If no client can be made for it.
+    pub fn collect(&mut self, member: &str) -> anyhow::Result<()> {
+        let client = (self.client)("inventory")?;
+        let stop = self.stop.child_token();
+        let task = tokio::spawn(collect::run(collect::Config::new(member), client, stop.clone()));
+        self.collectors.push(Running { task, stop });
+        Ok(())
+    }
+
     fn serve_webhook(&mut self, listener: TcpListener) -> anyhow::Result<()> {
         let config = caldera_webhook::Config::new(listener, self.identity.clone());
         let client = (self.client)(Component::Webhook.name())?;
@@ -177,7 +192,7 @@ impl Stack {
 
     /// Waits until all components have stopped.
     pub async fn stopped(mut self) {
-        for running in self.running.values_mut() {
+        for running in self.running.values_mut().chain(&mut self.collectors) {
             let _ = (&mut running.task).await;
         }
     }

@@ -4,9 +4,14 @@
 
 use std::{collections::BTreeSet, process::Command};
 
-use caldera_cli::{manifests::documents, stack};
+use caldera_cli::{
+    args::{Args, Command as Parsed},
+    manifests::documents,
+    stack,
+};
 use caldera_runtime::client::WriteCounts;
 use caldera_sandbox::fleet::{Config, Fleet};
+use clap::Parser;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -91,4 +96,107 @@ fn groups_are_printed_alone() {
         "ClusterRole",
         "ClusterRoleBinding"
     ])));
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+/// The ports that a container's arguments make it listen on: admin, and what it serves.
+fn listens(args: &[&str]) -> (u64, Option<u64>) {
+    let words = ["caldera"].iter().chain(args);
+    let (component, serves) = match Args::try_parse_from(words).unwrap().command {
+        Parsed::Webhook(args) => (args.component, Some(args.listen.port().into())),
+        Parsed::Controller(args) => (args.component, None),
+        Parsed::Scheduler(args) => (args.component, None),
+        Parsed::Inventory(args) => (args.component, None),
+        other => panic!("{other:?}"),
+    };
+    assert!(!component.no_lease);
+    (component.admin.unwrap().port().into(), serves)
+}
+
+/// A Deployment's pods get what their arguments say: ports, files, accounts.
+fn is_consistent(objects: &[Value], deployment: &Value) {
+    let (name, pod) = (&deployment["metadata"]["name"], &deployment["spec"]["template"]["spec"]);
+    let container = &pod["containers"][0];
+    let (admin, serves) = listens(&texts(&container["args"]));
+    let port = |name: &str| {
+        let ports = container["ports"].as_array().unwrap();
+        ports.iter().find(|port| port["name"] == name).map(|port| port["containerPort"].as_u64().unwrap())
+    };
+    assert_eq!((port("admin"), port("https")), (Some(admin), serves), "{name}");
+    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        assert_eq!(container[probe]["httpGet"], serde_json::json!({"path": path, "port": "admin"}), "{name}");
+    }
+    // Every file that is named is in what is mounted, and every mount is a Secret's.
+    let files = texts(&container["args"]).into_iter().filter_map(|arg| Some(arg.split_once('=')?.1));
+    for file in files.filter(|file| file.starts_with('/')) {
+        let is_in = |mount: &&Value| file.starts_with(mount["mountPath"].as_str().unwrap());
+        let mount = container["volumeMounts"].as_array().unwrap().iter().find(is_in).unwrap();
+        let volume = pod["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        assert!(volume["secret"]["secretName"].is_string(), "{volume}");
+    }
+    let account = |object: &&&Value| object["metadata"]["name"] == pod["serviceAccountName"];
+    assert!(of_kind(objects, "ServiceAccount").iter().find(account).is_some(), "{name}");
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"], *name);
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["app.kubernetes.io/name"], *name);
+    // Who has a second replica keeps one when nodes are drained.
+    let of_it = |budget: &&Value| budget["spec"]["selector"] == deployment["spec"]["selector"];
+    let budgets = of_kind(objects, "PodDisruptionBudget").into_iter().filter(of_it).count();
+    assert_eq!(budgets, usize::from(deployment["spec"]["replicas"] == 2), "{name}");
+}
+
+#[tokio::test]
+async fn what_runs_the_components_applies_and_its_ports_files_and_accounts_are_those_of_its_arguments() {
+    let objects =
+        printed(&["--deployments", "--image", "registry/caldera:1", "--namespace", "ops", "--collector", "m1"]);
+    let deployments = of_kind(&objects, "Deployment");
+    let names: Vec<&Value> = deployments.iter().map(|deployment| &deployment["metadata"]["name"]).collect();
+    assert_eq!(names, ["caldera-webhook", "caldera-controller", "caldera-scheduler", "caldera-inventory-m1"]);
+    for deployment in &deployments {
+        is_consistent(&objects, deployment);
+        assert_eq!(deployment["spec"]["template"]["spec"]["automountServiceAccountToken"], false);
+    }
+    assert!(objects.iter().all(|object| object["kind"] == "Namespace" || object["metadata"]["namespace"] == "ops"));
+    for service in of_kind(&objects, "Service") {
+        let (selector, port) = (&service["spec"]["selector"], &service["spec"]["ports"][0]["targetPort"]);
+        let chosen = |deployment: &&&Value| {
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            selector.as_object().unwrap().iter().all(|(key, value)| labels[key] == *value)
+        };
+        let chosen: Vec<_> = deployments.iter().filter(chosen).collect();
+        assert!(!chosen.is_empty());
+        for deployment in chosen {
+            let ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().unwrap();
+            assert!(ports.iter().any(|known| known["name"] == *port), "{service}");
+        }
+    }
+    applies(&objects).await;
+}
+
+#[tokio::test]
+async fn what_a_member_needs_lets_a_collector_read_and_nothing_else() {
+    let objects = printed(&["--member"]);
+    assert_eq!(kinds(&objects), BTreeSet::from(["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"]));
+    let rules = of_kind(&objects, "ClusterRole")[0]["rules"].as_array().unwrap();
+    assert!(rules.iter().all(|rule| texts(&rule["verbs"]) == ["list", "watch"]));
+    let objects = printed(&["--member", "--image", "registry/caldera:1", "--collector", "m2"]);
+    let deployment = of_kind(&objects, "Deployment")[0];
+    is_consistent(&objects, deployment);
+    assert_eq!(deployment["spec"]["template"]["spec"]["automountServiceAccountToken"], true);
+    applies(&objects).await;
+}
+
+#[test]
+fn what_would_be_half_a_deployment_is_refused() {
+    for args in [&["--deployments"][..], &["--image", "i"], &["--member", "--image", "i"], &["--collector", "m1"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_caldera")).arg("manifests").args(args).output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
+    }
 }

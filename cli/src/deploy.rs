@@ -1,0 +1,239 @@
+//! `caldera manifests --deployments` and `--member`: what runs Caldera, as objects for the cluster that it runs in.
+//!
+//! That cluster is not the Karmada API: the components reach that by a kubeconfig in a Secret each, and need nothing of
+//! the cluster that they run in (their service accounts there have no token). A collector inside a Pull member is the
+//! exception: it reads that cluster with its pod's own service account.
+//!
+//! Secrets are named, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`), and `caldera-webhook-cert`
+//! (`tls.crt`, `tls.key`).
+
+use serde_json::{Value, json};
+
+/// Where `/healthz`, `/readyz` and `/metrics` listen.
+const ADMIN_PORT: u16 = 8080;
+/// Where the webhook listens.
+const WEBHOOK_PORT: u16 = 8443;
+/// Where a kubeconfig is mounted.
+const KUBECONFIG_DIR: &str = "/etc/caldera/kubeconfig";
+/// Where a certificate is mounted.
+const CERTIFICATE_DIR: &str = "/etc/caldera/tls";
+/// The namespace of leases on the Karmada API; roles and service accounts there are of it too.
+const LEASE_NAMESPACE: &str = "caldera-system";
+
+/// What is deployed.
+#[derive(Debug, Clone)]
+pub struct Deploy {
+    /// The image that has `caldera` as its entry point.
+    pub image: String,
+    /// Namespace, in the cluster that the components run in.
+    pub namespace: String,
+    /// Members that get a collector.
+    pub collectors: Vec<String>,
+}
+
+/// One component's process.
+struct Part<'a> {
+    /// `caldera-<this>` is the name of all that belongs to it.
+    name: String,
+    subcommand: &'a str,
+    replicas: u32,
+    args: Vec<String>,
+    /// Memory asked for, and at most: measured (docs/benchmarks.md) for 10,000 jobs and 200 members of 1,000 nodes, and
+    /// four times that.
+    memory: (&'a str, &'a str),
+    cpu: &'a str,
+    /// Secret with a serving certificate, and the port that it is for.
+    serves: Option<(&'a str, u16)>,
+    /// Uses the service account of its pod for the cluster that it runs in.
+    in_cluster: bool,
+}
+
+/// Everything that runs beside Karmada.
+#[must_use]
+pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
+    let mut objects = vec![namespace(&deploy.namespace)];
+    let lease = || vec![format!("--lease-namespace={LEASE_NAMESPACE}")];
+    let part = |subcommand, args, memory, cpu| Part {
+        name: format!("caldera-{subcommand}"),
+        subcommand,
+        replicas: 2,
+        args,
+        memory,
+        cpu,
+        serves: None,
+        in_cluster: false,
+    };
+    let certificate = [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")]
+        .map(|(flag, file)| format!("{flag}={CERTIFICATE_DIR}/{file}"));
+    let mut listen = vec![format!("--listen=0.0.0.0:{WEBHOOK_PORT}")];
+    listen.extend(certificate);
+    let webhook = Part {
+        serves: Some(("caldera-webhook-cert", WEBHOOK_PORT)),
+        ..part("webhook", listen, ("64Mi", "256Mi"), "100m")
+    };
+    let mut parts = vec![
+        webhook,
+        part("controller", lease(), ("256Mi", "1Gi"), "250m"),
+        part("scheduler", lease(), ("256Mi", "1Gi"), "250m"),
+    ];
+    for cluster in &deploy.collectors {
+        parts.push(collector(cluster, false));
+    }
+    for part in &parts {
+        objects.extend(of_part(deploy, part));
+    }
+    objects.push(service(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
+    objects.push(service(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
+    objects
+}
+
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods and HyperNodes; with
+/// the collector itself where an image and the member's name are given.
+#[must_use]
+pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
+    let name = "caldera-inventory";
+    let read = ["list", "watch"];
+    let mut objects = vec![
+        namespace(namespace_name),
+        service_account(name, namespace_name),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels(None)},
+            "rules": [
+                {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
+                {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
+            ],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": labels(None)},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace_name}],
+        }),
+    ];
+    if let Some((image, cluster)) = collector_of {
+        let deploy = Deploy { image: image.to_owned(), namespace: namespace_name.to_owned(), collectors: Vec::new() };
+        objects.push(deployment(&deploy, &Part { name: name.to_owned(), ..collector(cluster, true) }));
+    }
+    objects
+}
+
+/// The collector of a member. Another one takes over when its lease ends, so one is enough: what is published lasts longer.
+fn collector(cluster: &str, in_cluster: bool) -> Part<'static> {
+    let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
+    args.extend(in_cluster.then(|| "--in-member".to_owned()));
+    Part {
+        name: format!("caldera-inventory-{cluster}"),
+        subcommand: "inventory",
+        replicas: 1,
+        args,
+        memory: ("64Mi", "256Mi"),
+        cpu: "50m",
+        serves: None,
+        in_cluster,
+    }
+}
+
+fn of_part(deploy: &Deploy, part: &Part<'_>) -> Vec<Value> {
+    let mut objects = vec![service_account(&part.name, &deploy.namespace), deployment(deploy, part)];
+    if part.replicas > 1 {
+        objects.push(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": labels(Some(&part.name))},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": part.name}}},
+        }));
+    }
+    objects
+}
+
+fn deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
+    let own = json!({"app.kubernetes.io/name": part.name});
+    let mut args = vec![
+        part.subcommand.to_owned(),
+        format!("--kubeconfig={KUBECONFIG_DIR}/kubeconfig"),
+        format!("--admin=0.0.0.0:{ADMIN_PORT}"),
+    ];
+    args.extend(part.args.iter().cloned());
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "admin"}, "periodSeconds": 10});
+    let mut ports = vec![json!({"name": "admin", "containerPort": ADMIN_PORT})];
+    let mut mounts = vec![json!({"name": "kubeconfig", "mountPath": KUBECONFIG_DIR, "readOnly": true})];
+    let secret = format!("caldera-{}-kubeconfig", part.subcommand);
+    let mut volumes = vec![json!({"name": "kubeconfig", "secret": {"secretName": secret}})];
+    if let Some((certificate, port)) = part.serves {
+        ports.push(json!({"name": "https", "containerPort": port}));
+        mounts.push(json!({"name": "tls", "mountPath": CERTIFICATE_DIR, "readOnly": true}));
+        volumes.push(json!({"name": "tls", "secret": {"secretName": certificate}}));
+    }
+    let (requested, most) = part.memory;
+    let container = json!({
+        "name": part.subcommand,
+        "image": deploy.image,
+        "args": args,
+        "ports": ports,
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": part.cpu, "memory": requested}, "limits": {"memory": most}},
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    });
+    let elsewhere = json!({
+        "weight": 100,
+        "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": own}},
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": labels(Some(&part.name))},
+        "spec": {
+            "replicas": part.replicas,
+            "selector": {"matchLabels": own},
+            "template": {
+                "metadata": {"labels": labels(Some(&part.name))},
+                "spec": {
+                    "serviceAccountName": part.name,
+                    "automountServiceAccountToken": part.in_cluster,
+                    "securityContext": {
+                        "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [elsewhere]}},
+                    "containers": [container],
+                    "volumes": volumes,
+                },
+            },
+        },
+    })
+}
+
+/// A Service of one component, or of all.
+fn service(deploy: &Deploy, name: &str, component: Option<&str>, (port_name, port): (&str, u16)) -> Value {
+    let selector = match component {
+        Some(component) => json!({"app.kubernetes.io/name": component}),
+        None => json!({"app.kubernetes.io/part-of": "caldera"}),
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": deploy.namespace, "labels": labels(component)},
+        "spec": {"selector": selector, "ports": [{"name": port_name, "port": port, "targetPort": port_name}]},
+    })
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+fn service_account(name: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels(None)},
+    })
+}
+
+fn labels(component: Option<&str>) -> Value {
+    let mut labels = json!({"app.kubernetes.io/part-of": "caldera"});
+    if let Some(component) = component {
+        labels["app.kubernetes.io/name"] = component.into();
+    }
+    labels
+}
