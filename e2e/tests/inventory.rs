@@ -175,6 +175,55 @@ fn what_was_published_is_not_trusted_beyond_its_bound() {
     });
 }
 
+/// A gang that must be in one cluster whose nodes are known: no summary is good enough for it.
+fn near(name: &str, queue: &str, pods: u64, cores: &str) -> Value {
+    let mut near = job(name, queue, &[task("a", u32::try_from(pods).unwrap(), cores, "sleep 1")]);
+    near["spec"]["minAvailable"] = pods.into();
+    near["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierName": "cluster"});
+    near
+}
+
+#[test]
+fn a_gang_that_needs_nodes_is_placed_by_what_was_published_within_its_bound_and_refused_beyond() {
+    const BEAT: u64 = 3;
+    let far_end = FarEnd::default();
+    let start = far_world(far_end.clone());
+    run_in("bound", start, async |s| {
+        let (host, line) = far_end.get().unwrap();
+        s.until(Kind::Cluster, FAR, "is ready", ready).await?;
+        let (_stop, _) = collect(&s, &host.host, BEAT).await?;
+        let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        for component in [Component::Scheduler, Component::Controller] {
+            s.kill(component).await;
+        }
+        line.up.send_replace(false);
+        s.submit(Kind::Job, near("within", &queue, 2, "5"), &aggregated()).await?;
+        for component in [Component::Controller, Component::Scheduler] {
+            s.resume(component).await?;
+        }
+        let placed = s.until_placed("within-job").await?;
+        ensure!(placed == [(FAR.to_owned(), 2)] && !*line.up.borrow(), "{placed:?}");
+
+        // Its collector does not see the member either: what it published grows old.
+        let is_old = |object: &Value| {
+            let seen: Option<jiff::Timestamp> =
+                object["spec"]["heartbeat"]["seenAt"].as_str().and_then(|at| at.parse().ok());
+            let bound = jiff::SignedDuration::from_secs(3 * i64::try_from(BEAT).unwrap_or(3));
+            seen.is_some_and(|seen| jiff::Timestamp::now().duration_since(seen) > bound)
+        };
+        while !s.get(Kind::Inventory, FAR).await?.is_some_and(|object| is_old(&object)) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let beyond = s.submit(Kind::Job, near("beyond", &queue, 1, "1"), &aggregated()).await?;
+        s.until_podgroup(&beyond, "says why it waits", |group| group["status"]["conditions"][0].is_object()).await?;
+        is_unplaced(&s, "beyond-job").await?;
+        line.up.send_replace(true);
+        let placed = s.until_placed("beyond-job").await?;
+        ensure!(placed == [(FAR.to_owned(), 1)], "{placed:?}");
+        Ok(())
+    });
+}
+
 #[test]
 fn a_member_that_can_not_be_read_is_asked_about_through_its_estimator() {
     let far_end = Arc::new(OnceLock::new());
