@@ -115,6 +115,13 @@ impl Resource {
         path
     }
 
+    /// `jobs.batch`.
+    #[must_use]
+    pub fn group_resource(&self) -> String {
+        let dot = if self.gvk.group.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.plural, self.gvk.group)
+    }
+
     /// Whether it can be listed and watched.
     #[must_use]
     pub fn watchable(&self) -> bool {
@@ -269,13 +276,21 @@ impl Server {
         Ok(found)
     }
 
-    /// Everything the server serves, in each group's preferred version. A group that cannot answer is left out.
+    /// Everything the server serves, each resource in its group's preferred version, or the first that has it. A version
+    /// that cannot answer is left out.
     pub async fn discover_all(&self) -> Result<Vec<Resource>, ApiError> {
         let mut found = self.discover("v1").await?;
         for group in self.get_raw("/apis").await?.items("/groups") {
-            match self.discover(group.text("/preferredVersion/groupVersion")).await {
-                Ok(resources) => found.extend(resources),
-                Err(error) => debug!(server = self.name, %error, "a group is not served now"),
+            let preferred = group.text("/preferredVersion/groupVersion");
+            let others = group.items("/versions").iter().map(|version| version.text("/groupVersion"));
+            let mut known: BTreeSet<String> = BTreeSet::new();
+            for version in std::iter::once(preferred).chain(others.filter(|version| *version != preferred)) {
+                match self.discover(version).await {
+                    Ok(resources) => {
+                        found.extend(resources.into_iter().filter(|resource| known.insert(resource.plural.clone())));
+                    }
+                    Err(error) => debug!(server = self.name, %error, "a version is not served now"),
+                }
             }
         }
         Ok(found)
@@ -375,6 +390,11 @@ impl Server {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// All objects of a kind in a namespace, as the server has them now.
+    pub async fn live_in(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        Ok(self.get_raw(&resource.path(namespace, "")).await?.items("/items").to_vec())
     }
 
     /// All objects of a kind with a label, in all namespaces, as the server has them now.

@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod control;
 pub mod detector;
 pub mod distributor;
+pub mod emptying;
 pub mod events;
 pub mod execution;
 pub mod gc;
@@ -54,7 +55,8 @@ pub struct Config {
     pub access: Access,
     /// How often members are looked at.
     pub pace: Pace,
-    /// Whether to stand in for kube-controller-manager on the host: garbage collection, TTL of finished Jobs.
+    /// Whether to stand in for kube-controller-manager on the host: garbage collection, TTL of finished Jobs, deletion of
+    /// namespaces.
     pub collect_garbage: bool,
     /// Whether to serve Karmada's admission webhooks (a real karmada-webhook may be there already).
     pub admission: bool,
@@ -138,6 +140,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));
     if config.collect_garbage {
         ttl::start(&control);
+        emptying::start(&server, config.clock.clone());
     }
     follow_kinds(&server, move |gvk| {
         detector.follow(gvk);
@@ -149,9 +152,10 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     Ok(())
 }
 
-/// Collects garbage on one server (a member, say) until the shutdown.
-pub async fn collect_garbage(name: &str, client: Client, shutdown: CancellationToken) {
+/// Collects garbage and empties namespaces on one server (a member, say) until the shutdown.
+pub async fn collect_garbage(name: &str, client: Client, clock: SharedClock, shutdown: CancellationToken) {
     let server = Server::new(name, client, shutdown);
+    emptying::start(&server, clock);
     let collector = gc::Collector::start(&server);
     follow_kinds(&server, move |gvk| collector.follow(gvk)).await;
 }

@@ -109,8 +109,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         tokio::spawn(watch);
     }
     if config.workloads {
-        // A kube-controller-manager would collect what deleted owners leave behind.
-        tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), shutdown.clone()));
+        // A kube-controller-manager would collect what deleted owners and namespaces leave behind.
+        let (clock, shutdown) = (config.clock.clone(), shutdown.clone());
+        tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), clock, shutdown));
     }
     let (writer, outcomes) = Writer::start(client, shutdown.clone());
     let mut world = World::default();

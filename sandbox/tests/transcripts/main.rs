@@ -20,10 +20,12 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use recording::Recording;
 
 /// Scenarios that must pass; raised as more do.
-const FLOOR: usize = 48;
+const FLOOR: usize = 62;
 /// Equal quotients are divided by whether a hash of the template's uid is even: a scenario with another division is
 /// tried again with other uids.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 12;
+/// Karmada's own races end otherwise now and then: its scheduler writes the whole list of conditions as it read it.
+const RACES: usize = 2;
 /// Scenarios at a time.
 const PARALLEL: usize = 6;
 
@@ -61,12 +63,13 @@ async fn the_stand_ins_do_what_karmada_did() {
                 None => {
                     let limit = std::time::Duration::from_secs(120);
                     let mut differences = Vec::new();
-                    for _ in 0..ATTEMPTS {
+                    for attempt in 1..=ATTEMPTS {
                         differences = match tokio::time::timeout(limit, replay::replay(&recording)).await {
                             Ok(differences) => differences,
                             Err(_) => vec!["it did not end within two minutes".to_owned()],
                         };
-                        if !differences.iter().any(|one| one.contains("/spec/clusters")) {
+                        let divided_otherwise = differences.iter().any(|one| one.contains("/spec/clusters"));
+                        if differences.is_empty() || attempt >= RACES && !divided_otherwise {
                             break;
                         }
                     }

@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Value, json};
 
+/// What happened shows in the watch within so many seconds.
+const CUT: f64 = 0.3;
+
 /// One object of one server: `host` and `Job.batch/default/x`.
 pub type Subject = (String, String);
 
@@ -55,20 +58,36 @@ impl Recording {
                 return Some(format!("a burst that the recording does not spell out: {what}"));
             }
         }
-        let denied = |write: &&Value| {
-            write["effect"] == "denied" && write["object"].as_str().is_some_and(|one| one.starts_with("Work/"))
-        };
-        if self.list("writes").iter().any(|write| denied(&write)) {
-            return Some("a webhook that denies is not repeated".to_owned());
-        }
-        if self.actions().iter().any(|action| action.verb == "create" && action.body.is_none()) {
-            return Some("a created object is not in the recording".to_owned());
-        }
         None
+    }
+
+    /// How often the recorder's webhook refused to let a Work be created, by namespace and name.
+    pub fn denials(&self) -> BTreeMap<String, usize> {
+        let mut denials = BTreeMap::new();
+        for write in self.list("writes").iter().filter(|write| write["effect"] == "denied" && write["verb"] == "create")
+        {
+            if let Some(work) = write["object"].as_str().and_then(|object| object.strip_prefix("Work/")) {
+                *denials.entry(work.to_owned()).or_default() += 1;
+            }
+        }
+        denials
+    }
+
+    /// Where the watch ended, if it ended before the actions did: nothing later can be compared.
+    pub fn cut(&self) -> Option<f64> {
+        let last = self.events().last()?["t"].as_f64()?;
+        let unseen = self.actions().iter().any(|action| action.verb != "recorder" && action.t > last + CUT);
+        unseen.then_some(last)
     }
 
     pub fn gate(&self, name: &str) -> bool {
         self.document["gates"][name] == true
+    }
+
+    /// What was done, as far as one can see what came of it.
+    pub fn seen_actions(&self) -> Vec<Action> {
+        let end = self.cut().unwrap_or(f64::INFINITY);
+        self.actions().into_iter().filter(|action| action.t <= end).collect()
     }
 
     pub fn actions(&self) -> Vec<Action> {
@@ -165,6 +184,12 @@ impl Recording {
         states
     }
 
+    /// Seconds since anybody did anything before a time.
+    pub fn idle_before(&self, t: f64) -> f64 {
+        let actions = self.list("actions").iter().map(|action| action["t"].as_f64().unwrap());
+        t - actions.filter(|at| *at < t).fold(f64::NEG_INFINITY, f64::max)
+    }
+
     /// Seconds since anything happened before a time, Events apart.
     pub fn quiet_before(&self, t: f64) -> f64 {
         let events = self.events().into_iter().map(|event| event["t"].as_f64().unwrap());
@@ -181,6 +206,14 @@ impl Recording {
         let last = self.final_states();
         let deleted = self.actions().into_iter().filter(|action| action.verb == "delete");
         deleted.into_iter().any(|action| last.get(&(action.at, action.object)).is_some_and(Option::is_some))
+    }
+
+    /// Whether the clearing away at the end began while things were still being written.
+    pub fn clears_unsettled(&self) -> bool {
+        let actions = self.actions();
+        let kept = actions.iter().rposition(|action| action.verb != "delete");
+        let first = actions.get(kept.map_or(0, |last| last + 1));
+        self.ends_in_clearing() && first.is_some_and(|first| self.quiet_before(first.t) < CUT)
     }
 
     /// What was written, by object and writer: the fields of every change.
@@ -224,6 +257,12 @@ impl Recording {
 
     pub fn interpreter_calls(&self) -> &[Value] {
         self.list("interpreter_calls")
+    }
+
+    /// Those that were made before the watch ended.
+    pub fn seen_interpreter_calls(&self) -> impl Iterator<Item = &Value> {
+        let end = self.cut().unwrap_or(f64::INFINITY);
+        self.interpreter_calls().iter().filter(move |call| call["t"].as_f64().is_none_or(|t| t <= end))
     }
 
     /// The operation that fails, and how, until the fault is removed.

@@ -218,9 +218,14 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
     versions.entry(version).or_insert_with(|| (writer.to_owned(), value));
 }
 
-/// Answers admission calls as they were recorded.
-type Calls = Arc<Mutex<Vec<Value>>>;
+/// Admission calls and refusals that were recorded and not repeated yet.
+#[derive(Clone)]
+struct Calls {
+    answers: Arc<Mutex<Vec<Value>>>,
+    denials: Arc<Mutex<BTreeMap<String, usize>>>,
+}
 
+/// Answers admission calls as they were recorded.
 async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Value>) -> Json<Value> {
     use base64::Engine;
     let request = &asked["request"];
@@ -235,15 +240,23 @@ async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json<Val
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": volcano(request)}),
         );
     }
-    let mut calls = calls.lock().unwrap();
+    let mut answers = calls.answers.lock().unwrap();
     let same = |call: &Value| {
         call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str()
     };
-    let index = calls.iter().position(same);
+    let index = answers.iter().position(same);
+    let denials = &mut *calls.denials.lock().unwrap();
+    if let Some(left) = denials.get_mut(&name).filter(|left| request["operation"] == "CREATE" && **left > 0) {
+        *left -= 1;
+        index.map(|index| answers.remove(index));
+        let status = json!({"code": 403, "message": "recorder refuses"});
+        let response = json!({"uid": request["uid"], "allowed": false, "status": status});
+        return Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}));
+    }
     let mut response = json!({"uid": request["uid"], "allowed": true});
     if let Some(index) = index {
-        let last = calls.iter().filter(|call| same(call)).count() == 1;
-        let call = if last { calls[index].clone() } else { calls.remove(index) };
+        let last = answers.iter().filter(|call| same(call)).count() == 1;
+        let call = if last { answers[index].clone() } else { answers.remove(index) };
         if call["patch"].as_array().is_some_and(|patch| !patch.is_empty()) {
             response["patchType"] = json!("JSONPatch");
             response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(call["patch"].to_string()));
@@ -292,7 +305,10 @@ impl Stage {
     pub async fn build(recording: &Recording) -> Self {
         let shutdown = CancellationToken::new();
         let log = SharedLog::default();
-        let calls: Calls = Arc::new(Mutex::new(recording.admission_calls().to_vec()));
+        let calls = Calls {
+            answers: Arc::new(Mutex::new(recording.admission_calls().to_vec())),
+            denials: Arc::new(Mutex::new(recording.denials())),
+        };
         let recorder = Router::new().fallback(post(admit)).with_state(calls);
         let mut servers = BTreeMap::new();
         for name in ["host", "m1", "m2"] {
@@ -360,6 +376,18 @@ impl Stage {
         tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
     }
 
+    /// Makes a member one of Karmada's.
+    pub async fn join(&mut self, name: &str) -> Result<(), String> {
+        let member = karmada::Member {
+            name: name.to_owned(),
+            endpoint: format!("https://{name}:6443"),
+            token: "token".to_owned(),
+            ..karmada::Member::default()
+        };
+        let server = self.server("host", "cluster-admin");
+        karmada::join(server.client(), &member).await.map_err(|error| error.to_string())
+    }
+
     /// Makes a member unreachable for Karmada, or reachable again, and waits until Karmada says so.
     pub async fn set_down(&mut self, member: &str, down: bool) {
         self.down[member].store(down, Ordering::SeqCst);
@@ -412,19 +440,13 @@ impl Stage {
         server.watch(&validating);
         eventually("webhooks are registered", || !server.list(&validating).is_empty()).await;
         for name in ["m1", "m2"] {
-            let member = karmada::Member {
-                name: name.to_owned(),
-                endpoint: format!("https://{name}:6443"),
-                token: "token".to_owned(),
-                ..karmada::Member::default()
-            };
             // On a busy machine a webhook may miss its three seconds.
-            let mut joined = karmada::join(server.client(), &member).await;
+            let mut joined = self.join(name).await;
             for _ in 0..5 {
                 if joined.is_ok() {
                     break;
                 }
-                joined = karmada::join(server.client(), &member).await;
+                joined = self.join(name).await;
             }
             joined.unwrap();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::{ApiError, Server};
+use super::{ApiError, Resource, Server};
 use crate::karmada::object::{Gvk, ObjectExt, ObjectKey};
 
 /// How to delete.
@@ -92,6 +92,13 @@ impl Writer {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// DELETE of all objects of a kind in a namespace, in the background.
+    pub async fn delete_all(&self, resource: &Resource, namespace: &str) -> Result<(), ApiError> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        let path = resource.path(namespace, "");
+        self.server.send("DELETE", &path, self.name, Some(("application/json", &options))).await.map(drop)
     }
 
     /// Changes an object until nobody else wrote in between: from the copy given, then from live ones. The change is

@@ -14,8 +14,9 @@ use caldera_crds::karmada::{
 };
 use serde_json::{Value, json};
 
-use super::estimate;
+use super::estimate::Demand;
 use crate::karmada::{
+    control::Gates,
     names,
     object::{ObjectExt, Shared},
 };
@@ -44,7 +45,7 @@ pub enum Step {
 
 /// Karmada's `doScheduleBinding`, in its order.
 #[must_use]
-pub fn step(binding: &Value, leaving: impl Fn(&str) -> bool) -> Step {
+pub fn step(binding: &Value, gates: Gates, leaving: impl Fn(&str) -> bool) -> Step {
     let replicas = binding.number("/spec/replicas");
     let workload = replicas > 0
         || binding.present("/spec/replicaRequirements").is_some()
@@ -55,7 +56,7 @@ pub fn step(binding: &Value, leaving: impl Fn(&str) -> bool) -> Step {
         kind => kind,
     });
     if placement_changed(binding)
-        || replicas_changed(binding, scheduling.is_some(), kind)
+        || replicas_changed(binding, scheduling.is_some(), kind, gates)
         || reschedule_required(binding)
         || !workload
         || kind == "Duplicated"
@@ -94,11 +95,14 @@ fn placement_changed(binding: &Value) -> bool {
         || has_terms == applied.items("/clusterAffinities").is_empty()
 }
 
-fn replicas_changed(binding: &Value, has_strategy: bool, kind: &str) -> bool {
+fn replicas_changed(binding: &Value, has_strategy: bool, kind: &str, gates: Gates) -> bool {
     if !has_strategy {
         return false;
     }
     let (clusters, replicas) = (binding.items("/spec/clusters"), binding.number("/spec/replicas"));
+    if gates.multiple_templates && !binding.items("/spec/components").is_empty() && clusters.is_empty() {
+        return true;
+    }
     if kind == "Duplicated" {
         return clusters.iter().any(|one| one.number("/replicas") != replicas);
     }
@@ -175,6 +179,23 @@ pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {
         .collect()
 }
 
+/// What a binding asks of one cluster. Components are looked for as whole sets only where they may go to one cluster
+/// alone (gate `MultiplePodTemplatesScheduling`); else every cluster gets all of them, with no look at its room.
+#[must_use]
+pub fn demand(binding: &Value, gates: Gates) -> Demand<'_> {
+    let components = binding.items("/spec/components");
+    let one = |spread: &Value| {
+        spread.text("/spreadByField") == "cluster"
+            && spread.number("/minGroups") == 1
+            && spread.number("/maxGroups") == 1
+    };
+    let alone = binding.items("/spec/placement/spreadConstraints").iter().any(one);
+    if gates.multiple_templates && alone && !components.is_empty() {
+        return Demand::Sets(components);
+    }
+    Demand::Replicas(binding.present("/spec/replicaRequirements"))
+}
+
 /// Where the binding goes. With several affinity terms the first that works from the observed one on; the first
 /// failure counts.
 ///
@@ -182,19 +203,19 @@ pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {
 /// With Karmada's words.
 pub fn schedule(
     binding: &place::Binding,
-    requirements: Option<&Value>,
+    demand: Demand<'_>,
     clusters: &[(place::Cluster, Shared)],
 ) -> Result<Placed, NotPlaced> {
     let terms = &binding.placement.affinities;
     if binding.placement.affinity.is_some() || terms.is_empty() {
-        return attempt(binding, requirements, clusters).map(|targets| Placed { targets, affinity: None });
+        return attempt(binding, demand, clusters).map(|targets| Placed { targets, affinity: None });
     }
     let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
     let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
     let mut first = None;
     for term in terms.iter().skip(start) {
         let binding = place::Binding { observed_affinity: term.name.clone(), ..binding.clone() };
-        match attempt(&binding, requirements, clusters) {
+        match attempt(&binding, demand, clusters) {
             Ok(targets) => return Ok(Placed { targets, affinity: Some(term.name.clone()) }),
             Err(error) => {
                 first.get_or_insert(error);
@@ -206,7 +227,7 @@ pub fn schedule(
 
 fn attempt(
     binding: &place::Binding,
-    requirements: Option<&Value>,
+    demand: Demand<'_>,
     clusters: &[(place::Cluster, Shared)],
 ) -> Result<Vec<Target>, NotPlaced> {
     let filter = Filter::new(binding);
@@ -220,7 +241,7 @@ fn attempt(
                 continue;
             }
         };
-        let allocatable = estimate::replicas(value, requirements);
+        let allocatable = demand.fits(value);
         candidates.push(Candidate {
             cluster,
             score: if passed.held.is_some() { 100 } else { 0 },
@@ -232,22 +253,38 @@ fn attempt(
     if candidates.is_empty() {
         return Err(NotPlaced::NoClusterFit(fit_error(clusters.len(), reasons)));
     }
+    // Of components one set is looked for, and what has no replicas is not divided.
+    let wanted = match demand {
+        Demand::Sets(_) => place::Binding { replicas: 1, ..binding.clone() },
+        Demand::Replicas(_) => binding.clone(),
+    };
     let selected =
-        select(binding, candidates).map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
+        select(&wanted, candidates).map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
     divide::assign(binding, &selected, false).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(format!("failed to assign replicas: {why}")),
         DivideError::Other(why) => NotPlaced::Failed(format!("failed to assign replicas: {why}")),
     })
 }
 
-/// `spec.clusters` as it is written: no `replicas` where there are none.
+/// `spec.clusters` as it is written: no `replicas` where there are none, and what one set of several components is.
 #[must_use]
-pub fn clusters_value(targets: &[Target]) -> Vec<Value> {
+pub fn clusters_value(targets: &[Target], demand: Demand<'_>) -> Vec<Value> {
+    let copy = |one: &Value| json!({"name": one["name"], "replicas": one["replicas"]});
+    let components: Vec<Value> = match demand {
+        Demand::Sets(components) if components.len() > 1 => components.iter().map(copy).collect(),
+        _ => Vec::new(),
+    };
     targets
         .iter()
-        .map(|target| match target.replicas {
-            0 => json!({"name": target.cluster}),
-            replicas => json!({"name": target.cluster, "replicas": replicas}),
+        .map(|target| {
+            let mut value = json!({"name": target.cluster});
+            if target.replicas != 0 {
+                value["replicas"] = json!(target.replicas);
+            }
+            if !components.is_empty() {
+                value["components"] = json!(components);
+            }
+            value
         })
         .collect()
 }
@@ -304,6 +341,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_only_noted_and_what_changed_is_scheduled() {
+        let step = |binding: &Value, leaving: fn(&str) -> bool| step(binding, Gates::default(), leaving);
         assert_eq!(step(&binding(), |_| false), Step::Observe);
         assert_eq!(step(&binding(), |name| name == "m1"), Step::Schedule);
         let mut scaled = binding();
@@ -312,5 +350,19 @@ mod tests {
         let mut edited = binding();
         edited.put(&["spec", "placement", "clusterAffinity"], json!({"clusterNames": ["m2"]}));
         assert_eq!(step(&edited, |_| false), Step::Schedule);
+    }
+
+    #[test]
+    fn components_are_looked_for_as_a_set_where_they_may_go_to_one_cluster_alone() {
+        let components = json!([{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2, "replicaRequirements": {}}]);
+        let mut binding = json!({"spec": {"components": components}});
+        let on = Gates { multiple_templates: true, ..Gates::default() };
+        let targets = [Target { cluster: "m1".into(), replicas: 0 }];
+        assert_eq!(clusters_value(&targets, demand(&binding, on)), [json!({"name": "m1"})]);
+        let one = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
+        binding.put(&["spec", "placement", "spreadConstraints"], one);
+        let written = json!({"name": "m1", "components": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]});
+        assert_eq!(clusters_value(&targets, demand(&binding, on)), [written]);
+        assert_eq!(clusters_value(&targets, demand(&binding, Gates::default())), [json!({"name": "m1"})]);
     }
 }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::plan::{self, NotPlaced, Placed, Step};
+use super::{
+    estimate::Demand,
+    plan::{self, NotPlaced, Placed, Step},
+};
 use crate::karmada::{
     api::{ApiError, Change, Writer, lock},
     control::{Control, SCHEDULER, binding_kind, cluster_binding_kind, cluster_kind},
@@ -97,7 +100,7 @@ impl Scheduler {
             return Ok(Next::Done);
         }
         let leaving = |cluster: &str| self.control.cluster(cluster).is_some_and(|cluster| cluster.is_deleting());
-        match plan::step(&binding, leaving) {
+        match plan::step(&binding, self.control.gates, leaving) {
             Step::Nothing => return Ok(Next::Done),
             Step::Observe => {
                 let patch = json!({"status": {"schedulerObservedGeneration": binding.generation()}});
@@ -109,10 +112,10 @@ impl Scheduler {
             Step::Schedule => {}
         }
         let clusters = plan::read_clusters(&self.control.host.list(&cluster_kind()));
-        let requirements = binding.present("/spec/replicaRequirements");
-        let outcome = plan::read(&binding).and_then(|read| plan::schedule(&read, requirements, &clusters));
+        let demand = plan::demand(&binding, self.control.gates);
+        let outcome = plan::read(&binding).and_then(|read| plan::schedule(&read, demand, &clusters));
         let (written, refused) = match outcome {
-            Ok(placed) => (self.place(&binding, &placed).await, None),
+            Ok(placed) => (self.place(&binding, &placed, demand).await, None),
             Err(why) => (self.refuse(&binding, &why).await, Some(why)),
         };
         match (written, refused) {
@@ -142,9 +145,9 @@ impl Scheduler {
         gap
     }
 
-    async fn place(&self, binding: &Value, placed: &Placed) -> Result<(), ApiError> {
+    async fn place(&self, binding: &Value, placed: &Placed, demand: Demand<'_>) -> Result<(), ApiError> {
         let key = ObjectKey::of(binding);
-        let clusters = plan::clusters_value(&placed.targets);
+        let clusters = plan::clusters_value(&placed.targets, demand);
         if let Some(patch) = plan::patch(binding, Some(&clusters)) {
             self.writer.merge(&key, "", &patch).await?;
         }
