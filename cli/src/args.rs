@@ -170,6 +170,9 @@ pub enum Order {
 pub struct SchedulerArgs {
     #[command(flatten)]
     pub component: ComponentArgs,
+    /// Lists clusters that get none of a divided workload's replicas too, with 0, as karmada-scheduler does with it.
+    #[arg(long)]
+    pub enable_empty_workload_propagation: bool,
     #[command(flatten)]
     pub estimators: EstimatorsArgs,
 }

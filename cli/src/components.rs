@@ -83,7 +83,9 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let estimators = estimators(&args.estimators)?;
     let (ready, registry) = admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
-    let config = caldera_global_scheduler::Config { ready: ready.clone(), registry, estimators, ..defaults };
+    let empty_workloads = args.enable_empty_workload_propagation;
+    let config =
+        caldera_global_scheduler::Config { ready: ready.clone(), registry, estimators, empty_workloads, ..defaults };
     while_active("caldera-scheduler", &args.component, &ready, client.clone(), stop, |active| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })

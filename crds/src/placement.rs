@@ -118,6 +118,7 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
         // Of other objects, so not to be read from this one.
         peers: place::Peers::default(),
         ranking: place::score::Ranking::default(),
+        empty_workloads: false,
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{Gang, WorkloadRef},
-    place::{self, score::Weights},
+    place,
     plan::Plan,
     queue::give_back::Eviction,
 };
@@ -25,7 +25,7 @@ use caldera_crds::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::ranking::{self, PolicyKey};
+use crate::ranking::{self, PolicyKey, Stated};
 
 /// Namespace (empty for a ClusterResourceBinding) and name of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,7 +94,7 @@ pub struct Binding {
     /// What it asks for by its own words, where it is not queued.
     pub replica: Option<Arc<Gang>>,
     /// How clusters rank, where it says so itself.
-    pub weights: Option<Weights>,
+    pub weights: Option<Stated>,
     /// The policy that made it.
     pub policy: Option<PolicyKey>,
     /// The plan annotation, if it can be read.

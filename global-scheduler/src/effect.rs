@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     index::Binding,
     plan::{SUCCESS, SUCCESS_MESSAGE},
+    ranking::Fault,
 };
 
 /// Kind and version of what is written.
@@ -133,6 +134,12 @@ fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &st
 pub fn success_message(targets: &[Target]) -> String {
     let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.cluster, target.replicas)).collect();
     format!("{SUCCESS_MESSAGE} Result: {{{}}}", targets.join(", "))
+}
+
+/// Tells whoever stated weights that can not be read.
+#[must_use]
+pub fn ignored_weights(fault: &Fault, now: Timestamp) -> Write {
+    event(&fault.on, None, EventType::Warning, "ScoreWeightsIgnored", &fault.why, SCHEDULER_NAME, now)
 }
 
 /// Events on the binding and on its template, as karmada-scheduler writes them. A success is told on the template alone,

@@ -47,6 +47,8 @@ pub struct Around {
     pub peers: Peers,
     /// How clusters rank for it.
     pub ranking: Ranking,
+    /// Clusters that get nothing of it are listed too.
+    pub empty_workloads: bool,
 }
 
 /// Everything known.
@@ -60,6 +62,8 @@ pub struct Index {
     pub rankings: Rankings,
     /// Which clusters are declared to be close.
     pub links: Links,
+    /// Clusters that get nothing of a divided workload are listed too.
+    pub empty_workloads: bool,
     /// Lists of kinds that members serve.
     apis: Vec<Apis>,
     workloads: BTreeMap<WorkloadRef, Asked>,
@@ -309,8 +313,9 @@ impl Index {
     /// What other objects say about a binding now.
     #[must_use]
     pub fn around(&self, binding: &Binding, now: Timestamp) -> Around {
-        let ranking = self.rankings.of(binding.weights.as_ref(), binding.policy.as_ref(), now);
-        Around { peers: self.peers(binding), ranking }
+        let own = binding.weights.as_ref().and_then(|stated| stated.as_ref().ok());
+        let ranking = self.rankings.of(own, binding.policy.as_ref(), now);
+        Around { peers: self.peers(binding), ranking, empty_workloads: self.empty_workloads }
     }
 
     /// Where the others of the binding's groups are, or will be once it is written.

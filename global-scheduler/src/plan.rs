@@ -132,7 +132,8 @@ pub fn decide_by(
     if rigid && let Some(verdict) = rigid::before(binding, fleet) {
         return verdict;
     }
-    let mut capped = place::Binding { peers: around.peers, ranking: around.ranking, ..binding.place.clone() };
+    let Around { peers, ranking, empty_workloads } = around;
+    let mut capped = place::Binding { peers, ranking, empty_workloads, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }

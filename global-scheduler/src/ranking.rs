@@ -1,11 +1,11 @@
 //! How policies rank clusters: weights on a binding or on the policy that made it, and scores from outside.
 //!
 //! Karmada copies none of a policy's annotations to its bindings, so policies are watched too. What can not be read ranks
-//! nothing; scores that are too old count as if they were not there.
+//! nothing, and whoever wrote it is told on the object; scores that are too old count as if they were not there.
 
 use std::collections::BTreeMap;
 
-use caldera_core::place::score::{PLUGINS, Ranking, Weights};
+use caldera_core::place::score::{PLUGINS, ParseWeightsError, Ranking, Weights};
 use caldera_crds::{
     names::{
         caldera::SCORE_WEIGHTS,
@@ -13,7 +13,7 @@ use caldera_crds::{
     },
     score::Scores,
 };
-use caldera_runtime::watch::Event;
+use caldera_runtime::{event::Regarding, watch::Event};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -33,23 +33,38 @@ pub fn policy_of(binding: &Value) -> Option<PolicyKey> {
     }
 }
 
-/// The weights that an object states; `None` where it states none, or none that can be read.
+/// The weights that an object states, or what is wrong with them.
+pub type Stated = Result<Weights, Box<Fault>>;
+
+/// Weights that can not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Who states them.
+    pub on: Regarding,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// The weights that an object states; `None` where it states none.
 #[must_use]
-pub fn weights_of(object: &Value) -> Option<Weights> {
-    let text = object["metadata"]["annotations"][SCORE_WEIGHTS].as_str()?;
-    match text.parse() {
-        Ok(weights) => Some(weights),
-        Err(error) => {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            tracing::warn!(kind = object["kind"].as_str(), name, %error, "{SCORE_WEIGHTS} is ignored");
-            None
-        }
-    }
+pub fn weights_of(object: &Value) -> Option<Stated> {
+    let stated = object["metadata"]["annotations"][SCORE_WEIGHTS].as_str()?;
+    Some(stated.parse().map_err(|error: ParseWeightsError| {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let on = Regarding {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
+        };
+        Box::new(Fault { on, why: format!("annotation {SCORE_WEIGHTS} ranks nothing: {error}") })
+    }))
 }
 
 /// Reads a policy: which it is, and its weights.
 #[must_use]
-pub fn read_policy(object: &Value) -> Option<(PolicyKey, Option<Weights>)> {
+pub fn read_policy(object: &Value) -> Option<(PolicyKey, Option<Stated>)> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     Some(((text("namespace"), text("name")), weights_of(object)))
 }
@@ -64,14 +79,14 @@ pub struct Rankings {
 
 impl Rankings {
     /// Takes in what happened to policies. `global`: to ClusterPropagationPolicies, which are listed by themselves.
-    pub fn policies(&mut self, global: bool, event: Event<(PolicyKey, Option<Weights>)>) {
+    pub fn policies(&mut self, global: bool, event: Event<(PolicyKey, Option<Stated>)>) {
         match event {
             Event::Reset(all) => {
                 self.policies.retain(|(namespace, _), _| namespace.is_empty() != global);
-                self.policies.extend(all.into_iter().filter_map(|(key, weights)| Some((key, weights?))));
+                self.policies.extend(all.into_iter().filter_map(|(key, stated)| Some((key, stated?.ok()?))));
             }
-            Event::Applied((key, Some(weights))) => drop(self.policies.insert(key, weights)),
-            Event::Applied((key, None)) | Event::Deleted((key, _)) => drop(self.policies.remove(&key)),
+            Event::Applied((key, Some(Ok(weights)))) => drop(self.policies.insert(key, weights)),
+            Event::Applied((key, _)) | Event::Deleted((key, _)) => drop(self.policies.remove(&key)),
         }
     }
 

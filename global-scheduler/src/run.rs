@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use caldera_core::place::{Decision, Target, score::Weights};
+use caldera_core::place::{Decision, Target};
 use caldera_crds::{
     karmada::cluster::Cluster,
     links::FederationTopology,
@@ -32,7 +32,7 @@ use crate::{
     links::Told,
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
-    ranking::{PolicyKey, read_policy},
+    ranking::{PolicyKey, Stated, read_policy},
     telling::Telling,
 };
 
@@ -49,6 +49,8 @@ pub struct Config {
     pub counts: WriteCounts,
     /// Where the estimators of members are whose nodes can not be read.
     pub estimators: Settings,
+    /// Clusters that get nothing of a divided workload are listed too.
+    pub empty_workloads: bool,
 }
 
 impl Default for Config {
@@ -59,6 +61,7 @@ impl Default for Config {
             registry: SharedRegistry::default(),
             counts: WriteCounts::default(),
             estimators: Settings::default(),
+            empty_workloads: false,
         }
     }
 }
@@ -78,7 +81,7 @@ enum Input {
     Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
     Clusters(Box<Event<Cluster>>),
     /// `true` for ClusterPropagationPolicies.
-    Policies(bool, Event<(PolicyKey, Option<Weights>)>),
+    Policies(bool, Event<(PolicyKey, Option<Stated>)>),
     Scores(Event<Scores>),
     Links(Box<Event<FederationTopology>>),
 }
@@ -128,8 +131,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (writer, mut outcomes) = Writer::start(client, watches.clone());
     let metrics = Metrics::register(&config.registry);
     let (desk, mut answers) = Desk::new(config.estimators);
+    let mut index = Index::default();
+    index.empty_workloads = config.empty_workloads;
     let mut scheduler = Scheduler {
-        index: Index::default(),
+        index,
         members,
         writer,
         clock: config.clock,
@@ -142,6 +147,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         telling: Telling::new(Instant::now()),
         links: Told::default(),
         links_listed: false,
+        faults: BTreeMap::new(),
         missing: ["bindings", "clusters"].into_iter().collect(),
         grace: Some(Instant::now() + GRACE),
         ready: config.ready,
@@ -274,6 +280,8 @@ struct Scheduler {
     told: BTreeMap<Key, Instant>,
     /// Which successes become events.
     telling: Telling,
+    /// What was told of weights that can not be read, by the UID of who states them.
+    faults: BTreeMap<String, String>,
     /// Lists that did not arrive yet: nothing is decided before they do.
     missing: BTreeSet<&'static str>,
     /// Until then members that were not heard of yet are waited for; `None` once that is over.
@@ -292,10 +300,14 @@ impl Scheduler {
                 if let Event::Deleted(binding) = &event {
                     self.forget(&binding.key);
                 }
+                self.tell_faults(&event, |binding| binding.weights.as_ref());
                 self.index.bindings(global, event);
             }
             Input::Workloads(kind, event) => self.index.workloads((kind.group(), kind.kind()), event),
-            Input::Policies(global, event) => self.index.rankings.policies(global, event),
+            Input::Policies(global, event) => {
+                self.tell_faults(&event, |(_, stated)| stated.as_ref());
+                self.index.rankings.policies(global, event);
+            }
             Input::Scores(event) => self.index.rankings.scores(event),
             Input::Links(event) => {
                 self.links_listed |= matches!(*event, Event::Reset(_));
@@ -307,6 +319,24 @@ impl Scheduler {
                 if matches!(*event, Event::Reset(_)) {
                     self.arrived("clusters");
                 }
+            }
+        }
+    }
+
+    /// Weights that can not be read are told once on the object that states them, and again if they change.
+    fn tell_faults<T>(&mut self, event: &Event<T>, stated: impl Fn(&T) -> Option<&Stated>) {
+        let (objects, gone) = match event {
+            Event::Reset(all) => (all.as_slice(), false),
+            Event::Applied(one) => (std::slice::from_ref(one), false),
+            Event::Deleted(one) => (std::slice::from_ref(one), true),
+        };
+        for fault in objects.iter().filter_map(stated).filter_map(|stated| stated.as_ref().err()) {
+            if gone {
+                self.faults.remove(&fault.on.uid);
+            } else if self.faults.insert(fault.on.uid.clone(), fault.why.clone()).as_ref() != Some(&fault.why) {
+                let (kind, name) = (&fault.on.kind, &fault.on.name);
+                tracing::warn!(kind, namespace = fault.on.namespace, name, why = fault.why, "weights are ignored");
+                self.writer.send(Tag::Event, effect::ignored_weights(fault, self.clock.now()));
             }
         }
     }

@@ -451,6 +451,55 @@ async fn a_gang_waits_for_a_link_between_clusters_and_the_object_says_who_is_nea
     assert_eq!(told["status"]["conditions"][0]["message"], "campus: m0 m1");
 }
 
+/// Weights that can not be read are told where they are written: once for each text, however often the object changes.
+#[tokio::test]
+async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
+    let stage = Stage::new(&[4]).await;
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "p", "namespace": "default", "annotations": {"caldera.dev/score-weights": "cheapest=lots"}},
+        "spec": {"resourceSelectors": [{"apiVersion": "example.io/v1", "kind": "Widget"}], "placement": {}},
+    });
+    let created = create(&stage.host, "propagationpolicies", policy).await;
+    let events: Api<DynamicObject> =
+        Api::namespaced_with(stage.host.clone(), "default", &resource("v1", "Event", "events"));
+    let told = async |count: usize| {
+        for _ in 0..500 {
+            let all: Vec<Value> = events
+                .list(&kube::api::ListParams::default())
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|event| serde_json::to_value(event).unwrap())
+                .filter(|event| event["reason"] == "ScoreWeightsIgnored")
+                .collect();
+            if all.len() >= count {
+                return all;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it was not told");
+    };
+    let first = told(1).await;
+    assert_eq!(first[0]["involvedObject"]["uid"], created["metadata"]["uid"]);
+    assert!(first[0]["message"].as_str().unwrap().contains("cheapest=lots"), "{}", first[0]);
+    let policies: Api<DynamicObject> = Api::namespaced_with(
+        stage.host.clone(),
+        "default",
+        &resource("policy.karmada.io/v1alpha1", "PropagationPolicy", "propagationpolicies"),
+    );
+    for metadata in [
+        json!({"labels": {"a": "b"}}),
+        json!({"labels": {"a": "c"}}),
+        json!({"annotations": {"caldera.dev/score-weights": "cheapest=more"}}),
+    ] {
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        policies.patch("p", &PatchParams::default(), &patch).await.unwrap();
+    }
+    // The text that is new comes after whatever the labels would have brought.
+    assert_eq!(told(2).await.len(), 2);
+}
+
 async fn serve(host: &Client, cluster: &str, kind: &str) {
     let clusters: Api<DynamicObject> =
         Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));

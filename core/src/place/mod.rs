@@ -231,6 +231,9 @@ pub struct Binding {
     pub peers: Peers,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,
+    /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of
+    /// karmada-scheduler).
+    pub empty_workloads: bool,
 }
 
 /// Where the others of a binding's `workloadAffinityGroups` are placed. Groups end at the namespace.

@@ -233,7 +233,7 @@ fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -
     let one = (divided && request.gang.one_cluster.is_some()).then(|| together(binding));
     let binding = one.as_ref().unwrap_or(binding);
     let candidates = selected(request, binding, fitting)?;
-    let targets = divide::assign(binding, &candidates, false).map_err(|error| match error {
+    let targets = divide::assign(binding, &candidates, binding.empty_workloads).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
         DivideError::Other(why) => NotPlaced::Unsupported(why),
     })?;

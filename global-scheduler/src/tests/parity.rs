@@ -92,6 +92,23 @@ fn what_is_not_queued_goes_where_karmada_would_send_it() {
     }
 }
 
+/// karmada-scheduler's `--enable-empty-workload-propagation`.
+#[test]
+fn clusters_that_get_nothing_are_listed_where_that_is_asked_for() {
+    let mut world = world(&[3, 4], |_, _| {});
+    let (some, none) = (widget(2, &aggregated(&json!({}))), widget(0, &aggregated(&json!({}))));
+    assert_eq!(goes(&mut world, &some), to(&[("m1", 2)]));
+    world.empty_workloads = true;
+    assert_eq!(goes(&mut world, &some), to(&[("m0", 0), ("m1", 2)]));
+    assert_eq!(goes(&mut world, &none), to(&[("m0", 0), ("m1", 0)]));
+    // What is written so is where it should be.
+    let mut placed = some.clone();
+    placed["spec"]["clusters"] = json!([{"name": "m0"}, {"name": "m1", "replicas": 2}]);
+    placed["metadata"]["annotations"] =
+        json!({"policy.karmada.io/applied-placement": placed["spec"]["placement"].to_string()});
+    assert!(matches!(ask(&mut world, &placed).step, Step::Confirm { .. }));
+}
+
 /// Among equals the older one, then the name.
 #[test]
 fn whoever_has_the_higher_schedule_priority_is_looked_at_first() {
