@@ -194,7 +194,7 @@ impl Sleepers {
         let Some(top) = path.iter().position(|node| *node == at) else { return };
         for step in path[..=top].windows(2) {
             let [child, parent] = [step[0], step[1]];
-            let Some(place) = turns.heads.place(child) else { return };
+            let Some(place) = turns.heads.place(child, parent) else { return };
             let entry = self.entry(child, turns);
             let n = turns.slot(parent).children.len();
             let bracket = match self.brackets.get_mut(&parent) {

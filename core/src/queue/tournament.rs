@@ -143,9 +143,9 @@ impl Tournament {
         self.seats.first()?.best
     }
 
-    /// Its place among the children of the queue above it; `None` outside the tree.
-    pub(super) fn place(&self, node: Node) -> Option<usize> {
-        self.seats.get(node.index())?.place
+    /// Its place among the children of this queue; `None` if it is none of them.
+    pub(super) fn place(&self, node: Node, parent: Node) -> Option<usize> {
+        self.seats.get(node.index())?.place.filter(|(above, _)| *above == parent).map(|(_, place)| place)
     }
 
     /// How much of what it deserves a queue has, as it was entered last.
