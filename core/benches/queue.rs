@@ -210,7 +210,7 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     }
     let (runs, queue) = (JobId::from("borrows"), "queue9".into());
     engine.hold(&runs, &queue, &cpus(500));
-    let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100 };
+    let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100, step: 1 };
     let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None });
     let gang = || Job {
         id: "gang".into(),
