@@ -10,6 +10,7 @@
 
 mod after;
 mod offer;
+mod queues;
 mod selected;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::{
 
 pub use after::Leaving;
 pub use offer::{AWAY, takes_jobs};
+pub use queues::{Queue, Queues};
 use selected::Selected;
 
 use crate::{
@@ -44,6 +46,8 @@ pub enum Update {
     Down(String),
     /// Where the nodes and pods that are told come from, from now on.
     From(Origin),
+    /// These are all queues of the member's own Volcano now.
+    Queues(Queues),
 }
 
 /// Where a member's nodes and pods were read.
@@ -99,6 +103,7 @@ struct Member {
     summary: Capacity,
     inventory: Inventory,
     origin: Origin,
+    queues: Queues,
     down: Option<String>,
     /// Keys of promises that name this cluster.
     promised: BTreeSet<String>,
@@ -215,6 +220,12 @@ impl Fleet {
             Update::From(origin) => {
                 member.origin = origin;
                 false
+            }
+            // What is free does not depend on them.
+            Update::Queues(queues) => {
+                let changed = member.queues != queues;
+                member.queues = queues;
+                return changed;
             }
         };
         member.dirty |= changed;

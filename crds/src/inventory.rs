@@ -3,9 +3,11 @@
 //! Nothing here fails: a quantity that is none counts as nothing, and every pod as one.
 
 use caldera_core::{
+    fleet::Queue,
     gang::{Operator, Requirement, Taint},
     inventory::{HyperNode, Member, Node, Owner, Pod},
     quantity::Quantity,
+    resources::ResourceName,
 };
 use serde_json::Value;
 
@@ -56,6 +58,28 @@ pub fn hyper_node(object: &Value) -> Option<HyperNode> {
         tier_name: object.pointer("/spec/tierName").and_then(Value::as_str).unwrap_or_default().to_owned(),
         members: members.into_iter().flatten().flat_map(hyper_node_members).collect(),
     })
+}
+
+/// A queue of the member's own Volcano; `None` without a name. Of what is allocated only what is bounded counts, so that
+/// a queue without a capability changes seldom.
+#[must_use]
+pub fn queue(object: &Value) -> Option<(String, Queue)> {
+    let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    let bounds = |name: &str, amount: Quantity| {
+        // Volcano takes none of these for no bound (`capacity.go`, `NewQueueAttr`).
+        !amount.is_negative() && !(amount.is_zero() && matches!(name, ResourceName::CPU | ResourceName::MEMORY))
+    };
+    let mut queue = Queue::default();
+    for (name, amount) in amounts("/spec/capability").map(|(name, amount)| (name.as_str(), quantity(amount))) {
+        if bounds(name, amount) {
+            queue.capability.set(name, amount);
+        }
+    }
+    for (name, amount) in amounts("/status/allocated").filter(|(name, _)| queue.capability.get(name).is_some()) {
+        queue.allocated.set(name.as_str(), quantity(amount));
+    }
+    object.pointer("/status/state").and_then(Value::as_str).unwrap_or_default().clone_into(&mut queue.state);
+    Some((name(object)?, queue))
 }
 
 /// What one entry of `spec.members` selects. Volcano takes HyperNodes by exact name only.
@@ -186,6 +210,24 @@ mod tests {
         ];
         assert_eq!(found.members, want);
         assert_eq!(hyper_node(&json!({"metadata": {"name": "s"}, "spec": {"tier": -1}})), None);
+    }
+
+    #[test]
+    fn a_queue_says_what_it_bounds_and_no_more() {
+        let of = |capability: Value| {
+            let object = json!({
+                "metadata": {"name": "q"}, "spec": {"capability": capability},
+                "status": {"state": "Closing", "allocated": {"cpu": "3", "memory": "1Gi", "pods": "7"}},
+            });
+            let (name, queue) = queue(&object).unwrap();
+            assert_eq!((name.as_str(), queue.is_closed()), ("q", true));
+            let left: Vec<String> = queue.left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+            (left.join(", "), queue.allocated.to_string())
+        };
+        let bounded = of(json!({"cpu": "10", "memory": 0, "nvidia.com/gpu": 0}));
+        assert_eq!(bounded, ("cpu 7, nvidia.com/gpu 0".to_owned(), "cpu 3".to_owned()));
+        assert_eq!(of(Value::Null), (String::new(), "nothing".to_owned()));
+        assert_eq!(queue(&json!({})), None);
     }
 
     #[test]

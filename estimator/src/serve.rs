@@ -156,7 +156,7 @@ impl View {
                 self.inventory.list_again();
                 self.down = Some(why);
             }
-            Update::From(_) => {}
+            Update::From(_) | Update::Queues(_) => {}
         }
     }
 

@@ -142,9 +142,15 @@ pub fn decide_by(
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, near: fleet.near() };
-    match elsewhere(&request, &binding.avoid).map_or_else(|| place::place(&request), Ok) {
+    let (placed_at, bounded) = within_queues(binding, &request, fleet);
+    match placed_at {
         Ok(decision) if rigid && rigid::changes(binding, &decision) => rigid::withdrawn(),
         Ok(decision) => placed(binding, gang, keep_copies(binding, job.copies, decision)),
+        // It is not that nothing may run there: what it has stays.
+        Err(NotPlaced::NoClusterFits(message)) if !bounded.is_empty() => {
+            let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
+            Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, wants_room: true }
+        }
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
             wants_room: true,
@@ -155,19 +161,34 @@ pub fn decide_by(
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
             let message = doubted(error.to_string(), fleet, estimated);
+            let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, wants_room: true }
         }
         Err(NotPlaced::Unsupported(message)) => Verdict::refuse(SCHEDULER_ERROR, message),
     }
 }
 
-/// A place without the clusters where it did not start before, if there is one. What is placed stays where it is.
-fn elsewhere(request: &Request<'_>, avoid: &[String]) -> Option<Decision> {
-    if avoid.is_empty() || !request.binding.previous.is_empty() {
-        return None;
+/// A place within what the members' own queues let start, and what they bounded where there is none. Without the clusters
+/// where it did not start before, if that can be. What is placed stays where it is.
+fn within_queues(
+    binding: &Binding,
+    request: &Request<'_>,
+    fleet: &Fleet,
+) -> (Result<Decision, NotPlaced>, Vec<String>) {
+    // Others are not scheduled by Volcano, or in a queue that the member's controller finds.
+    let queue = binding.admission.as_ref().filter(|_| request.whole).map(|admission| admission.queue.as_str());
+    let of = |cluster: &str| fleet.queue(cluster, queue?);
+    if !binding.avoid.is_empty() && binding.place.previous.is_empty() {
+        let others = request.clusters.iter().filter(|(cluster, _)| !binding.avoid.contains(&cluster.name));
+        let request = Request { clusters: others.copied().collect(), ..request.clone() };
+        if let Ok(decision) = place::place_within(&request, of) {
+            return (Ok(decision), Vec::new());
+        }
     }
-    let others = request.clusters.iter().filter(|(cluster, _)| !avoid.contains(&cluster.name));
-    place::place(&Request { clusters: others.copied().collect(), ..request.clone() }).ok()
+    match place::place_within(request, of) {
+        Ok(decision) => (Ok(decision), Vec::new()),
+        Err((error, bounded)) => (Err(error), bounded),
+    }
 }
 
 /// What is to be placed of a binding that is due, or what to do instead.

@@ -8,7 +8,7 @@ mod ranking;
 mod staying;
 
 use caldera_core::{
-    fleet::Update,
+    fleet::{Queue, Update},
     inventory::{Change, Node},
     place,
     quantity::Quantity,
@@ -150,6 +150,31 @@ fn where_it_did_not_start_before_it_goes_only_if_it_must() {
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 2)]);
     let mut world = index(&[4, 1], &[job(2, 2), object]);
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2)]);
+}
+
+#[test]
+fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() {
+    let queue = |state: &str, cpu: i64| {
+        let mut queue = Queue { state: state.into(), ..Queue::default() };
+        queue.capability.set("cpu", Quantity::from_units(cpu));
+        Update::Queues([("q".to_owned(), queue)].into())
+    };
+    let mut world = index(&[4, 6], &[job(4, 4), binding(4)]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);
+    world.member("m0", queue("Closed", 9));
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4)]);
+    world.member("m1", queue("Open", 3));
+    let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut world).step else {
+        panic!("it is placed")
+    };
+    let why = "; m0: its own queue is Closed; m1: its own queue has cpu 3 left";
+    assert!(message.starts_with("needs 4 pods at once; 3 fit now") && message.ends_with(why), "{message}");
+    // A queue that opens is room for those who wait.
+    world.wait_for_room(&key());
+    world.take_due();
+    world.member("m0", queue("Open", 9));
+    assert!(!world.is_idle());
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);
 }
 
 #[test]

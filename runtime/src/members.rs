@@ -4,8 +4,8 @@
 //! published is told as if it was, for as long as it can be trusted. Any other is reached as Karmada reaches it: Push by
 //! `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a Secret on the host), otherwise through Karmada's
 //! cluster proxy. Its nodes, pods and HyperNodes become [`caldera_core::inventory::Change`]s on a channel, and when all of
-//! them were listed it is up (`watches`). A member without HyperNodes (or where they may not be read) has no domains; they
-//! are looked for again now and then.
+//! them were listed it is up (`watches`). A member without HyperNodes (or where they may not be read) has no domains, one
+//! without Volcano's queues bounds nothing by them; they are looked for again now and then.
 //!
 //! What was told counts for as long as it is confirmed: by a probe with a deadline (a watch alone may hang for minutes),
 //! and by watches that do not fail. An outage of seconds changes nothing; after three probes without an answer, or when a
@@ -42,7 +42,7 @@ use crate::{
 };
 use board::{Board, Trusted};
 use reach::{Connection, MemberError, Route, Way, probe};
-use watches::{WATCHED, Watches, list_hyper_nodes};
+use watches::{WATCHED, Watches, has_queues, list_hyper_nodes};
 
 /// How often a member is asked whether it is there.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -50,8 +50,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 /// So many unanswered probes in a row, and its inventory is not trusted any more.
 const PROBES_MISSED: u32 = 3;
-/// How often, in probes, a member without HyperNodes is asked for them again.
-const HYPER_NODES_EVERY: u32 = 30;
+/// How often, in probes, a member without HyperNodes or queues is asked for them again.
+const LOOK_EVERY: u32 = 30;
 /// First wait before another attempt to reach it; doubles up to [`PROBE_EVERY`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// How long its first lists may take before it counts as one that can not be read, and how long what was told of it counts
@@ -282,6 +282,10 @@ impl Member {
             watches.follow_hyper_nodes();
         }
         watches.follow_first();
+        let mut queues = has_queues(&connection.client).await;
+        if queues {
+            watches.follow_queues();
+        }
         let mut listed = watches.listed();
         let (mut seen, mut missed, mut probes) = (false, 0, 0_u32);
         let mut listed_by = Some(self.until.unwrap_or_else(|| Instant::now() + TRUSTED));
@@ -317,7 +321,12 @@ impl Member {
                         self.is_seen();
                     }
                     probes = probes.wrapping_add(1);
-                    if !domains && probes.is_multiple_of(HYPER_NODES_EVERY) {
+                    let looks = probes.is_multiple_of(LOOK_EVERY);
+                    if !queues && looks && has_queues(&connection.client).await {
+                        queues = true;
+                        watches.follow_queues();
+                    }
+                    if !domains && looks {
                         domains = list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some());
                         if domains {
                             watches.follow_hyper_nodes();

@@ -49,7 +49,7 @@ fn members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
         match update {
             Update::Change(Change::Nodes(all)) => *nodes = all,
             Update::Change(Change::Pods(all)) => *pods = all,
-            Update::Change(_) | Update::Up | Update::Down(_) | Update::From(_) => {}
+            Update::Change(_) | Update::Up | Update::Down(_) | Update::From(_) | Update::Queues(_) => {}
         }
     }
     let member = |cluster: Cluster| {

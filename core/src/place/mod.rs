@@ -11,6 +11,7 @@ pub mod general;
 mod lookup;
 #[cfg(test)]
 mod model;
+mod queues;
 mod schedule;
 pub mod score;
 pub mod select;
@@ -21,6 +22,7 @@ use std::{
 };
 
 pub use general::Published;
+pub use queues::place_within;
 pub use schedule::{Decision, NotPlaced, Request, concerns, copies, place};
 
 use crate::gang::{Requirement, Taint, Toleration};

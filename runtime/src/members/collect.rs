@@ -270,7 +270,8 @@ impl Collector {
                 self.view.list_again();
                 self.tell_fault(Some(why));
             }
-            Update::From(_) => {}
+            // What is published does not say anything of queues.
+            Update::From(_) | Update::Queues(_) => {}
         }
     }
 

@@ -204,6 +204,7 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
 struct Partial {
     hyper_nodes_fail: AtomicBool,
     pods_work: watch::Sender<bool>,
+    queues: Value,
 }
 
 async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -> Response {
@@ -227,8 +228,11 @@ async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -
         () if has("watch=true") => {
             Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response()
         }
-        () => Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}))
-            .into_response(),
+        () => {
+            let items = if path.ends_with("/queues") { member.queues.clone() } else { json!([]) };
+            Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}))
+                .into_response()
+        }
     }
 }
 
@@ -242,8 +246,12 @@ struct PartWorld {
 
 impl PartWorld {
     fn new(hyper_nodes_fail: bool) -> Self {
+        Self::with(hyper_nodes_fail, json!([]))
+    }
+
+    fn with(hyper_nodes_fail: bool, queues: Value) -> Self {
         let (began, pods_work) = (Instant::now(), watch::channel(true).0);
-        let member = Arc::new(Partial { hyper_nodes_fail: AtomicBool::new(hyper_nodes_fail), pods_work });
+        let member = Arc::new(Partial { hyper_nodes_fail: AtomicBool::new(hyper_nodes_fail), pods_work, queues });
         let client = |router: Router| Client::new(router, "default");
         let (events_in, events) = mpsc::channel(64);
         let (answered_in, answered) = watch::channel(None);
@@ -276,6 +284,10 @@ impl PartWorld {
                 Update::Change(Change::Pods(_)) => "pods",
                 Update::From(Origin::Member) => "from",
                 Update::Up => "up",
+                Update::Queues(queues) => {
+                    assert!(queues["q"].is_closed());
+                    "queues"
+                }
                 Update::Down(why) if why.contains("HyperNodes") => "no domains",
                 Update::Down(why) if why.contains("Pod objects can not be followed") => "no pods",
                 Update::Down(why) if why.contains("not listed within") => "not listed",
@@ -303,6 +315,14 @@ const ALL: [&str; 5] = ["domains", "nodes", "pods", "from", "up"];
 async fn a_member_is_up_when_all_was_listed_and_not_before() {
     let mut world = PartWorld::new(false);
     assert_eq!(words(&world.told(100).await), ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_of_its_own_are_told_where_it_has_some() {
+    let mut world = PartWorld::with(false, json!([{"metadata": {"name": "q"}, "status": {"state": "Closed"}}]));
+    let mut told: Vec<&str> = world.told(100).await.into_iter().map(|(_, word)| word).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["domains", "from", "nodes", "pods", "queues", "up"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use caldera_core::{
-    fleet::{Origin, Update},
+    fleet::{Origin, Queues, Update},
     inventory::{Change, HyperNode, Node, Pod},
 };
-use caldera_crds::inventory::{hyper_node, name, namespace, node, pod};
+use caldera_crds::inventory::{hyper_node, name, namespace, node, pod, queue};
 use kube::{Client, api::ApiResource};
 use serde_json::Value;
 use tokio::{
@@ -34,8 +34,9 @@ pub(super) struct Watches {
 
 enum Told {
     Change(Change),
-    /// The same, as the first list of a kind that must be listed.
+    /// The same, as a list of a kind that must be listed.
     Listed(&'static str, Change),
+    Queues(Queues),
     /// The lists did not come in time, and why that is known.
     Late(String),
 }
@@ -71,6 +72,25 @@ impl Watches {
         self.failing.push((kind, failing.clone()));
         let (client, told, stop) = (self.client.clone(), self.told.clone(), self.stop.clone());
         self.tasks.spawn(follow_json_telling(client, resource, failing, told, Some, to_event, stop));
+    }
+
+    /// Follows the queues of the member's own Volcano. Nothing else waits for them, and while they can not be read what was
+    /// read last counts: without them a job may have to be withdrawn again, no more.
+    pub(super) fn follow_queues(&mut self) {
+        let mut queues = Queues::new();
+        let to_event = move |event: Event<Value>| {
+            let before = queues.clone();
+            match event {
+                Event::Reset(all) => queues = all.iter().filter_map(queue).collect(),
+                Event::Applied(one) => queues.extend(queue(&one)),
+                Event::Deleted(one) => drop(queues.remove(&name(&one)?)),
+            }
+            // Their status changes all the time.
+            (queues != before).then(|| Told::Queues(queues.clone()))
+        };
+        let (client, told, stop) = (self.client.clone(), self.told.clone(), self.stop.clone());
+        let queues = queues_resource();
+        self.tasks.spawn(follow_json_telling(client, queues, Failing::default(), told, Some, to_event, stop));
     }
 
     /// Tells what was read otherwise.
@@ -115,12 +135,13 @@ async fn forward(
     let send = |update| events.send(MemberEvent { cluster: cluster.clone(), update });
     let (mut kept, mut listed) = (Vec::new(), BTreeSet::new());
     while let Some(told) = arriving.recv().await {
-        let change = match told {
+        let update = match told {
             Told::Listed(kind, change) => {
                 listed.insert(kind);
-                change
+                Update::Change(change)
             }
-            Told::Change(change) => change,
+            Told::Change(change) => Update::Change(change),
+            Told::Queues(queues) => Update::Queues(queues),
             Told::Late(why) if !*is_listed.borrow() => {
                 if send(Update::Down(why)).await.is_err() {
                     return;
@@ -129,12 +150,12 @@ async fn forward(
             }
             Told::Late(_) => continue,
         };
-        kept.push(change);
+        kept.push(update);
         if listed.len() < WATCHED.len() {
             continue;
         }
-        for change in kept.drain(..) {
-            if send(Update::Change(change)).await.is_err() {
+        for update in kept.drain(..) {
+            if send(update).await.is_err() {
                 return;
             }
         }
@@ -160,6 +181,18 @@ pub(super) async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<Hyper
         Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
         Err(_) => Err(MemberError::Deadline),
     }
+}
+
+/// Whether the member has Volcano's queues, and lets them be read.
+pub(super) async fn has_queues(client: &Client) -> bool {
+    let Ok(request) = http::Request::get("/apis/scheduling.volcano.sh/v1beta1/queues?limit=1").body(Vec::new()) else {
+        return false;
+    };
+    matches!(tokio::time::timeout(PROBE_DEADLINE, client.request::<Value>(request)).await, Ok(Ok(list)) if list["items"].is_array())
+}
+
+fn queues_resource() -> ApiResource {
+    resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
 }
 
 fn hyper_nodes_resource() -> ApiResource {

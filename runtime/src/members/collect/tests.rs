@@ -90,7 +90,7 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
-    if path.contains("hypernodes") {
+    if path.contains("hypernodes") || path.contains("queues") {
         let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
         return (StatusCode::NOT_FOUND, Json(status)).into_response();
     }

@@ -1,0 +1,239 @@
+//! Placement within what the members' own queues let start.
+//!
+//! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a decision
+//! puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks may be refused
+//! there although another arrangement would do.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use super::{Decision, NotPlaced, Request, place};
+use crate::{
+    fleet::Queue,
+    gang::{ClusterName, Gang},
+    inventory::{Capacity, Shape},
+    plan::Plan,
+    quantity::Quantity,
+    resources::{Limits, Resources},
+};
+
+/// [`place`], where `queue` says of a cluster what its queue for this workload is.
+///
+/// # Errors
+/// [`NotPlaced`], and for each cluster that a queue bounded a sentence that says so.
+pub fn place_within<'q>(
+    request: &Request<'_>,
+    queue: impl Fn(&str) -> Option<&'q Queue>,
+) -> Result<Decision, (NotPlaced, Vec<String>)> {
+    let mut bounded = Vec::new();
+    let mut clusters: Vec<(&super::Cluster, Cow<'_, Capacity>)> = Vec::with_capacity(request.clusters.len());
+    for (cluster, capacity) in &request.clusters {
+        match queue(&cluster.name).filter(|queue| queue.is_closed()) {
+            None => clusters.push((cluster, Cow::Borrowed(*capacity))),
+            Some(closed) => {
+                bounded.push(format!("{}: its own queue is {}", cluster.name, closed.state));
+                if request.binding.targets(&cluster.name) {
+                    clusters.push((cluster, Cow::Owned(capacity.with(Vec::new()))));
+                }
+            }
+        }
+    }
+    loop {
+        let now = clusters.iter().map(|(cluster, capacity)| (*cluster, &**capacity)).collect();
+        let decision = match place(&Request { clusters: now, ..request.clone() }) {
+            Ok(decision) => decision,
+            Err(error) => return Err((error, bounded)),
+        };
+        // A cluster is bounded once, so that this ends.
+        let mut exceeds = None;
+        for (at, (cluster, capacity)) in clusters.iter().enumerate().filter(|(_, (_, capacity))| !is_bounded(capacity))
+        {
+            let Some(left) = queue(&cluster.name).map(Queue::left) else { continue };
+            let asked = added(&decision, request, &cluster.name);
+            if left.iter().any(|(name, left)| asked.get(name.as_str()) > left) {
+                let numbers: Vec<String> = left.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+                bounded.push(format!("{}: its own queue has {} left", cluster.name, numbers.join(", ")));
+                exceeds = Some((at, within(capacity, request.gang, &left)));
+                break;
+            }
+        }
+        match exceeds {
+            Some((at, less)) => clusters[at].1 = Cow::Owned(less),
+            None => return Ok(decision),
+        }
+    }
+}
+
+const fn is_bounded(capacity: &Cow<'_, Capacity>) -> bool {
+    matches!(capacity, Cow::Owned(_))
+}
+
+/// What a decision adds in a cluster to what is there.
+fn added(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources {
+    let share = |plan: Option<&Plan>| plan.and_then(|plan| plan.clusters.get(&ClusterName::from(cluster))).cloned();
+    let (now, before) = (share(decision.plan.as_ref()), share(request.previous));
+    let mut asked = Resources::new();
+    for task in &request.gang.tasks {
+        let pods = |share: &Option<crate::plan::Share>| {
+            share.as_ref().and_then(|share| share.tasks.get(&task.name)).map_or(0, |task| task.replicas)
+        };
+        asked.add(&task.request.times(u64::from(pods(&now).saturating_sub(pods(&before)))));
+    }
+    asked
+}
+
+/// The capacity with no more than `left` free in all. For a gang of one task as many of its pods fit as would in `left`.
+fn within(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
+    let mut left: BTreeMap<_, Quantity> = left.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+    let sole = match gang.tasks.as_slice() {
+        [task] => Some(&task.request),
+        _ => None,
+    };
+    let mut shapes: Vec<Shape> = Vec::new();
+    for shape in &capacity.shapes {
+        for node in shape.with_domains() {
+            let mut part = shape.of_nodes(std::iter::once(node));
+            let most = sole.map(|request| pods(request, &part));
+            let free = Arc::make_mut(&mut part.free);
+            for (name, left) in &mut left {
+                let Some(amount) = free.get_mut(name) else { continue };
+                let useful = match (sole, most) {
+                    (Some(request), Some(most)) => (*amount).min(request.times(most).get(name.as_str())),
+                    _ => *amount,
+                };
+                *amount = useful.min(*left);
+                *left = left.saturating_sub(*amount);
+            }
+            shapes.push(part);
+        }
+    }
+    capacity.with(shapes)
+}
+
+/// Pods that fit a node by their requests.
+fn pods(request: &Resources, node: &Shape) -> u64 {
+    let offer: Resources = node.free.iter().map(|(name, amount)| (name.clone(), *amount)).collect();
+    request.times_in(&offer).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gang::{NodeClaim, Task},
+        inventory::{NodeRef, Source},
+        place::{Binding, Cluster, Division, Placement, Target},
+    };
+
+    fn amounts(cpu: i64, gpu: i64) -> Resources {
+        [("cpu", cpu), ("gpu", gpu), ("pods", 1)].into_iter().map(|(n, a)| (n, Quantity::from_units(a))).collect()
+    }
+
+    fn gang(replicas: u32) -> Gang {
+        let task = Task {
+            name: "w".into(),
+            replicas,
+            min_available: replicas,
+            request: amounts(1, 1),
+            node: NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        Gang {
+            tasks: vec![task],
+            min_available: replicas,
+            min_success: None,
+            topology: None,
+            one_cluster: None,
+            rigid: false,
+        }
+    }
+
+    /// Four nodes of 16 cores and two cards.
+    fn capacity() -> Capacity {
+        let mut free = amounts(16, 2);
+        free.set("pods", Quantity::from_units(10));
+        let free: Arc<crate::inventory::Amounts> = Arc::new(free.iter().map(|(n, a)| (n.clone(), a)).collect());
+        let nodes = ["a", "b", "c", "d"].map(NodeRef::from).into();
+        let labels = Some(Arc::default());
+        Capacity::new(vec![Shape { labels, allocatable: free.clone(), free, nodes, ..Shape::default() }], Source::Nodes)
+    }
+
+    fn queue(state: &str, cpu: Option<(i64, i64)>) -> Queue {
+        let mut queue = Queue { state: state.into(), ..Queue::default() };
+        if let Some((most, has)) = cpu {
+            queue.capability.set("cpu", Quantity::from_units(most));
+            queue.allocated.set("cpu", Quantity::from_units(has));
+        }
+        queue
+    }
+
+    fn serves() -> crate::place::Apis {
+        [(String::new(), String::new())].into()
+    }
+
+    /// Two equal members with these queues; where pods go, or why not.
+    fn placed(
+        replicas: u32,
+        previous: Option<&Plan>,
+        queues: &[Queue],
+    ) -> Result<Vec<(String, i64)>, (String, Vec<String>)> {
+        let clusters: Vec<Cluster> = ["m0", "m1"]
+            .map(|name| Cluster { name: name.into(), ready: true, serves: serves(), ..Cluster::default() })
+            .into();
+        let (gang, capacity) = (gang(replicas), capacity());
+        let held = previous.iter().flat_map(|plan| &plan.clusters).map(|(name, share)| Target {
+            cluster: name.to_string(),
+            replicas: share.tasks.values().map(|task| i64::from(task.replicas)).sum(),
+        });
+        let binding = Binding {
+            replicas: replicas.into(),
+            divisible: true,
+            is_workload: true,
+            previous: held.collect(),
+            placement: Placement { division: Some(Division::Aggregated), ..Placement::default() },
+            ..Binding::default()
+        };
+        let clusters = clusters.iter().map(|cluster| (cluster, &capacity)).collect();
+        let request = Request { binding: &binding, gang: &gang, whole: true, previous, clusters, near: &[] };
+        let queue = |name: &str| queues.get(usize::from(name == "m1"));
+        let told = |decision: Decision| decision.targets.into_iter().map(|one| (one.cluster, one.replicas)).collect();
+        place_within(&request, queue).map(told).map_err(|(error, bounded)| (error.to_string(), bounded))
+    }
+
+    fn to(targets: &[(&str, i64)]) -> Vec<(String, i64)> {
+        targets.iter().map(|(name, pods)| ((*name).to_owned(), *pods)).collect()
+    }
+
+    #[test]
+    fn a_member_whose_queue_is_closed_takes_nothing_new() {
+        assert_eq!(placed(4, None, &[queue("Closed", None), queue("Open", None)]), Ok(to(&[("m1", 4)])));
+        assert_eq!(placed(4, None, &[queue("", None), queue("Closing", None)]), Ok(to(&[("m0", 4)])));
+        let (_, bounded) = placed(4, None, &[queue("Closed", None), queue("Closing", None)]).unwrap_err();
+        assert_eq!(bounded, ["m0: its own queue is Closed", "m1: its own queue is Closing"]);
+        // Unknown is as good as open.
+        assert_eq!(placed(4, None, &[]), Ok(to(&[("m0", 4)])));
+    }
+
+    #[test]
+    fn what_is_in_a_closed_queue_stays_and_grows_elsewhere() {
+        let part = crate::plan::TaskShare { replicas: 2, min_available: 2 };
+        let share = crate::plan::Share { tasks: [("w".into(), part)].into(), min_available: 2, ..Default::default() };
+        let plan = Plan { clusters: [("m0".into(), share)].into() };
+        let queues = [queue("Closed", None), queue("Open", None)];
+        assert_eq!(placed(4, Some(&plan), &queues), Ok(to(&[("m0", 2), ("m1", 2)])));
+    }
+
+    /// Eight pods of a core and a card fit each member: two to a node, though the queue's cores would fit one node.
+    #[test]
+    fn no_member_gets_more_than_its_queue_has_left() {
+        let open = || queue("Open", None);
+        assert_eq!(placed(8, None, &[queue("Open", Some((20, 12))), open()]), Ok(to(&[("m0", 8)])));
+        assert_eq!(placed(8, None, &[queue("Open", Some((20, 13))), open()]), Ok(to(&[("m1", 8)])));
+        assert_eq!(placed(13, None, &[queue("Open", Some((20, 13))), open()]), Ok(to(&[("m0", 5), ("m1", 8)])));
+        let full = [queue("Open", Some((5, 1))), queue("Open", Some((5, 5)))];
+        assert_eq!(placed(4, None, &full), Ok(to(&[("m0", 4)])));
+        let (refusal, bounded) = placed(5, None, &full).unwrap_err();
+        assert!(refusal.starts_with("needs 5 pods at once; 4 fit now"), "{refusal}");
+        assert_eq!(bounded, ["m0: its own queue has cpu 4 left", "m1: its own queue has cpu 0 left"]);
+    }
+}
