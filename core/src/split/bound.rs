@@ -105,6 +105,43 @@ impl<'a> Bounds<'a> {
         pods.iter().enumerate().map(of).sum()
     }
 
+    /// How many pods of gangs like `pods` there may be at a site, by sums: of those tasks that find a node large enough and that
+    /// it takes any pod of (`takes`). Where these are not all tasks, no more than one gang's.
+    pub(super) fn mix(&self, kit: &Kit<'_>, site: usize, pods: &[u32], takes: impl Fn(usize) -> u64) -> u64 {
+        let (profile, columns) = (self.profiles[site], self.columns(site));
+        let (free, largest) = (profile.free(WHOLE), profile.largest(WHOLE));
+        let holds = |task: usize| {
+            columns.iter().zip(kit.request(task)).all(|(column, asked)| {
+                let at = usize::from(*column);
+                *asked <= 0 || (*column != ABSENT && largest[at] >= *asked)
+            })
+        };
+        let wanted = (0..pods.len()).filter(|task| pods[*task] > 0);
+        let taken: Vec<(usize, u64)> = wanted
+            .clone()
+            .filter(|task| holds(*task))
+            .map(|task| (task, takes(task)))
+            .filter(|(_, most)| *most > 0)
+            .collect();
+        let all: u64 = taken.iter().map(|(task, _)| u64::from(pods[*task])).sum();
+        // So many gangs' pods, of which each takes `part` of `whole`.
+        let of = |whole: u64, part: u64| {
+            u64::try_from(u128::from(whole) * u128::from(all) / u128::from(part.max(1))).unwrap_or(u64::MAX)
+        };
+        let mut most = if taken.len() < wanted.count() { all } else { u64::MAX };
+        for (task, fits) in &taken {
+            most = most.min(of(*fits, u64::from(pods[*task])));
+        }
+        for (at, column) in columns.iter().enumerate().filter(|(_, column)| **column != ABSENT) {
+            let each = taken.iter().map(|(task, _)| kit.request(*task)[at].saturating_mul(i64::from(pods[*task])));
+            let demand = each.fold(0, i64::saturating_add);
+            if demand > 0 {
+                most = most.min(of(free[usize::from(*column)].unsigned_abs(), demand.unsigned_abs()));
+            }
+        }
+        if all == 0 { 0 } else { most }
+    }
+
     /// What is free there of what the gang asks for, each resource counted about by the gang's demand. What is left after
     /// the gang is in differs from this by the same number everywhere, so that the least is the best fit.
     pub(super) fn free(&self, spot: Spot) -> u64 {

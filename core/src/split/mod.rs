@@ -393,7 +393,7 @@ impl<'a> Search<'a> {
     }
 
     /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be close is not
-    /// divided by weight.
+    /// divided by weight, and one that finds no place that way goes where it fits.
     fn choose(&self, want: &[u32]) -> Option<Choice> {
         if total(want) == 0 {
             return Some(Choice::default());
@@ -405,7 +405,13 @@ impl<'a> Search<'a> {
         // A gang that has what it needs stays as it is where nothing more fits.
         let stay = || (self.at_least() == 0 && total(&need) == 0).then(Choice::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
-            return self.by_weight(want, &need).or_else(stay);
+            let whole = self.by_weight(want).or_else(|| self.one(want)).or_else(|| self.several(want));
+            let elastic = || {
+                let (weighed, most) = (self.elastic_by_weight(want, &need), self.elastic(want, &need));
+                let more = |most: &Choice| weighed.as_ref().is_none_or(|weighed| weighed.placed() < most.placed());
+                most.filter(more).or(weighed)
+            };
+            return whole.or_else(elastic).or_else(stay);
         }
         self.one(want).or_else(|| self.several(want)).or_else(|| self.elastic(want, &need)).or_else(stay)
     }

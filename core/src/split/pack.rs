@@ -126,6 +126,11 @@ impl<'a> Kit<'a> {
         self.by_name || !self.labels.iter().all(|label| capacity.shows(label))
     }
 
+    /// Whether some task names labels of its nodes.
+    pub(super) fn selects(&self) -> bool {
+        self.gang.tasks.iter().any(|task| !(task.node.selector.is_empty() && task.node.affinity.is_empty()))
+    }
+
     pub(crate) fn resources(&self) -> &[ResourceName] {
         &self.resources
     }

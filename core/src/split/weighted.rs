@@ -1,10 +1,14 @@
 //! Dividing by weight: each cluster's part of every task, and what does not fit going to the others by the same weights.
 //!
-//! Ties are broken by name, in the direction that the binding's UID gives.
+//! A static weight is the policy's. A dynamic one is how many pods of such gangs a cluster takes: of one task exactly, of several
+//! by its profile, so that only clusters that get something are packed. Ties are broken by name, in the direction that the
+//! binding's UID gives.
+
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    Choice, Pods, Search, Spot, Strategy,
-    pack::{ORDERS, Room},
+    Choice, Search, Spot, Strategy,
+    pack::{ORDERS, Order, Room},
     total,
 };
 use crate::{
@@ -12,54 +16,70 @@ use crate::{
     webster::{divide, divide_capped},
 };
 
+/// Sites that say which task is the scarcest: those that count most.
+const LOOKS: usize = 8;
+
+/// Sites that get a part, with their votes.
+type Votes = Vec<(usize, u64)>;
+
+/// What was given out so far.
+#[derive(Clone)]
+struct Filling<'s, 'a> {
+    search: &'s Search<'a>,
+    /// Of sites that were given something: what is left there.
+    rooms: BTreeMap<usize, Room>,
+    pods: BTreeMap<usize, Vec<u32>>,
+    left: Vec<u32>,
+}
+
 impl Search<'_> {
-    /// The whole gang by weight, else its minimum by weight and then as much more as fits.
-    pub(super) fn by_weight(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
-        let rooms: Vec<Room> = (0..self.sites.len()).map(|site| self.room(site).clone()).collect();
-        let pods = match self.all_by_weight(want, &mut rooms.clone()) {
-            Some(pods) => pods,
-            None if need == want => return None,
-            None => ORDERS.iter().find_map(|order| {
-                let order = self.kit.order(&rooms.iter().collect::<Vec<_>>(), *order);
-                let mut rooms = rooms.clone();
-                let mut pods = self.all_by_weight(need, &mut rooms)?;
-                let mut left = missing(want, &pods);
-                let sites = self.favoured(&left, &rooms, &order, &pods);
-                let votes = self.votes(&left, &rooms, &sites, &order);
-                let more = self.pour(&mut left, &mut rooms, &sites, &votes, &order);
-                add(&mut pods, &more);
-                let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
-                (placed >= self.at_least()).then_some(pods)
-            })?,
-        };
-        let used = pods.into_iter().enumerate().filter(|(_, pods)| total(pods) > 0);
-        let (spots, pods) = used.map(|(site, pods)| (Spot { site, domain: None }, pods)).unzip();
-        Some(Choice { spots, pods })
+    /// The whole gang by weight.
+    pub(super) fn by_weight(&self, want: &[u32]) -> Option<Choice> {
+        self.all_by_weight(want).map(Filling::choice)
     }
 
-    fn none(&self) -> Pods {
-        vec![vec![0; self.kit.tasks()]; self.sites.len()]
-    }
-
-    fn all_by_weight(&self, want: &[u32], rooms: &mut [Room]) -> Option<Pods> {
-        if total(want) == 0 {
-            return Some(self.none());
-        }
-        if !self.might_take(want, rooms) {
+    /// The gang's minimum by weight, and then as much more as fits.
+    pub(super) fn elastic_by_weight(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
+        if need == want {
             return None;
         }
-        for order in ORDERS {
-            let order = self.kit.order(&rooms.iter().collect::<Vec<_>>(), order);
-            let mut trial = rooms.to_vec();
-            if let Some(pods) = self.divided(want, &mut trial, &order) {
-                rooms.clone_from_slice(&trial);
-                return Some(pods);
-            }
-            if self.kit.tasks() == 1 {
-                break;
-            }
+        let mut filling = self.all_by_weight(need)?;
+        filling.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
+        let votes = self.favoured(want, &filling);
+        let order = self.task_order(&votes, ORDERS[0]);
+        filling.pour(&votes, &order);
+        Some(filling.choice()).filter(|choice| choice.placed() >= self.at_least())
+    }
+
+    fn all_by_weight(&self, want: &[u32]) -> Option<Filling<'_, '_>> {
+        let (rooms, pods) = (BTreeMap::new(), BTreeMap::new());
+        let none = Filling { search: self, rooms, pods, left: want.to_vec() };
+        if total(want) == 0 {
+            return Some(none);
         }
-        None
+        let votes = self.favoured(want, &none);
+        let sites: Vec<usize> = votes.iter().map(|(site, _)| *site).collect();
+        if !self.bounds.might_take_together(&sites, &super::bound::Ask::of(&self.kit, want)) {
+            return None;
+        }
+        let orders = if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
+        let whole = |order: &Order| {
+            let mut filling = none.clone();
+            filling.divide(&votes, &self.task_order(&votes, *order));
+            (total(&filling.left) == 0).then_some(filling)
+        };
+        orders.iter().find_map(whole)
+    }
+
+    fn task_order(&self, votes: &Votes, order: Order) -> Vec<usize> {
+        let mut most: Vec<(Reverse<u64>, usize)> = votes.iter().map(|(site, votes)| (Reverse(*votes), *site)).collect();
+        if most.len() > LOOKS {
+            most.select_nth_unstable(LOOKS);
+            most.truncate(LOOKS);
+        }
+        most.sort_unstable();
+        let rooms: Vec<&Room> = most.into_iter().map(|(_, site)| self.room(site)).collect();
+        self.kit.order(&rooms, order)
     }
 
     /// Sites that may be used at all.
@@ -68,155 +88,130 @@ impl Search<'_> {
         (0..self.sites.len()).filter(|site| open || self.holds(*site)).collect()
     }
 
-    /// Whether each task alone would fit: most refusals need no more than this one look at every node.
-    fn might_take(&self, want: &[u32], rooms: &[Room]) -> bool {
-        let sites = self.usable();
-        let supply =
-            |task: usize| sites.iter().map(|site| rooms[*site].most(&self.kit, task)).fold(0, u64::saturating_add);
-        (0..want.len()).all(|task| want[task] == 0 || supply(task) >= u64::from(want[task]))
-    }
-
     /// Sites in use, then others by how much of `want` they take, as many as may be used.
-    fn favoured(&self, want: &[u32], rooms: &[Room], order: &[usize], placed: &Pods) -> Vec<usize> {
-        let used = |site: usize| self.holds(site) || total(&placed[site]) > 0;
-        let takes: Vec<u64> = rooms.iter().map(|room| total(&room.clone().fill(&self.kit, want, order))).collect();
+    fn favoured(&self, want: &[u32], filling: &Filling<'_, '_>) -> Votes {
+        let votes = |site: usize| match self.strategy {
+            Strategy::StaticWeight => self.sites[site].weight,
+            _ => self.takes(want, site),
+        };
         let mut sites = self.usable();
-        sites.sort_by(|a, b| {
-            (!used(*a), std::cmp::Reverse(takes[*a]))
-                .cmp(&(!used(*b), std::cmp::Reverse(takes[*b])))
-                .then_with(|| self.rank(*a, *b))
-        });
-        let mut open: Vec<usize> = (0..self.sites.len()).filter(|site| used(*site)).collect();
-        sites.retain(|site| {
-            used(*site) || {
-                let opens = takes[*site] > 0 && self.may_open(&open, *site);
-                open.extend(opens.then_some(*site));
-                opens
-            }
-        });
-        sites
+        if self.limit < self.sites.len() || self.regions.is_some() {
+            let used = |site: usize| self.holds(site) || filling.pods.contains_key(&site);
+            let takes: Vec<u64> = (0..self.sites.len()).map(|site| self.takes(want, site).min(total(want))).collect();
+            sites.sort_by(|a, b| {
+                (!used(*a), Reverse(takes[*a])).cmp(&(!used(*b), Reverse(takes[*b]))).then_with(|| self.rank(*a, *b))
+            });
+            let mut open: Vec<usize> = (0..self.sites.len()).filter(|site| used(*site)).collect();
+            sites.retain(|site| {
+                used(*site) || {
+                    let opens = takes[*site] > 0 && self.may_open(&open, *site);
+                    open.extend(opens.then_some(*site));
+                    opens
+                }
+            });
+        }
+        sites.into_iter().map(|site| (site, votes(site))).collect()
     }
 
-    /// What each site counts in the division: its static weight, or how many pods of the gang it takes.
-    fn votes(&self, want: &[u32], rooms: &[Room], sites: &[usize], order: &[usize]) -> Vec<u64> {
-        sites
-            .iter()
-            .map(|site| match self.strategy {
-                Strategy::StaticWeight => self.sites[*site].weight,
-                _ => self.takes(want, &rooms[*site], order),
-            })
-            .collect()
+    /// How many pods of gangs like `want` a site takes.
+    fn takes(&self, want: &[u32], site: usize) -> u64 {
+        let mut wanted = (0..want.len()).filter(|task| want[*task] > 0);
+        match (wanted.next(), wanted.next()) {
+            (Some(task), None) => self.room(site).most(&self.kit, task),
+            _ if self.is_plain(site) => self.bounds.mix(&self.kit, site, want, |_| u64::MAX),
+            _ => self.bounds.mix(&self.kit, site, want, |task| self.room(site).most(&self.kit, task)),
+        }
     }
 
-    /// How many pods of gangs like `want` the room takes: whole multiples by doubling and halving, then the rest.
-    fn takes(&self, want: &[u32], room: &Room, order: &[usize]) -> u64 {
-        let wanted: Vec<usize> = (0..want.len()).filter(|task| want[*task] > 0).collect();
-        if let [task] = wanted.as_slice() {
-            return room.most(&self.kit, *task);
+    /// Whether the gang's pods may run on every node there, as far as anybody knows.
+    fn is_plain(&self, site: usize) -> bool {
+        let site = &self.sites[site];
+        let shapes = &site.capacity.shapes;
+        !self.kit.selects() && !site.copied && shapes.iter().all(|shape| shape.taints.is_empty())
+    }
+}
+
+impl Filling<'_, '_> {
+    fn room(&self, site: usize) -> &Room {
+        self.rooms.get(&site).unwrap_or_else(|| self.search.room(site))
+    }
+
+    fn put(&mut self, site: usize, task: usize, pods: u32) {
+        if pods == 0 {
+            return;
         }
-        let times = |n: u32| want.iter().map(|pods| pods.saturating_mul(n)).collect::<Vec<u32>>();
-        let fits = |n: u32| room.clone().fill(&self.kit, &times(n), order) == times(n);
-        let mut low = 0_u32;
-        let mut high = 1_u32;
-        while high < 1 << 20 && fits(high) {
-            (low, high) = (high, high * 2);
-        }
-        while low + 1 < high {
-            let middle = low.midpoint(high);
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        total(&room.clone().fill(&self.kit, &times(low + 1), order))
+        let kit = &self.search.kit;
+        let room = self.rooms.entry(site).or_insert_with(|| self.search.room(site).clone());
+        let got = room.put(kit, task, pods, kit.unit(task));
+        self.left[task] -= got;
+        self.pods.entry(site).or_insert_with(|| vec![0; kit.tasks()])[task] += got;
     }
 
     /// By weights, what does not fit going to the others by the same weights.
-    fn divided(&self, want: &[u32], rooms: &mut [Room], order: &[usize]) -> Option<Pods> {
-        let sites = self.favoured(want, rooms, order, &self.none());
-        let votes = self.votes(want, rooms, &sites, order);
-        let mut placed = self.none();
-        let mut left = want.to_vec();
-        let columns = self.columns(want, &sites, &votes);
+    fn divide(&mut self, votes: &Votes, order: &[usize]) {
+        let search = self.search;
+        let mut open = search.columns(&self.left, votes);
+        open.retain(|(_, open)| *open > 0);
         // Partitions are rigid: they go first.
         let mut tasks = order.to_vec();
-        tasks.sort_by_key(|task| self.kit.gang.tasks[*task].partition.is_none());
-        let mut open = columns;
+        tasks.sort_by_key(|task| search.kit.gang.tasks[*task].partition.is_none());
         for task in &tasks {
-            let unit = self.kit.unit(*task);
+            let unit = search.kit.unit(*task);
             let claims: Vec<(u64, &ClusterName)> =
-                open.iter().zip(&sites).map(|(open, site)| (*open, self.sites[*site].name)).collect();
-            let seats = divide(u64::from(left[*task] / unit), &claims, self.tie);
-            for ((seats, site), open) in seats.into_iter().zip(&sites).zip(&mut open) {
+                open.iter().map(|(site, open)| (*open, search.sites[*site].name)).collect();
+            let seats = divide(u64::from(self.left[*task] / unit), &claims, search.tie);
+            for (seats, (site, open)) in seats.into_iter().zip(&mut open) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
-                let got = rooms[*site].put(&self.kit, *task, pods, unit);
-                placed[*site][*task] += got;
-                left[*task] -= got;
+                self.put(*site, *task, pods);
                 *open = open.saturating_sub(u64::from(pods));
             }
         }
-        let more = self.pour(&mut left, rooms, &sites, &votes, order);
-        add(&mut placed, &more);
-        (total(&left) == 0).then_some(placed)
-    }
-
-    /// New pods that each site should get: its part of all pods, less what it holds.
-    fn columns(&self, want: &[u32], sites: &[usize], votes: &[u64]) -> Vec<u64> {
-        let held = self.kept_pods();
-        let claims: Vec<(u64, &ClusterName)> =
-            votes.iter().zip(sites).map(|(votes, site)| (*votes, self.sites[*site].name)).collect();
-        let parts = match self.strategy {
-            Strategy::StaticWeight => divide(held + total(want), &claims, self.tie)
-                .into_iter()
-                .zip(sites)
-                .map(|(part, site)| part.saturating_sub(self.kept_at(*site)))
-                .collect(),
-            // What is free already reflects what is held.
-            _ => votes.to_vec(),
-        };
-        let claims: Vec<(u64, &ClusterName)> =
-            parts.iter().zip(sites).map(|(part, site)| (*part, self.sites[*site].name)).collect();
-        divide(total(want), &claims, self.tie)
+        self.pour(votes, order);
     }
 
     /// Gives out what is left, task by task, by weight, as far as there is room.
-    fn pour(&self, left: &mut [u32], rooms: &mut [Room], sites: &[usize], votes: &[u64], order: &[usize]) -> Pods {
-        let mut placed = self.none();
+    fn pour(&mut self, votes: &Votes, order: &[usize]) {
+        let search = self.search;
         for task in order {
-            if left[*task] == 0 {
+            if self.left[*task] == 0 {
                 continue;
             }
-            let unit = self.kit.unit(*task);
-            let claims: Vec<(u64, u64, &ClusterName)> = votes
-                .iter()
-                .zip(sites)
-                .map(|(votes, site)| {
-                    let cap = rooms[*site].most(&self.kit, *task) / u64::from(unit);
-                    (*votes, cap, self.sites[*site].name)
-                })
-                .collect();
-            let seats = divide_capped(u64::from(left[*task] / unit), &claims, self.tie);
-            for (seats, site) in seats.into_iter().zip(sites) {
+            let unit = search.kit.unit(*task);
+            let claim = |(site, votes): &(usize, u64)| {
+                let cap = self.room(*site).most(&search.kit, *task) / u64::from(unit);
+                (*votes, cap, search.sites[*site].name)
+            };
+            let claims: Vec<(u64, u64, &ClusterName)> = votes.iter().map(claim).collect();
+            let seats = divide_capped(u64::from(self.left[*task] / unit), &claims, search.tie);
+            for (seats, (site, _)) in seats.into_iter().zip(votes) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
-                let got = rooms[*site].put(&self.kit, *task, pods, unit);
-                placed[*site][*task] += got;
-                left[*task] -= got;
+                self.put(*site, *task, pods);
             }
         }
-        placed
+    }
+
+    fn choice(self) -> Choice {
+        let used = self.pods.into_iter().filter(|(_, pods)| total(pods) > 0);
+        let (spots, pods) = used.map(|(site, pods)| (Spot { site, domain: None }, pods)).unzip();
+        Choice { spots, pods }
     }
 }
 
-fn missing(wanted: &[u32], have: &Pods) -> Vec<u32> {
-    let placed = |task: usize| have.iter().map(|site| site[task]).fold(0, u32::saturating_add);
-    wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(placed(task))).collect()
-}
-
-fn add(to: &mut Pods, more: &Pods) {
-    for (to, more) in to.iter_mut().zip(more) {
-        for (to, more) in to.iter_mut().zip(more) {
-            *to += more;
+impl Search<'_> {
+    /// New pods that each site should get: its part of all pods, less what it holds.
+    fn columns(&self, want: &[u32], votes: &Votes) -> Votes {
+        let claims = |votes: &Votes| -> Vec<(u64, &ClusterName)> {
+            votes.iter().map(|(site, votes)| (*votes, self.sites[*site].name)).collect()
+        };
+        let seats = |house: u64, of: &Votes| -> Votes {
+            of.iter().map(|(site, _)| *site).zip(divide(house, &claims(of), self.tie)).collect()
+        };
+        if self.strategy != Strategy::StaticWeight || self.kept.is_empty() {
+            // What is free already reflects what is held.
+            return seats(total(want), votes);
         }
+        let mut parts = seats(self.kept_pods() + total(want), votes);
+        parts.iter_mut().for_each(|(site, part)| *part = part.saturating_sub(self.kept_at(*site)));
+        seats(total(want), &parts)
     }
 }
