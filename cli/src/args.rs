@@ -248,7 +248,8 @@ pub struct EstimatorArgs {
     /// Where gRPC listens. karmada-scheduler asks the Service karmada-scheduler-estimator-NAME at this port.
     #[arg(long, default_value = "0.0.0.0:10352", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// PEM certificate chain of the server. Without it TLS is not spoken.
+    /// PEM certificate chain of the server, read again when it changes, as its key and --grpc-client-ca-file. Without it TLS
+    /// is not spoken.
     #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
     pub grpc_auth_cert_file: Option<PathBuf>,
     /// PEM private key of the server.
@@ -269,7 +270,8 @@ pub struct WebhookArgs {
     /// Where the webhook listens for HTTPS.
     #[arg(long, default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// PEM certificate chain. Without it a private authority and a certificate are made at start.
+    /// PEM certificate chain, read again when it changes. Without it a private authority and a certificate are made at
+    /// start.
     #[arg(long, requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// PEM private key.

@@ -13,7 +13,7 @@ use caldera_runtime::{
     members::collect,
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Authority, Identity},
+    tls::{Authority, Identity, LOOK_EVERY, Served, server_config},
 };
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -135,10 +135,11 @@ pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let (ready, _) = admin(args.admin, &stop).await?;
     let tls = match (&args.grpc_auth_cert_file, &args.grpc_auth_key_file) {
         (Some(cert), Some(key)) => {
-            let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
-            let client_ca = args.grpc_client_ca_file.as_deref().filter(|_| !args.insecure_skip_grpc_client_verify);
-            let client_ca = client_ca.map(read).transpose()?;
-            Some(caldera_estimator::tls::server(&identity, client_ca.as_deref())?)
+            let client_ca = args.grpc_client_ca_file.as_ref().filter(|_| !args.insecure_skip_grpc_client_verify);
+            let files = [cert, key].into_iter().chain(client_ca).cloned().collect();
+            Some(Served::from_files(files, LOOK_EVERY, |pems| {
+                caldera_estimator::tls::server(&pair(pems), pems.get(2).map(String::as_str))
+            })?)
         }
         _ => None,
     };
@@ -156,6 +157,12 @@ pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     };
     caldera_estimator::serve::run(config, client, stop).await.context("failed to serve the estimator")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A certificate chain and its key, of these two files.
+fn pair(pems: &[String]) -> Identity {
+    let text = |at: usize| pems.get(at).cloned().unwrap_or_default();
+    Identity { cert_pem: text(0), key_pem: text(1) }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -228,7 +235,14 @@ pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
             stack::apply(&client, object).await?;
         }
     }
-    let config = caldera_webhook::Config { ready, registry, ..caldera_webhook::Config::new(listener, identity) };
+    let renewed = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => {
+            Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| server_config(&pair(pems)))?)
+        }
+        _ => None,
+    };
+    let config =
+        caldera_webhook::Config { renewed, ready, registry, ..caldera_webhook::Config::new(listener, identity) };
     caldera_webhook::run(config, client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

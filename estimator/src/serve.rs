@@ -25,12 +25,12 @@ use caldera_runtime::{
     clock::SharedClock,
     members::{Members, client_of},
     serve::Ready,
+    tls::Served,
     watch::{Event, follow_typed, list_json_as, resource},
 };
 use jiff::SignedDuration;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use prost::Message;
-use rustls::ServerConfig;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +53,7 @@ pub struct Config {
     /// Where it listens.
     pub listener: TcpListener,
     /// Its certificate and who may ask; without one it speaks plain HTTP/2, as Karmada's does.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Served>,
     /// The member, as Karmada names it.
     pub cluster: String,
     /// A client of the member, for an estimator inside; without one it is reached as Karmada reaches it.
@@ -107,10 +107,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         end.graceful_shutdown(Some(Duration::from_secs(2)));
     });
     match config.tls {
-        Some(tls) => {
-            let tls = axum_server::tls_rustls::RustlsConfig::from_config(tls);
-            axum_server::from_tcp_rustls(config.listener, tls)?.handle(handle).serve(routes).await
-        }
+        Some(tls) => axum_server::from_tcp_rustls(config.listener, tls.rustls())?.handle(handle).serve(routes).await,
         None => axum_server::from_tcp(config.listener)?.handle(handle).serve(routes).await,
     }
 }

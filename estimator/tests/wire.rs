@@ -24,7 +24,7 @@ use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
     serve::Ready,
-    tls::{Authority, Identity, install_provider},
+    tls::{Authority, Identity, Served, install_provider},
 };
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
 use http_body_util::{BodyExt, Full};
@@ -42,7 +42,7 @@ impl Drop for World {
 }
 
 /// A member and its estimator.
-async fn world(tls: Option<Arc<rustls::ServerConfig>>) -> World {
+async fn world(tls: Option<Served>) -> World {
     install_provider();
     let stop = CancellationToken::new();
     let fleet = Fleet::start(FleetConfig::with_members(1), &stop).await.unwrap();
@@ -152,7 +152,8 @@ async fn only_who_shows_a_certificate_is_answered() {
     let identity = |name: &str| authority.server(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
     let client = client_authority.client("karmada-scheduler").unwrap();
-    let world = world(Some(tls::server(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap())).await;
+    let served = tls::server(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
+    let world = world(Some(served.into())).await;
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
         let trust = Trust { ca_pem: ca.map(ToOwned::to_owned), identity, insecure };
         let estimator = Estimator::new(&world.address, &trust).unwrap();
@@ -164,4 +165,36 @@ async fn only_who_shows_a_certificate_is_answered() {
     assert!(ask(Some(ca), None, false).await.is_err());
     assert!(ask(Some(&client_authority.cert_pem), Some(client), false).await.is_err());
     assert!(ask(None, None, false).await.is_err());
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ["tls.crt", "tls.key"].map(|name| dir.path().join(name));
+    let signed = || {
+        let authority = Authority::new("test").unwrap();
+        let identity = authority.server("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        (authority.cert_pem, identity)
+    };
+    let write = |identity: &Identity| {
+        std::fs::write(&files[0], &identity.cert_pem).unwrap();
+        std::fs::write(&files[1], &identity.key_pem).unwrap();
+    };
+    let ((old_ca, old), (new_ca, new)) = (signed(), signed());
+    write(&old);
+    let served = Served::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
+        tls::server(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
+    });
+    let world = world(Some(served.unwrap())).await;
+    let ask = |ca: &str| {
+        let trust = Trust { ca_pem: Some(ca.to_owned()), identity: None, insecure: false };
+        let estimator = Estimator::new(&world.address, &trust).unwrap();
+        async move { estimator.replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
+    };
+    assert!(ask(&old_ca).await.is_ok() && ask(&new_ca).await.is_err());
+    write(&new);
+    while ask(&new_ca).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(ask(&old_ca).await.is_err());
 }

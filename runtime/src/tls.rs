@@ -3,6 +3,8 @@
 //! Used by the webhook when it is given no certificate of its own, and by the sandbox. Keys are made by `rcgen` with
 //! ring; call [`install_provider`] once per process before any TLS is spoken.
 
+mod served;
+
 use std::{net::IpAddr, sync::Arc};
 
 use rcgen::{
@@ -10,6 +12,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+pub use served::{LOOK_EVERY, Served};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +33,14 @@ pub enum TlsError {
         what: &'static str,
         /// What is wrong.
         message: String,
+    },
+    /// A file can not be read.
+    #[error("failed to read {path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// What happened.
+        source: std::io::Error,
     },
     /// Certificate and key do not go together.
     #[error("the certificate and the key can not serve TLS: {source}")]

@@ -17,7 +17,7 @@ use axum::{
 };
 use caldera_runtime::{
     serve::{Ready, SharedRegistry},
-    tls::{Identity, TlsError, server_config},
+    tls::{Identity, Served, TlsError, server_config},
     watch::{Event, follow_json, resource},
 };
 use kube::{Api, Client, api::DynamicObject, runtime::watcher};
@@ -46,6 +46,8 @@ pub struct Config {
     pub listener: TcpListener,
     /// Its certificate.
     pub identity: Identity,
+    /// Served in its place where it is renewed.
+    pub renewed: Option<Served>,
     /// Set once memory is complete.
     pub ready: Ready,
     /// Where metrics are registered.
@@ -56,7 +58,7 @@ impl Config {
     /// A server on `listener` with this certificate.
     #[must_use]
     pub fn new(listener: TcpListener, identity: Identity) -> Self {
-        Self { listener, identity, ready: Ready::default(), registry: SharedRegistry::default() }
+        Self { listener, identity, renewed: None, ready: Ready::default(), registry: SharedRegistry::default() }
     }
 }
 
@@ -104,7 +106,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     follow(&memory, &client, config.ready.clone(), &watches);
-    let tls = server_config(&config.identity).map_err(Error::Tls)?;
+    let served = match config.renewed {
+        Some(served) => served,
+        None => server_config(&config.identity).map_err(Error::Tls)?.into(),
+    };
     config.listener.set_nonblocking(true).map_err(Error::Serve)?;
     if let Ok(address) = config.listener.local_addr() {
         tracing::info!(%address, "the webhook listens");
@@ -116,8 +121,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         stopping.cancelled().await;
         stop.graceful_shutdown(Some(Duration::from_secs(2)));
     });
-    let rustls = axum_server::tls_rustls::RustlsConfig::from_config(tls);
-    axum_server::from_tcp_rustls(config.listener, rustls)
+    axum_server::from_tcp_rustls(config.listener, served.rustls())
         .map_err(Error::Serve)?
         .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
         .handle(handle)
