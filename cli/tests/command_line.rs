@@ -5,14 +5,17 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
+
+use caldera_crds::published::ClusterInventory;
+use caldera_runtime::client::{self, WriteCounts};
 
 fn caldera(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
@@ -88,8 +91,11 @@ impl Drop for Sandbox {
 
 impl Sandbox {
     fn start(dir: &Path, members: &str) -> Self {
-        let mut child =
-            caldera(&["sandbox", "--bare", "--dir", dir.to_str().unwrap(), "--members", members]).spawn().unwrap();
+        Self::start_with(dir, &["--bare", "--members", members])
+    }
+
+    fn start_with(dir: &Path, args: &[&str]) -> Self {
+        let mut child = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).args(args).spawn().unwrap();
         let mut servers = Vec::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
@@ -214,7 +220,7 @@ fn contradicting_arguments_are_a_usage_error() {
 fn every_subcommand_has_help() {
     for (subcommand, words) in [
         ("demo", &["--json", "--keep", "--deadline"][..]),
-        ("sandbox", &["--dir", "--members", "--listen", "--bare"]),
+        ("sandbox", &["--dir", "--members", "--listen", "--bare", "--collectors"]),
         ("member-sim", &["--kubeconfig", "--nodes", "--default-run", "--no-workloads", "--admission"]),
         ("karmada-sim", &["--kubeconfig"]),
         ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
@@ -224,7 +230,14 @@ fn every_subcommand_has_help() {
         ),
         (
             "scheduler",
-            &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--scheduler-estimator-ca-file", "10352"],
+            &[
+                "--kubeconfig",
+                "--admin",
+                "--no-lease",
+                "--scheduler-estimator-ca-file",
+                "10352",
+                "--enable-empty-workload",
+            ],
         ),
         (
             "inventory",
@@ -234,7 +247,7 @@ fn every_subcommand_has_help() {
             "estimator",
             &["--cluster", "--kubeconfig", "--listen", "10352", "--grpc-auth-cert-file", "--grpc-client-ca-file"],
         ),
-        ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only"]),
+        ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only", "--deployments", "--member"]),
         ("why", &["--namespace", "--kubeconfig", "--output", "wide", "yaml"]),
         ("queue", &["--first", "--kubeconfig", "--output", "tree"]),
     ] {
@@ -280,6 +293,70 @@ fn a_signal_ends_the_sandbox_at_once_and_frees_its_ports() {
             TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));
         }
     }
+}
+
+/// A process that is killed with its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether the admin port says that the component is ready.
+fn is_ready(admin: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(admin) else { return false };
+    let mut answer = String::new();
+    let asked = write!(stream, "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(40), "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A Deployment rolls out pod by pod: the next one must get ready while the one before still has the lease.
+#[test]
+fn a_replica_that_stands_by_is_ready_as_the_active_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let _sandbox = Sandbox::start(dir.path(), "0");
+    let kubeconfig = dir.path().join("host.kubeconfig");
+    let start = || {
+        let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let args = ["controller", "--kubeconfig", kubeconfig.to_str().unwrap(), "--admin", &admin];
+        let child = caldera(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        (Killed(child), admin)
+    };
+    let (_active, first) = start();
+    until("the active one is ready", || is_ready(&first));
+    let (_standby, second) = start();
+    until("the one that stands by is ready", || is_ready(&second));
+    assert!(is_ready(&first));
+}
+
+#[test]
+fn a_sandbox_with_collectors_shows_what_each_member_can_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let _sandbox = Sandbox::start_with(dir.path(), &["--members", "2", "--collectors"]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = runtime.block_on(client::config(Some(&dir.path().join("host.kubeconfig")))).unwrap();
+    let client = runtime.block_on(async { client::from_config(config, "test", &WriteCounts::default()) }).unwrap();
+    let all: kube::Api<ClusterInventory> = kube::Api::all(client);
+    until("each member has a heartbeat and a part", || {
+        let found = runtime.block_on(all.list(&kube::api::ListParams::default())).unwrap();
+        let names = |of: fn(&ClusterInventory) -> bool| -> Vec<String> {
+            found.iter().filter(|object| of(object)).map(|object| object.spec.cluster.clone()).collect()
+        };
+        let both = ["member1", "member2"];
+        names(|object| object.spec.heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.nodes > 0)) == both
+            && names(|object| object.spec.part.is_some()) == both
+    });
 }
 
 #[test]
