@@ -26,6 +26,9 @@ use crate::{
     manifests, stack,
 };
 
+/// Its holder grants.
+const CONTROLLER_LEASE: &str = "caldera-controller";
+
 /// A client that has spoken to its server once, so that a wrong kubeconfig is told now and not in a log later.
 pub async fn client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCounts) -> anyhow::Result<Client> {
     let config = client::config(kubeconfig).await?;
@@ -49,8 +52,8 @@ pub async fn controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let client = client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
     let (ready, registry) = admin(args.component.admin, &stop).await?;
     let config = caldera_controller::Config { ready: ready.clone(), registry, ..decisions(&args) };
-    while_active("caldera-controller", &args.component, &ready, client.clone(), stop, |active| async move {
-        Ok(caldera_controller::run(config, client, active).await?)
+    while_active(CONTROLLER_LEASE, &args.component, &ready, client.clone(), stop, |active, epoch| async move {
+        Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
     .await
 }
@@ -84,9 +87,17 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let (ready, registry) = admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
     let empty_workloads = args.enable_empty_workload_propagation;
-    let config =
-        caldera_global_scheduler::Config { ready: ready.clone(), registry, estimators, empty_workloads, ..defaults };
-    while_active("caldera-scheduler", &args.component, &ready, client.clone(), stop, |active| async move {
+    // Grants without an epoch, of a controller that runs without a lease, need none.
+    let grants = Some((args.component.lease_namespace.clone(), CONTROLLER_LEASE.to_owned()));
+    let config = caldera_global_scheduler::Config {
+        ready: ready.clone(),
+        registry,
+        estimators,
+        empty_workloads,
+        grants,
+        ..defaults
+    };
+    while_active("caldera-scheduler", &args.component, &ready, client.clone(), stop, |active, _| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -121,7 +132,7 @@ pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let config =
         collect::Config { member, pace, ready: ready.clone(), counts, ..collect::Config::new(&args.member.cluster) };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, &args.component, &ready, client.clone(), stop, |active| async move {
+    while_active(&lease, &args.component, &ready, client.clone(), stop, |active, _| async move {
         collect::run(config, client, active).await;
         Ok(())
     })
@@ -179,21 +190,22 @@ async fn member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> any
     Ok(Some(client::from_config(config, component, counts)?))
 }
 
-/// Runs `component` while this replica holds the lease. A lost lease ends the process: whoever starts it again begins
-/// from the API's state. One that stands by is ready to take over, or a rollout would wait for it for ever.
+/// Runs `component` while this replica holds the lease, and tells it which that is. A lost lease ends the process: whoever
+/// starts it again begins from the API's state. One that stands by is ready to take over, or a rollout would wait for it
+/// for ever.
 async fn while_active<Fut>(
     lease: &str,
     args: &ComponentArgs,
     ready: &Ready,
     client: Client,
     stop: CancellationToken,
-    component: impl FnOnce(CancellationToken) -> Fut,
+    component: impl FnOnce(CancellationToken, Option<String>) -> Fut,
 ) -> anyhow::Result<ExitCode>
 where
     Fut: Future<Output = anyhow::Result<()>>,
 {
     if args.no_lease {
-        component(stop).await?;
+        component(stop, None).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
@@ -216,7 +228,7 @@ where
         lost.cancelled().await;
         ended.cancel();
     });
-    component(active).await?;
+    component(active, Some(held.epoch.clone())).await?;
     anyhow::ensure!(!held.lost.is_cancelled(), "the lease {lease} was lost");
     held.release().await;
     Ok(ExitCode::SUCCESS)

@@ -5,13 +5,15 @@
 //! state is refused), PodGroups of its own, a queue's status (its state with the same precondition) and two annotations of
 //! it, the default queue if there is none, Commands that are carried out, and events.
 
+use std::sync::Arc;
+
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
     queue::{JobId, QueueState, give_back::Eviction},
 };
 use caldera_crds::names::{
-    caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_NOTE},
+    caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_NOTE},
     volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
 };
 use caldera_runtime::{
@@ -40,6 +42,8 @@ pub enum Effect {
         resource_version: String,
         /// The record.
         admission: Admission,
+        /// Under which lease.
+        epoch: Option<Arc<str>>,
     },
     /// Grants a binding that holds quota more, or less, as it wants now.
     Regrant {
@@ -51,6 +55,8 @@ pub enum Effect {
         resource_version: String,
         /// The record.
         admission: Admission,
+        /// Under which lease.
+        epoch: Option<Arc<str>>,
     },
     /// Takes a binding's clusters away, closes its gate, and says why.
     Evict {
@@ -160,11 +166,11 @@ impl Effect {
     #[must_use]
     pub fn write(&self, now: Timestamp) -> Write {
         match self {
-            Self::Release { key, resource_version, admission, .. } => {
-                binding(key, release(resource_version, admission))
+            Self::Release { key, resource_version, admission, epoch, .. } => {
+                binding(key, under(epoch.as_deref(), release(resource_version, admission)))
             }
-            Self::Regrant { key, resource_version, admission, .. } => {
-                binding(key, regrant(resource_version, admission))
+            Self::Regrant { key, resource_version, admission, epoch, .. } => {
+                binding(key, under(epoch.as_deref(), regrant(resource_version, admission)))
             }
             Self::Evict { key, resource_version, suspension, planned, eviction, .. } => {
                 binding(key, evict(resource_version, *suspension, *planned, eviction))
@@ -269,6 +275,14 @@ fn regrant(resource_version: &str, admission: &Admission) -> Value {
     ])
 }
 
+/// A grant, and under which lease it is made.
+fn under(epoch: Option<&str>, mut patch: Value) -> Value {
+    if let (Some(epoch), Some(steps)) = (epoch, patch.as_array_mut()) {
+        steps.push(json!({"op": "add", "path": annotation(EPOCH), "value": epoch}));
+    }
+    patch
+}
+
 fn default_queue() -> Value {
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -316,10 +330,15 @@ mod tests {
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},
             "spec": {"suspension": {"scheduling": true, "dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
         });
-        let Body::JsonPatch(patch) =
-            (Effect::Release { key: Key::new("ns", "b"), id: "uid".into(), resource_version: "5".into(), admission })
-                .write(Timestamp::UNIX_EPOCH)
-                .body
+        let Body::JsonPatch(patch) = (Effect::Release {
+            key: Key::new("ns", "b"),
+            id: "uid".into(),
+            resource_version: "5".into(),
+            admission,
+            epoch: None,
+        })
+        .write(Timestamp::UNIX_EPOCH)
+        .body
         else {
             panic!()
         };

@@ -21,7 +21,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     names::{
-        caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE},
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE},
         volcano::CLOSED_BY_PARENT,
     },
     placement,
@@ -96,6 +96,8 @@ pub struct Binding {
     pub suspension: bool,
     /// The record, if there is one that can be read.
     pub admission: Option<Arc<Admission>>,
+    /// Under which lease that was granted.
+    pub epoch: Option<Arc<str>>,
     /// `spec.clusters`.
     pub clusters: Vec<(ClusterName, u32)>,
     /// The plan annotation.
@@ -151,6 +153,7 @@ impl Binding {
             suspension: spec.suspension.is_some(),
             suspended: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
+            epoch: annotation(EPOCH).map(Arc::from),
             clusters: spec
                 .clusters
                 .iter()

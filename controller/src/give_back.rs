@@ -27,7 +27,7 @@ use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use self::scene::Head;
-pub(crate) use self::scene::placed;
+pub(crate) use self::scene::{path, placed};
 use crate::{
     effect::Effect,
     facts::{Binding, Key},

@@ -34,6 +34,7 @@ pub use input::{Input, Source, Tag};
 use shared::Shared;
 
 use crate::{
+    doubt::Doubts,
     effect::Effect,
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, Key, QueueFacts, QueueNumbers, Workload},
     give_back::Claims,
@@ -74,6 +75,7 @@ pub(crate) struct Assumed {
     pub(crate) admission: Admission,
     /// It is a changed record of a binding that holds already.
     pub(crate) regrants: bool,
+    pub(crate) epoch: Option<Arc<str>>,
     /// When to send it again: `None` while its write is under way.
     pub(crate) retry: Option<Timestamp>,
     pub(crate) attempts: u32,
@@ -139,6 +141,9 @@ pub struct Index {
     pub(crate) unplaced: Unplaced,
     pub(crate) unstarted: Unstarted,
     pub(crate) unused: Unused,
+    pub(crate) doubts: Doubts,
+    /// Under which lease this replica grants; `None` without one.
+    pub(crate) epoch: Option<Arc<str>>,
     /// Smaller records to be written.
     pub(crate) cuts: BTreeMap<Key, Admission>,
     /// PodGroups whose writes were not answered yet.
@@ -313,6 +318,7 @@ impl Index {
         self.unplaced.observe(key, None, self.now);
         self.unstarted.forget(key);
         self.unused.forget(key);
+        self.doubts.forget(key);
         self.recount(key);
         self.ids.remove(id);
         self.dirty.remove(key);

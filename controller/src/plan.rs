@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
+    doubt,
     effect::Effect,
     facts::{GroupFacts, GroupStatus, Key, Workload, fingerprint},
     give_back,
@@ -63,6 +64,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     default_queue(index, &mut plan);
     timers(index, now, &mut plan);
     room(index);
+    doubt::turn(index, now, &mut plan);
     release::turn(index, now, &mut plan);
     unused::turn(index, now);
     plan.effects.extend(index.cut());
@@ -100,7 +102,10 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         let timer = index.timers.first().map(|(at, _)| *at);
         let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
-        let unplaced = [index.unplaced.due(), index.unstarted.due(), index.unused.due()].into_iter().flatten().min();
+        let unplaced = [index.unplaced.due(), index.unstarted.due(), index.unused.due(), index.doubts.due()]
+            .into_iter()
+            .flatten()
+            .min();
         let all = [
             index.count_due,
             index.refresh_due,

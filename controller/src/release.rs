@@ -124,7 +124,8 @@ impl Index {
         let entry = self.entries.get_mut(key)?;
         let resource_version = Arc::clone(&entry.binding.resource_version);
         let tag = Tag::Release(key.clone(), Arc::clone(&resource_version));
-        let assumed = Assumed { resource_version, admission, regrants, retry: None, attempts: 0 };
+        let epoch = self.epoch.clone();
+        let assumed = Assumed { resource_version, admission, regrants, epoch, retry: None, attempts: 0 };
         let effect = assumed.effect(key, &entry.binding.id);
         entry.assumed = Some(Box::new(assumed));
         Some((tag, effect))
@@ -134,12 +135,12 @@ impl Index {
 impl Assumed {
     /// The write by which it becomes so.
     pub(crate) fn effect(&self, key: &Key, id: &JobId) -> Effect {
-        let (key, id) = (key.clone(), id.clone());
+        let (key, id, epoch) = (key.clone(), id.clone(), self.epoch.clone());
         let (resource_version, admission) = (self.resource_version.to_string(), self.admission.clone());
         if self.regrants {
-            Effect::Regrant { key, id, resource_version, admission }
+            Effect::Regrant { key, id, resource_version, admission, epoch }
         } else {
-            Effect::Release { key, id, resource_version, admission }
+            Effect::Release { key, id, resource_version, admission, epoch }
         }
     }
 }

@@ -57,6 +57,8 @@ pub struct Config {
     pub patience: Option<i64>,
     /// Who gives way to whom, and how much at most.
     pub give_back: Policy,
+    /// Under which lease it is active; `None` for a single replica that needs none.
+    pub epoch: Option<String>,
 }
 
 impl Default for Config {
@@ -69,6 +71,7 @@ impl Default for Config {
             order: OrderPolicy::default(),
             patience: Some(PATIENCE),
             give_back: Policy::default(),
+            epoch: None,
         }
     }
 }
@@ -109,6 +112,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();
     index.claims.policy = config.give_back.clone();
+    index.epoch = config.epoch.as_deref().map(Into::into);
     index.engine.set_policy(config.order);
     index.engine.set_patience(config.patience);
     let mut next: Option<Timestamp> = None;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What such a record gives as its reason.
-const NOT_PLACED: &str = "NotPlaced";
+pub(crate) const NOT_PLACED: &str = "NotPlaced";
 /// From the release, or from the scheduler's first refusal, on.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// The same where the scheduler says nothing.

@@ -47,6 +47,11 @@ impl Unused {
         self.0.remove(key);
     }
 
+    /// Something that was granted is not placed.
+    pub(crate) fn is_spare(&self, key: &Key) -> bool {
+        self.0.get(key).is_some_and(|spare| spare.due.is_some())
+    }
+
     fn observe(&mut self, key: &Key, granted: u64, placed: u64, now: Timestamp) {
         let spare = self.0.entry(key.clone()).or_insert(Spare { pods: (0, placed), cuts: 0, due: None });
         if spare.pods.1 != placed {
@@ -64,6 +69,12 @@ impl Unused {
 }
 
 impl Index {
+    /// The record of what is placed of a binding; `None` if that is all that was granted, or not known.
+    pub(crate) fn placed_of(&self, key: &Key) -> Option<Admission> {
+        let binding = &self.entries.get(key)?.binding;
+        cut(binding.admission.as_deref()?, self.workload_of(binding)?.gang.as_ref().ok()?, binding)
+    }
+
     /// Where a binding stands now.
     pub(crate) fn observe_unused(&mut self, key: &Key) {
         let spare = self.entries.get(key).and_then(|entry| {
@@ -97,13 +108,9 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp) {
             // Should the write fail.
             spare.due = now.saturating_add(PATIENCE).ok();
         }
-        let Some(entry) = index.entries.get(&key).filter(|entry| entry.assumed.is_none()) else { continue };
-        let (Some(record), Some(workload)) = (&entry.binding.admission, index.workload_of(&entry.binding)) else {
-            continue;
-        };
-        let less = workload.gang.as_ref().ok().and_then(|gang| cut(record, gang, &entry.binding));
-        if let Some(less) = less {
-            tracing::info!(binding = %key, granted = %record.charged, placed = %less.charged, "what found no place goes back");
+        let is_free = index.entries.get(&key).is_some_and(|entry| entry.assumed.is_none());
+        if let Some(less) = index.placed_of(&key).filter(|_| is_free) {
+            tracing::info!(binding = %key, placed = %less.charged, "what found no place goes back");
             index.cuts.insert(key, less);
         }
     }

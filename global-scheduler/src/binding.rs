@@ -16,7 +16,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
     names::{
-        caldera::{ADMISSION, EVICTION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_OPEN, PLAN, SCHEDULER_NAME},
         karmada::{APPLIED_PLACEMENT, BINDING_MANAGED_BY, CLUSTER_POLICY_ID, POLICY_ID},
     },
     placement,
@@ -79,6 +79,8 @@ pub struct Binding {
     pub priority: i32,
     /// What the controller granted.
     pub admission: Option<Admission>,
+    /// Under which lease that was.
+    pub epoch: Option<String>,
     /// Clusters where it was placed before and did not start.
     pub avoid: Vec<String>,
     /// The template.
@@ -210,6 +212,7 @@ impl Binding {
             held: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
+            epoch: annotation(EPOCH).map(ToOwned::to_owned),
             avoid: annotation(EVICTION)
                 .and_then(|text| Eviction::parse(text).ok())
                 .map_or_else(Vec::new, |eviction| eviction.avoid),

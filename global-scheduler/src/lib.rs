@@ -8,6 +8,7 @@ pub mod binding;
 pub mod effect;
 mod ending;
 mod estimates;
+mod fence;
 pub mod index;
 pub mod links;
 mod metrics;

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     effect, estimates,
+    fence::{self, Fence},
     index::{Asked, Binding, Index, Key, read_workload},
     links::Told,
     metrics::Metrics,
@@ -51,6 +52,8 @@ pub struct Config {
     pub estimators: Settings,
     /// Clusters that get nothing of a divided workload are listed too.
     pub empty_workloads: bool,
+    /// Namespace and name of the lease under which the controller grants; `None`: grants are not held against it.
+    pub grants: Option<(String, String)>,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             counts: WriteCounts::default(),
             estimators: Settings::default(),
             empty_workloads: false,
+            grants: None,
         }
     }
 }
@@ -128,6 +132,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         member_events,
         watches.clone(),
     );
+    let (fence, mut read) = Fence::new(config.grants, client.clone());
     let (writer, mut outcomes) = Writer::start(client, watches.clone());
     let metrics = Metrics::register(&config.registry);
     let (desk, mut answers) = Desk::new(config.estimators);
@@ -142,6 +147,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         flying: BTreeMap::new(),
         later: BTreeMap::new(),
         desk,
+        fence,
         look_again: None,
         told: BTreeMap::new(),
         telling: Telling::new(Instant::now()),
@@ -168,6 +174,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             input = incoming.recv() => scheduler.take(input.ok_or(Error::WatchesEnded)?),
             Some(event) = from_members.recv() => scheduler.member(event),
             Some(said) = answers.recv() => scheduler.estimated(said),
+            Some(lease) = read.recv() => scheduler.leased(&lease),
             () = sleep_until(wake) => scheduler.wake(),
         }
         // Everything that is there already counts before anything is decided.
@@ -180,6 +187,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 scheduler.member(event);
             } else if let Ok(said) = answers.try_recv() {
                 scheduler.estimated(said);
+            } else if let Ok(lease) = read.try_recv() {
+                scheduler.leased(&lease);
             } else {
                 break;
             }
@@ -268,6 +277,7 @@ struct Scheduler {
     /// Bindings whose writes failed.
     later: BTreeMap<Key, Retry>,
     /// Members whose nodes can not be read may have estimators.
+    fence: Fence,
     desk: Desk,
     /// When those that wait for room are looked at again although nobody said that there is more: an estimator tells
     /// nothing by itself.
@@ -381,7 +391,14 @@ impl Scheduler {
         self.index.member(&event.cluster, event.update);
     }
 
+    fn leased(&mut self, read: &fence::Read) {
+        for key in self.fence.read_is(read) {
+            self.index.mark(&key);
+        }
+    }
+
     fn forget(&mut self, key: &Key) {
+        self.fence.forget(key);
         self.later.remove(key);
         self.told.remove(key);
         self.desk.forget(&key.to_string());
@@ -447,10 +464,18 @@ impl Scheduler {
                 self.look_again.get_or_insert_with(|| Instant::now() + LOOK_AGAIN);
             }
             self.metrics.decided(&step, started.elapsed());
+            let may = match &step {
+                Step::Place(decision) => {
+                    self.fence.may_place(binding, decision.targets.iter().map(|target| target.replicas).sum())
+                }
+                _ => true,
+            };
             if wants_room {
                 self.index.wait_for_room(&key);
             }
-            self.carry_out(&key, step);
+            if may {
+                self.carry_out(&key, step);
+            }
         }
         self.metrics.waiting.set(i64::try_from(self.index.waiting()).unwrap_or(i64::MAX));
     }

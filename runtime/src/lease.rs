@@ -71,9 +71,19 @@ pub fn decide(identity: &str, record: Option<&Record>, unchanged_for: Duration) 
     }
 }
 
+impl Record {
+    /// Which holder it is, and which time that it holds: no two are alike.
+    #[must_use]
+    pub fn epoch(&self) -> String {
+        format!("{}.{}", self.transitions, self.holder)
+    }
+}
+
 /// A lease that is held: [`Held::lost`] is cancelled when it no longer is.
 #[derive(Debug)]
 pub struct Held {
+    /// Under which what is written now is written.
+    pub epoch: String,
     /// Stop writing when this is cancelled.
     pub lost: CancellationToken,
     renewing: tokio::task::JoinHandle<()>,
@@ -116,10 +126,11 @@ pub async fn hold(
         }
     }
     tracing::info!(lease = candidate.name, identity = candidate.identity, "active");
+    let epoch = seen.as_ref().map(|(record, _)| record.epoch()).unwrap_or_default();
     let lost = CancellationToken::new();
     let given_up = CancellationToken::new();
     let renewing = tokio::spawn(renew(client, candidate, clock, seen, lost.clone(), given_up.clone()));
-    Some(Held { lost, renewing, giving_up: given_up.drop_guard() })
+    Some(Held { epoch, lost, renewing, giving_up: given_up.drop_guard() })
 }
 
 async fn renew(
@@ -220,7 +231,15 @@ fn lease(candidate: &Candidate, body: Body) -> Write {
 }
 
 async fn read(client: &Client, candidate: &Candidate) -> Result<Option<Record>, Failure> {
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", candidate.namespace, candidate.name);
+    current(client, &candidate.namespace, &candidate.name).await
+}
+
+/// A lease's record as it is at some time after this was called; `None` if there is no such lease.
+///
+/// # Errors
+/// [`Failure::Transient`] if it can not be read now.
+pub async fn current(client: &Client, namespace: &str, name: &str) -> Result<Option<Record>, Failure> {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let request = http::Request::get(path).body(Vec::new()).map_err(|error| Failure::Transient(error.to_string()))?;
     match client.request::<Value>(request).await {
         Ok(object) => Ok(Some(parse(&object))),

@@ -126,7 +126,7 @@ impl Prospects {
 }
 
 /// The queue and those above it, the root last.
-fn path(index: &Index, queue: &QueueName) -> Vec<QueueName> {
+pub(crate) fn path(index: &Index, queue: &QueueName) -> Vec<QueueName> {
     let mut path = vec![queue.clone()];
     while let Some(parent) = path.last().and_then(|at| index.queues.get(at)?.spec.parent.clone()) {
         if path.contains(&parent) || parent.as_str() == ROOT_QUEUE {

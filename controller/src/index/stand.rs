@@ -139,6 +139,7 @@ impl Index {
         self.unplaced.observe(key, self.entries.get(key).map(|entry| &entry.state), self.now);
         self.observe_start(key);
         self.observe_unused(key);
+        self.observe_epoch(key);
         self.keep_place(key, holds);
     }
 

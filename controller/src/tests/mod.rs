@@ -1,5 +1,6 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]). The numbers are the peer's defects.
 
+mod doubt;
 mod explain;
 mod fleet;
 mod foresight;

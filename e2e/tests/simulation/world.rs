@@ -60,6 +60,8 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Its holder grants.
+const LEASE: &str = "caldera-controller";
 const STEP: Duration = Duration::from_millis(100);
 /// While things go wrong.
 const STORM: Duration = Duration::from_secs(120);
@@ -151,7 +153,8 @@ impl World {
                 Some(tokio::spawn(async move { task.await.expect("the controller stopped by itself") }))
             }
             Process::Scheduler => {
-                let config = scheduler::Config { clock, ..scheduler::Config::default() };
+                let grants = Some((NAMESPACE.to_owned(), LEASE.to_owned()));
+                let config = scheduler::Config { clock, grants, ..scheduler::Config::default() };
                 let task = scheduler::run(config, client, stop.clone());
                 Some(tokio::spawn(async move { task.await.expect("the scheduler stopped by itself") }))
             }
@@ -235,7 +238,7 @@ impl World {
 
 /// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
 async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
-    let candidate = Candidate { namespace: NAMESPACE.into(), name: "caldera-controller".into(), identity };
+    let candidate = Candidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
     while let Some(held) = lease::hold(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let (lost, ended) = (held.lost.clone(), active.clone());
@@ -243,7 +246,8 @@ async fn while_active(identity: String, client: Client, clock: SharedClock, stop
             lost.cancelled().await;
             ended.cancel();
         });
-        let config = controller::Config { clock: clock.clone(), ..controller::Config::default() };
+        let epoch = Some(held.epoch.clone());
+        let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };
         controller::run(config, client.clone(), active).await.expect("the controller stopped by itself");
     }
 }
