@@ -126,7 +126,9 @@ impl Stage {
             create(&host, "clusters", cluster(&name)).await;
         }
         let stop = CancellationToken::new();
-        tokio::spawn(run(Config::default(), host.clone(), stop.clone()));
+        let grants = Some(("default".to_owned(), "caldera-controller".to_owned()));
+        let config = Config { grants, ..Config::default() };
+        tokio::spawn(run(config, host.clone(), stop.clone()));
         Self { host, denial, members, _stop: stop.drop_guard() }
     }
 
@@ -583,4 +585,41 @@ async fn running_pods_take_the_place_of_what_was_promised() {
     let object = stage.scheduled("third", "False").await;
     let message = object["status"]["conditions"][0]["message"].as_str().unwrap();
     assert!(message.contains("0 fit now"), "{message}");
+}
+
+/// The controller's lease, as its holder has it.
+async fn lease(stage: &Stage, holder: &str, transitions: i64) {
+    let leases = resource("coordination.k8s.io/v1", "Lease", "leases");
+    let api: Api<DynamicObject> = Api::namespaced_with(stage.host.clone(), "default", &leases);
+    let spec = json!({"holderIdentity": holder, "leaseTransitions": transitions});
+    let object = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "default", "name": "caldera-controller"}, "spec": spec,
+    });
+    if api.get_opt("caldera-controller").await.unwrap().is_none() {
+        create(&stage.host, "leases", object).await;
+        return;
+    }
+    let patch = Patch::Merge(json!({"spec": spec}));
+    api.patch("caldera-controller", &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_grant_under_a_lease_that_is_not_held_any_more_waits_until_its_holder_grants_it_anew() {
+    let stage = Stage::new(&[4]).await;
+    lease(&stage, "b", 2).await;
+    let granted = |epoch: &str| Patch::Merge(json!({"metadata": {"annotations": {"caldera.dev/epoch": epoch}}}));
+    for (name, epoch) in [("stale", "1.a"), ("fresh", "2.b")] {
+        create(&stage.host, "jobs", job(name, 1, 1)).await;
+        let mut binding = binding(name, 1);
+        binding["metadata"]["annotations"]["caldera.dev/epoch"] = epoch.into();
+        create(&stage.host, "resourcebindings", binding).await;
+    }
+    let is_placed = |object: &Value| object["spec"]["clusters"].as_array().is_some_and(|targets| !targets.is_empty());
+    let api = bindings(&stage.host);
+    until(&api, "fresh-job", is_placed).await;
+    let stale = serde_json::to_value(api.get("stale-job").await.unwrap()).unwrap();
+    assert!(!is_placed(&stale), "{stale}");
+    api.patch("stale-job", &PatchParams::default(), &granted("2.b")).await.unwrap();
+    until(&api, "stale-job", is_placed).await;
 }

@@ -80,6 +80,15 @@ impl Faults {
         self.state.lock().unwrap().on = on;
     }
 
+    pub fn is_on(&self) -> bool {
+        self.state.lock().unwrap().on
+    }
+
+    /// A number of the seed's.
+    pub fn between(&self, least: u64, most: u64) -> u64 {
+        self.state.lock().unwrap().prng.between(least, most)
+    }
+
     /// Writes that components tried so far.
     pub fn writes(&self) -> u64 {
         self.state.lock().unwrap().writes

@@ -38,6 +38,10 @@ pub struct Invariants {
     /// Pods in the Works of each binding, by cluster.
     works: BTreeMap<(String, String), u64>,
     pub checked: u64,
+    /// Two replicas may grant at once: only what is placed is held against limits.
+    placed_only: bool,
+    /// Commits at which more was granted than a limit.
+    pub over_granted: u64,
     /// The most that each queue ever held.
     pub peaks: BTreeMap<String, u64>,
 }
@@ -94,6 +98,9 @@ fn not_ours(binding: &Value) -> Value {
     if let Some(suspension) = spec.get_mut("suspension").and_then(Value::as_object_mut) {
         suspension.remove("scheduling");
     }
+    // Karmada's detector follows the job.
+    spec.remove("replicas");
+    spec.remove("replicaRequirements");
     spec.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     rest
 }
@@ -103,13 +110,21 @@ fn targets(binding: &Value) -> BTreeMap<String, u64> {
     targets.map(|target| (text(&target["name"]).to_owned(), target["replicas"].as_u64().unwrap_or(0))).collect()
 }
 
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn is_duplicated(binding: &Value) -> bool {
+    binding["spec"]["placement"]["replicaScheduling"]["replicaSchedulingType"] == "Duplicated"
+}
+
 pub fn has_ended(job: &Value) -> bool {
     matches!(text(&job["status"]["state"]["phase"]), "Completed" | "Failed" | "Terminated" | "Aborted")
 }
 
 impl Invariants {
-    pub fn new(limits: BTreeMap<String, Limit>) -> Self {
-        Self { limits, ..Self::default() }
+    pub fn new(limits: BTreeMap<String, Limit>, placed_only: bool) -> Self {
+        Self { limits, placed_only, ..Self::default() }
     }
 
     /// Takes in one commit and checks what it may have broken.
@@ -124,8 +139,11 @@ impl Invariants {
                 if let Some(old) = self.jobs.insert(name.clone(), job.clone())
                     && old["metadata"]["uid"] == job["metadata"]["uid"]
                 {
-                    assert!(!has_ended(&old) || has_ended(job), "{name} ended and runs again: {job}");
-                    assert_eq!(old["spec"], job["spec"], "somebody changed {name}");
+                    // A copy in one more cluster is another run, which its user asked for.
+                    let copies = self.bindings.get(&format!("{name}-job")).is_some_and(is_duplicated);
+                    assert!(copies || !has_ended(&old) || has_ended(job), "{name} ended and runs again: {job}");
+                    let by_user = self.by_users.contains(&commit.version);
+                    assert!(by_user || old["spec"] == job["spec"], "somebody changed {name}: {job}");
                 }
             }
             ("Job", None) => {
@@ -199,7 +217,12 @@ impl Invariants {
         let plan = json(&annotations["caldera.dev/plan"]).unwrap_or_else(|| panic!("{name} has no plan: {binding}"));
         let record = record(binding).unwrap();
         let shares = plan["clusters"].as_object().unwrap();
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        // Of a duplicated job each copy is a gang of its own.
+        let copies = if is_duplicated(binding) { u64::try_from(shares.len()).unwrap() } else { 1 };
+        if copies > 1 {
+            assert!(copies <= number(&record["copies"]), "{name}: more copies than granted: {plan}, {record}");
+            return;
+        }
         let of_share =
             |share: &Value| share["tasks"].as_object().unwrap().values().map(|t| number(&t["replicas"])).sum();
         let by_plan: BTreeMap<String, u64> =
@@ -252,6 +275,8 @@ impl Invariants {
             return;
         }
         let all: u64 = job["spec"]["tasks"].as_array().unwrap().iter().map(|task| number(&task["replicas"])).sum();
+        let copies = self.bindings.get(name).map_or(1, |binding| if is_duplicated(binding) { 2 } else { 1 });
+        let all = all * copies;
         let sent: u64 = self.works.iter().filter(|((of, _), _)| of == name).map(|(_, pods)| pods).sum();
         assert!(sent <= all, "{sent} pods of the {all} of {name} are in the members");
     }
@@ -276,7 +301,8 @@ impl Invariants {
             }
             _ => {
                 let tasks = record["tasks"].as_object().unwrap().iter();
-                tasks.map(|(task, pods)| (task.clone(), pods.as_u64().unwrap())).collect()
+                let copies = number(&record["copies"]).max(1);
+                tasks.map(|(task, pods)| (task.clone(), copies * pods.as_u64().unwrap())).collect()
             }
         };
         // Pods that are done gave their cores back.
@@ -286,8 +312,15 @@ impl Invariants {
 
     fn no_queue_is_over(&mut self) {
         let (mut used, mut fleet) = (BTreeMap::<String, u64>::new(), 0);
+        let mut granted = BTreeMap::<String, u64>::new();
         for (name, binding) in &self.bindings {
-            let held = self.held(name, binding);
+            let mut held = self.held(name, binding);
+            if self.placed_only && targets(binding).is_empty() {
+                if let Some(record) = record(binding) {
+                    *granted.entry(text(&record["queue"]).to_owned()).or_default() += held;
+                }
+                held = 0;
+            }
             fleet += held;
             let mut queue = record(binding).map(|record| text(&record["queue"]).to_owned());
             while let Some(at) = queue {
@@ -296,6 +329,11 @@ impl Invariants {
             }
         }
         assert!(fleet <= FLEET, "{fleet} cores are held, and the fleet has {FLEET}");
+        for (queue, granted) in granted {
+            let sum = granted + used.get(&queue).copied().unwrap_or(0);
+            let limit = self.limits.get(&queue).and_then(|limit| limit.cores);
+            self.over_granted += u64::from(limit.is_some_and(|limit| sum > limit));
+        }
         for (queue, used) in used {
             let peak = self.peaks.entry(queue.clone()).or_default();
             *peak = used.max(*peak);

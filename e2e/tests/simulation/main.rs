@@ -9,6 +9,7 @@
 mod faults;
 mod history;
 mod invariants;
+mod ledger;
 mod prng;
 mod stand_in;
 mod world;
@@ -45,6 +46,7 @@ struct Sum {
     virtual_seconds: u64,
     faults: BTreeMap<&'static str, u64>,
     broken: Vec<u64>,
+    over_granted: u64,
 }
 
 impl Sum {
@@ -52,6 +54,7 @@ impl Sum {
         self.seeds += 1;
         let Some(outcome) = outcome else { return self.broken.push(seed) };
         self.virtual_seconds += outcome.virtual_seconds;
+        self.over_granted += outcome.over_granted;
         for (fault, times) in outcome.faults {
             *self.faults.entry(fault).or_default() += times;
         }
@@ -78,9 +81,12 @@ fn every_invariant_holds_in_every_history() {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let Sum { seeds, virtual_seconds, faults, broken } = sum.into_inner().unwrap();
+    let Sum { seeds, virtual_seconds, faults, broken, over_granted } = sum.into_inner().unwrap();
     let hours = virtual_seconds / 3600;
-    println!("{seeds} seeds, {hours} virtual hours in {:.1} s; faults {faults:?}", began.elapsed().as_secs_f64());
+    println!(
+        "{seeds} seeds, {hours} virtual hours in {:.1} s; {over_granted} commits with more granted than a limit; faults {faults:?}",
+        began.elapsed().as_secs_f64()
+    );
     assert!(broken.is_empty(), "an invariant is broken:\n{}", broken.iter().map(|s| again(*s)).collect::<String>());
 }
 

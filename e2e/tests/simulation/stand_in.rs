@@ -121,8 +121,22 @@ impl StandIn {
                         continue;
                     }
                 },
-                Some(_) if pass => write::Body::MergePatch(json!({"spec": {"schedulerName": "default-scheduler"}})),
-                Some(_) => continue,
+                Some(known) => {
+                    let mut spec = json!({});
+                    if pass {
+                        spec["schedulerName"] = "default-scheduler".into();
+                    }
+                    let replicas = self.interpret("InterpretReplica", job, json!({})).await;
+                    match replicas.map(|answer| answer["replicas"].clone()) {
+                        Ok(replicas) if replicas != known["spec"]["replicas"] => spec["replicas"] = replicas,
+                        Ok(_) => {}
+                        Err(error) => failed = Err(error),
+                    }
+                    if spec == json!({}) {
+                        continue;
+                    }
+                    write::Body::MergePatch(json!({"spec": spec}))
+                }
             };
             if let Err(failure) = write::execute(&self.host, &write_to(self::bindings(), NAMESPACE, &name, body)).await
             {

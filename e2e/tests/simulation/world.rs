@@ -31,6 +31,7 @@ use crate::{
     faults::{Faults, Life, Way},
     history::{History, Trace},
     invariants::{Invariants, Limit, Stage, has_ended},
+    ledger,
     prng::Prng,
     stand_in::{self, NAMESPACE, StandIn, write_to},
 };
@@ -45,16 +46,18 @@ pub struct Outcome {
     writes: u64,
     kills: u64,
     pub faults: BTreeMap<&'static str, u64>,
+    /// Commits at which more was granted, by two replicas, than a limit.
+    pub over_granted: u64,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds } = self;
+        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted } = self;
         let faults: u64 = faults.values().sum();
         write!(
             f,
             "history {:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
-             {kills} kills, {virtual_seconds} s virtual",
+             {kills} kills, {virtual_seconds} s virtual, {over_granted} commits with more granted than a limit",
             history.number()
         )
     }
@@ -84,6 +87,16 @@ enum Action {
     Reach(&'static str, bool),
     /// Karmada says of a cluster whether it is ready.
     Ready(&'static str, bool),
+    /// A job's first task has so many replicas from now on.
+    Scale(String, u64),
+    /// Its policy wants all of it in every cluster.
+    Duplicate(String),
+    /// Something of a queue but its limits.
+    Retune(&'static str, Value),
+    /// A queue is deleted, or made anew, while its jobs wait and run.
+    Queue(&'static str, bool),
+    /// A PriorityClass is there, or not.
+    Class(&'static str, bool),
 }
 
 /// One of our processes.
@@ -127,6 +140,8 @@ struct World {
     webhook: Answering,
     /// Two replicas of the controller, of which a lease lets one be active.
     replicated: bool,
+    /// They go on for a while after they gave the lease up, as if they had not noticed.
+    unfenced: bool,
     running: BTreeMap<Process, Running>,
     lives: u64,
     kills: u64,
@@ -145,7 +160,12 @@ impl World {
         let task = match process {
             Process::Controller | Process::Standby if self.replicated => {
                 let identity = format!("{}-{}", process.name(), self.lives);
-                Some(tokio::spawn(while_active(identity, client, clock, stop.clone())))
+                if self.unfenced {
+                    let faults = self.faults.clone();
+                    Some(tokio::spawn(beyond_its_lease(identity, client, clock, stop.clone(), faults)))
+                } else {
+                    Some(tokio::spawn(while_active(identity, client, clock, stop.clone())))
+                }
             }
             Process::Controller | Process::Standby => {
                 let config = controller::Config { clock, ..controller::Config::default() };
@@ -222,11 +242,30 @@ impl World {
             }
             Action::Suspend(name) => binding(name, true),
             Action::Resume(name) => binding(name, false),
+            Action::Scale(name, replicas) => {
+                let patch = json!([{"op": "replace", "path": "/spec/tasks/0/replicas", "value": replicas}]);
+                write_to(stand_in::jobs(), NAMESPACE, name, Body::JsonPatch(patch))
+            }
+            Action::Duplicate(name) => {
+                let scheduling = json!({"replicaSchedulingType": "Duplicated", "replicaDivisionPreference": null});
+                let patch = json!({"spec": {"placement": {"replicaScheduling": scheduling}}});
+                write_to(stand_in::bindings(), NAMESPACE, &format!("{name}-job"), Body::MergePatch(patch))
+            }
+            Action::Retune(queue, spec) => write_to(queues(), "", queue, Body::MergePatch(json!({"spec": spec}))),
+            Action::Queue(name, true) => write_to(queues(), "", name, Body::Create(queue(name))),
+            Action::Queue(name, false) => write_to(queues(), "", name, Body::Delete { uid: None }),
+            Action::Class(name, true) => write_to(classes(), "", name, Body::Create(class(name))),
+            Action::Class(name, false) => write_to(classes(), "", name, Body::Delete { uid: None }),
         };
         match write::execute(&self.user, &write).await {
             Err(Failure::Exists(_)) => Ok(()),
             Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),
-            Ok(object) if matches!(action, Action::Suspend(_) | Action::Resume(_) | Action::Edit(_)) => {
+            Ok(object)
+                if matches!(
+                    action,
+                    Action::Suspend(_) | Action::Resume(_) | Action::Edit(_) | Action::Scale(..) | Action::Duplicate(_)
+                ) =>
+            {
                 let version = object["metadata"]["resourceVersion"].as_str().unwrap();
                 invariants.by_users.insert(version.parse().unwrap());
                 Ok(())
@@ -249,6 +288,35 @@ async fn while_active(identity: String, client: Client, clock: SharedClock, stop
         let epoch = Some(held.epoch.clone());
         let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };
         controller::run(config, client.clone(), active).await.expect("the controller stopped by itself");
+    }
+}
+
+/// The same without a lease that works: it gives it up now and then, so that another takes it, and goes on granting what
+/// it has seen until it notices, under the lease that it had.
+async fn beyond_its_lease(
+    identity: String,
+    client: Client,
+    clock: SharedClock,
+    stop: CancellationToken,
+    faults: Faults,
+) {
+    let candidate = Candidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
+    while let Some(held) = lease::hold(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
+        let active = stop.child_token();
+        let epoch = Some(held.epoch.clone());
+        let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };
+        let running = tokio::spawn(controller::run(config, client.clone(), active.clone()));
+        while faults.is_on() && !faults.between(0, 20).is_multiple_of(20) {
+            sleep(Duration::from_secs(1)).await;
+        }
+        if faults.is_on() {
+            drop(held);
+            sleep(Duration::from_millis(faults.between(1_000, 40_000))).await;
+        } else {
+            held.lost.cancelled().await;
+        }
+        active.cancel();
+        running.await.unwrap().expect("the controller stopped by itself");
     }
 }
 
@@ -350,19 +418,34 @@ const QUEUES: [&str; 4] = ["lab", "vision", "speech", "open"];
 async fn prepare_queues(client: &Client) {
     // Parents first.
     for name in QUEUES {
-        let limit = &limits()[name];
-        let mut spec = json!({"weight": 1, "reclaimable": true});
-        if let Some(parent) = limit.parent {
-            spec["parent"] = parent.into();
-        }
-        if let Some(cores) = limit.cores {
-            spec["capability"] = json!({"cpu": cores.to_string()});
-        }
-        let queue = json!({
-            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec,
-        });
-        create(client, queues(), "", queue).await;
+        create(client, queues(), "", queue(name)).await;
     }
+    for name in CLASSES {
+        create(client, classes(), "", class(name)).await;
+    }
+}
+
+fn queue(name: &str) -> Value {
+    let limit = &limits()[name];
+    let mut spec = json!({"weight": 1, "reclaimable": true});
+    if let Some(parent) = limit.parent {
+        spec["parent"] = parent.into();
+    }
+    if let Some(cores) = limit.cores {
+        spec["capability"] = json!({"cpu": cores.to_string()});
+    }
+    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+}
+
+const CLASSES: [&str; 2] = ["urgent", "idle"];
+
+fn classes() -> kube::api::ApiResource {
+    resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+}
+
+fn class(name: &str) -> Value {
+    let value = if name == "urgent" { 1000 } else { -1000 };
+    json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 }
 
 const NODES: [(&str, u64); 2] = [("n1", 4), ("n2", 4)];
@@ -418,11 +501,24 @@ fn story(prng: &mut Prng) -> Story {
             }
         }
         let seconds = prng.between(3, 25);
-        story.actions.push((at, Action::Submit(job(&name, queue, &tasks, seconds, suspended))));
+        let mut submitted = job(&name, queue, &tasks, seconds, suspended);
+        if prng.below(3) == 0 {
+            submitted["spec"]["priorityClassName"] = CLASSES[usize::try_from(prng.below(2)).unwrap()].into();
+        }
+        story.actions.push((at, Action::Submit(submitted)));
         story.finish.insert(name.clone());
         if suspended {
             story.actions.push((at + prng.between(20_000, 100_000), Action::Resume(name.clone())));
             continue;
+        }
+        let cores: u64 = tasks.iter().map(|(_, replicas, _, cores)| replicas * cores).sum();
+        let change = at + prng.between(1, 40_000);
+        match prng.below(10) {
+            // Its minimum stays what it was; nobody wants more than fits its queue.
+            8 if cores + tasks[0].3 <= 6 => story.actions.push((change, Action::Scale(name.clone(), tasks[0].1 + 1))),
+            8 if tasks[0].1 > tasks[0].2 => story.actions.push((change, Action::Scale(name.clone(), tasks[0].1 - 1))),
+            9 if cores <= 3 => story.actions.push((change, Action::Duplicate(name.clone()))),
+            _ => {}
         }
         match prng.below(8) {
             0 => {
@@ -447,6 +543,26 @@ fn story(prng: &mut Prng) -> Story {
             if prng.below(2) == 0 {
                 story.actions.push((from + prng.below(10_000), Action::Ready(member, false)));
                 story.actions.push((until + prng.below(10_000), Action::Ready(member, true)));
+            }
+        }
+    }
+    for _ in 0..prng.below(4) {
+        let tuned = json!({"weight": prng.between(1, 9), "priority": prng.below(3)});
+        story
+            .actions
+            .push((prng.below(100_000), Action::Retune(QUEUES[usize::try_from(prng.below(4)).unwrap()], tuned)));
+    }
+    if prng.below(2) == 0 {
+        let from = prng.between(10_000, 80_000);
+        story.actions.push((from, Action::Queue("open", false)));
+        story.actions.push((from + prng.between(1_000, 40_000), Action::Queue("open", true)));
+    }
+    for name in CLASSES {
+        if prng.below(2) == 0 {
+            let from = prng.below(80_000);
+            story.actions.push((from, Action::Class(name, false)));
+            if prng.below(2) == 0 {
+                story.actions.push((from + prng.between(1_000, 40_000), Action::Class(name, true)));
             }
         }
     }
@@ -503,7 +619,15 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     prepare_host(&user).await;
     let mut stand_in = {
         let history = History::new();
-        for of in [stand_in::jobs(), stand_in::bindings(), stand_in::works(), stand_in::pod_groups(), queues()] {
+        for of in [
+            stand_in::jobs(),
+            stand_in::bindings(),
+            stand_in::works(),
+            stand_in::pod_groups(),
+            queues(),
+            classes(),
+            clusters(),
+        ] {
             history.follow("host", user.clone(), of);
         }
         let stand_in = StandIn::new(user.clone(), member_clients.clone(), hook, history.clone());
@@ -523,17 +647,21 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         user,
         clock: Arc::new(TokioClock::starting_at(start)),
         webhook,
-        replicated: prng.below(2) == 0,
+        replicated: true,
+        unfenced: false,
         running: BTreeMap::new(),
         lives: 0,
         kills: 0,
     };
+    // Each second world has one replica; of the others each second has no lease that works.
+    let replicas = prng.below(4);
+    (world.replicated, world.unfenced) = (replicas >= 2, replicas == 3);
     for process in Process::ALL.into_iter().rev() {
         world.start(process);
     }
     prepare_queues(&world.user).await;
     sleep(Duration::from_secs(5)).await;
-    let invariants = Invariants::new(limits());
+    let invariants = Invariants::new(limits(), world.unfenced);
     let mut tale =
         Tale { invariants, trace: Trace::new(keep), told, history, last_writes: 0, quiet_since: Instant::now() };
     let mut story = story(&mut prng);
@@ -542,6 +670,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     calm(&mut world, &mut stand_in, &mut tale, story).await;
     Outcome {
         history: tale.trace,
+        over_granted: tale.invariants.over_granted,
         jobs: tale.invariants.jobs().len(),
         commits: tale.invariants.checked,
         writes: world.faults.writes(),
@@ -698,6 +827,10 @@ async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish:
         let jobs = tale.invariants.jobs();
         let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
         step = if left.is_empty() { STEP * 10 } else { STEP };
+        let quiet = tale.quiet_since.elapsed();
+        if quiet > Duration::from_secs(15) && quiet <= Duration::from_secs(15) + step {
+            ledger::must_be_what_the_objects_say(&tale.history, world.clock.now());
+        }
         if left.is_empty() && tale.quiet_since.elapsed() > QUIET {
             return;
         }
