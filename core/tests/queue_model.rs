@@ -304,6 +304,29 @@ impl Model {
         self.has.get(&(queue.clone(), resource)).map_or_else(outside, |has| has.real).min(fleet)
     }
 
+    /// The most that a queue could have if nothing ran and no cluster were away; `None` while nobody knows.
+    fn reach(&self, queue: Option<&QueueName>, resource: &str) -> Option<i128> {
+        let Some(queue) = queue else { return self.fleet.whole.as_ref().map(|whole| whole.get(resource).as_nano()) };
+        let parent = self.path(queue).0.get(1).cloned();
+        let left = self.reach(parent.as_ref(), resource).map(|have| {
+            let siblings = self.children(parent.as_ref());
+            let asked: Vec<i128> = siblings.iter().map(|spec| self.asked_guarantee(spec, resource)).collect();
+            let kept = match asked.iter().sum::<i128>() > have {
+                true => fill(have, &asked.iter().map(|asked| (1, 0, *asked)).collect::<Vec<_>>()),
+                false => asked,
+            };
+            let of_others = siblings.iter().zip(&kept).filter(|(spec, _)| spec.name != *queue);
+            have - of_others.map(|(_, kept)| kept).sum::<i128>()
+        });
+        Self::capability(&self.queues[queue], resource).into_iter().chain(left).min()
+    }
+
+    fn is_never(&self, job: &Job) -> bool {
+        let asked = job.ask.minimum();
+        let more = |name: &str| self.reach(Some(&job.queue), name).is_some_and(|most| asked.get(name).as_nano() > most);
+        NAMES.into_iter().any(|name| !asked.get(name).is_zero() && more(name))
+    }
+
     fn fits(&self, queue: &QueueName, asked: &Resources) -> bool {
         let (path, _) = self.path(queue);
         NAMES.into_iter().filter(|name| !asked.get(name).is_zero()).all(|name| {
@@ -358,7 +381,11 @@ impl Model {
             .filter(|job| self.open(&job.queue))
             .filter(|job| {
                 self.queues[&job.queue].dequeue == Dequeue::Traverse
-                    || self.waiting.values().filter(|o| o.queue == job.queue).all(|o| self.place(o) >= self.place(job))
+                    || self
+                        .waiting
+                        .values()
+                        .filter(|o| o.queue == job.queue)
+                        .all(|o| self.place(o) >= self.place(job) || self.is_never(o))
             })
             .collect();
         order.sort_by_key(|job| (self.turn(&job.queue), self.place(job)));

@@ -158,6 +158,12 @@ pub(super) fn first_short(slots: &[Slot], path: &[Node], asked: &[(Dim, i128)]) 
     })
 }
 
+/// Whether no ceiling on the way up could ever be met while queues are as they are, whatever ends or comes back.
+pub(super) fn is_never(slot: &Slot, shape: &Shape) -> bool {
+    slot.problem.is_none()
+        && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
+}
+
 /// The reason why a ceiling can never be met, if it can not: more than the whole limit.
 pub(super) fn never(slots: &[Slot], dims: &Dims, fleet: &Fleet, node: Node, shape: &Shape) -> Option<Reason> {
     let queue = &slots[node.index()];
@@ -176,9 +182,20 @@ pub(super) fn never(slots: &[Slot], dims: &Dims, fleet: &Fleet, node: Node, shap
             }
         }
     }
-    let whole = fleet.whole.as_ref()?;
-    let (dim, _) = shape.sparse.iter().find(|(dim, asked)| *asked > whole.get(dims.name(*dim).as_str()).as_nano())?;
-    Some(exceeds(Bound::Fleet, *dim, whole.get(dims.name(*dim).as_str())))
+    if let Some(whole) = fleet.whole.as_ref() {
+        let of = |dim: &Dim| whole.get(dims.name(*dim).as_str());
+        if let Some((dim, _)) = shape.sparse.iter().find(|(dim, asked)| *asked > of(dim).as_nano()) {
+            return Some(exceeds(Bound::Fleet, *dim, of(dim)));
+        }
+    }
+    // Others' guarantees, from the top, where they leave too little first.
+    queue.path.iter().rev().filter(|at| **at != Node::ROOT).find_map(|at| {
+        let slot = &slots[at.index()];
+        let short = |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| *asked > most);
+        let (dim, _) = shape.sparse.iter().find(short)?;
+        let most = Quantity::from_nano(slot.reach.get(*dim)?).shown_as(fleet.ready.get(dims.name(*dim).as_str()));
+        Some(exceeds(Bound::Guaranteed(slot.name.clone()), *dim, most))
+    })
 }
 
 /// Whose ceiling `headroom` was, and how high it is.

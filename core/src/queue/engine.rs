@@ -10,6 +10,7 @@ mod books;
 mod entitlement;
 mod fences;
 mod growth;
+mod never;
 mod order;
 mod questions;
 
@@ -351,6 +352,7 @@ impl Engine {
         self.fences.doubt_all();
         self.wake_behind();
         self.wake_after_settling();
+        self.give_up_after_settling();
         self.restart_order();
     }
 

@@ -19,7 +19,7 @@ use super::{
     spec::{Fleet, QueueSpec},
     tree::{Node, Slot},
 };
-/// Sets `capability`, `left`, `real`, `guarantee` and `deserved` of every queue.
+/// Sets `capability`, `left`, `real`, `reach`, `guarantee` and `deserved` of every queue.
 pub(super) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &Fleet) {
     for slot in slots.iter_mut() {
         read(slot, dims);
@@ -36,6 +36,7 @@ pub(super) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &Fleet) {
     let order = from_the_root(slots);
     set_most(slots, &order, dims, fleet);
     promise(slots, &order, dims);
+    set_reach(slots, &order, dims);
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
         for dim in dims.all() {
@@ -55,6 +56,7 @@ fn read(slot: &mut Slot, dims: &mut Dims) {
     slot.capability = Ceilings::default();
     slot.left = Ceilings::default();
     slot.real = Ceilings::default();
+    slot.reach = Ceilings::default();
     slot.guarantee = Dense::default();
     slot.deserved = Box::default();
     slot.asked = Asked::default();
@@ -154,16 +156,43 @@ fn promise(slots: &mut [Slot], order: &[Node], dims: &Dims) {
     }
 }
 
+/// From the root down: what siblings' guarantees leave at most.
+fn set_reach(slots: &mut [Slot], order: &[Node], dims: &Dims) {
+    slots[Node::ROOT.index()].reach = slots[Node::ROOT.index()].asked.most.clone();
+    for parent in order {
+        let children = std::mem::take(&mut slots[parent.index()].children);
+        let above = slots[parent.index()].reach.clone();
+        for child in &children {
+            slots[child.index()].reach = above.clone();
+        }
+        for dim in dims.all() {
+            let kept = above.get(dim).map(|most| kept(slots, &children, dim, most));
+            let sum: i128 = kept.iter().flatten().sum();
+            for (i, child) in children.iter().enumerate() {
+                let slot = &mut slots[child.index()];
+                let left = above.get(dim).zip(kept.as_ref()).map(|(most, kept)| most - sum + kept[i]);
+                slot.reach.set(dim, [slot.capability.get(dim), left].into_iter().flatten().min());
+            }
+        }
+        slots[parent.index()].children = children;
+    }
+}
+
+/// What each of these is guaranteed of as much as there is.
+fn kept(slots: &[Slot], children: &[Node], dim: Dim, most: i128) -> Vec<i128> {
+    let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
+    let claim = |most: &i128| Claim { weight: 1, least: 0, most: *most };
+    match asked.iter().sum::<i128>() {
+        0 => asked,
+        sum if sum <= most => asked,
+        _ => fill(most, &asked.iter().map(claim).collect::<Vec<_>>()),
+    }
+}
+
 /// Divides what `parent` has of one resource among its children.
 fn hand_out(slots: &mut [Slot], parent: Node, children: &[Node], dim: Dim) {
     let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
-    let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
-    let claim = |most: &i128| Claim { weight: 1, least: 0, most: *most };
-    let kept = match asked.iter().sum::<i128>() {
-        0 => asked,
-        sum if sum <= real => asked,
-        _ => fill(real, &asked.iter().map(claim).collect::<Vec<_>>()),
-    };
+    let kept = kept(slots, children, dim, real);
     let sum: i128 = kept.iter().sum();
     for (child, kept) in children.iter().zip(kept) {
         let slot = &mut slots[child.index()];

@@ -44,6 +44,8 @@ pub(super) struct Line {
     /// The first job of every shape that does not sleep.
     awake: BTreeSet<(JobKey, ShapeId)>,
     asleep: BTreeMap<ShapeId, Bed>,
+    /// Those of them that can never start: nobody waits behind them.
+    hopeless: BTreeSet<ShapeId>,
 }
 
 impl Line {
@@ -86,17 +88,32 @@ impl Line {
     pub(super) fn candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
             Dequeue::Traverse => self.awake.first().map(|(key, shape)| (key, *shape)),
-            Dequeue::Fifo => self
-                .jobs
-                .first_key_value()
-                .filter(|(_, shape)| !self.asleep.contains_key(shape))
-                .map(|(key, shape)| (key, *shape)),
+            Dequeue::Fifo => self.front().filter(|(_, shape)| !self.asleep.contains_key(shape)),
         }
     }
 
-    /// True if `key` is the first in line.
-    pub(super) fn is_first(&self, key: &JobKey) -> bool {
-        self.jobs.first_key_value().is_some_and(|(first, _)| first == key)
+    /// The first in line that may ever start.
+    pub(super) fn front(&self) -> Option<(&JobKey, ShapeId)> {
+        self.hopeful().next().map(|(key, shape)| (key, *shape))
+    }
+
+    /// All that may ever start, as far as is known.
+    pub(super) fn hopeful(&self) -> impl Iterator<Item = (&JobKey, &ShapeId)> {
+        self.jobs.iter().filter(|(_, shape)| !self.hopeless.contains(shape))
+    }
+
+    /// Shapes that sleep.
+    pub(super) fn sleeping(&self) -> impl Iterator<Item = (ShapeId, Bed)> {
+        self.asleep.iter().map(|(shape, bed)| (*shape, *bed))
+    }
+
+    /// Whether a shape that sleeps can ever start.
+    pub(super) fn set_hopeless(&mut self, shape: ShapeId, hopeless: bool) {
+        if hopeless && self.asleep.contains_key(&shape) {
+            self.hopeless.insert(shape);
+        } else {
+            self.hopeless.remove(&shape);
+        }
     }
 
     /// Jobs before `key`; costs as many steps as it is away from the nearer end.
@@ -139,6 +156,7 @@ impl Line {
             None => {
                 self.shapes.remove(&shape);
                 self.asleep.remove(&shape);
+                self.hopeless.remove(&shape);
             }
         }
     }
@@ -153,6 +171,7 @@ impl Line {
     /// What it slept on, if it slept.
     pub(super) fn wake(&mut self, shape: ShapeId) -> Option<Bed> {
         let bed = self.asleep.remove(&shape)?;
+        self.hopeless.remove(&shape);
         if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
             self.awake.insert((first.clone(), shape));
         }
@@ -178,6 +197,8 @@ mod tests {
         line.sleep(ShapeId(0), Bed::Room);
         assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
         assert!(line.candidate(Dequeue::Fifo).is_none());
+        line.set_hopeless(ShapeId(0), true);
+        assert_eq!(line.candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "small");
         line.wake(ShapeId(0));
         assert_eq!(line.candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "big");
     }

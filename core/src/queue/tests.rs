@@ -232,6 +232,53 @@ fn traverse_passes_a_blocked_head_and_fifo_does_not_defect_14() {
 }
 
 #[test]
+fn nobody_waits_behind_who_can_never_start() {
+    let fifo = |queue: QueueSpec| QueueSpec { dequeue: Dequeue::Fifo, ..queue };
+    let guaranteed = QueueSpec { guarantee: cpu(30), ..queue("g", 100) };
+    let mut engine = engine([fifo(queue("q", 90)), guaranteed], 100);
+    for (i, (id, asked)) in
+        [("limit", 91), ("left", 75), ("room", 7), ("big", 65), ("small", 5)].into_iter().enumerate()
+    {
+        let mut job = job(id, "q", i as i64, cpu(asked));
+        Arc::make_mut(&mut job.ask).fit = FitClass(i as u64);
+        engine.wait(job);
+    }
+    engine.hold(&"runs".into(), &"q".into(), &cpu(16));
+    let fit = |_: &JobId, ask: &Ask| match ask.fit {
+        FitClass(2) => Fit::No { never: true, detail: "no node is so large".into() },
+        _ => Fit::Yes,
+    };
+    assert!(engine.next(fit).is_none());
+    let tokens = ["limit", "left", "room", "big", "small"].map(|id| token(&engine, id));
+    assert_eq!(tokens, ["ExceedsCapability", "ExceedsCapability", "NeverFits", "WaitingForQuota", "BehindHead"]);
+    assert_eq!(
+        engine.why("left").unwrap().to_string(),
+        "can never start in queue q: needs cpu 75, more than 70, which is what other queues' guarantees leave to queue q"
+    );
+    let heads = |engine: &Engine| engine.heads(4).map(|(id, at)| (id.to_string(), at.place)).collect::<Vec<_>>();
+    assert_eq!(heads(&engine), [("big".to_owned(), 4)], "who may claim");
+    // Once it can, it is the first again.
+    engine.set_queue(queue("g", 100));
+    assert!(engine.next(fit).is_none());
+    assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindHead"]);
+    engine.forget("runs");
+    assert_eq!(engine.next(fit).unwrap().id.as_str(), "left");
+}
+
+/// While a cluster is away, or one is unknown, more may come.
+#[test]
+fn what_guarantees_leave_is_of_all_that_may_come_back() {
+    let guaranteed = QueueSpec { guarantee: cpu(30), ..QueueSpec::unlimited("g") };
+    let mut engine = engine([QueueSpec::unlimited("q"), guaranteed], 100);
+    engine.wait(job("a", "q", 1, cpu(75)));
+    for (whole, want) in [(Some(100), "ExceedsCapability"), (Some(105), "WaitingForQuota"), (None, "WaitingForQuota")] {
+        engine.set_fleet(Fleet { ready: cpu(100), whole: whole.map(cpu), ready_clusters: 1 });
+        assert!(released(&mut engine).is_empty());
+        assert_eq!(token(&engine, "a"), want);
+    }
+}
+
+#[test]
 fn only_open_queues_start_jobs_and_running_ones_stay_charged_defect_11() {
     let mut engine = engine([queue("q", 10)], 100);
     engine.hold(&"runs".into(), &"q".into(), &cpu(3));

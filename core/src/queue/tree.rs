@@ -50,6 +50,8 @@ pub(super) struct Slot {
     pub(super) left: Ceilings,
     /// The smallest of both and of everything above.
     pub(super) real: Ceilings,
+    /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
+    pub(super) reach: Ceilings,
     /// Kept free for it and all below, as far as that can be.
     pub(super) guarantee: Dense,
     /// What it is entitled to; nothing where it deserves nothing.
@@ -78,6 +80,7 @@ impl Slot {
             capability: Ceilings::default(),
             left,
             real: Ceilings::default(),
+            reach: Ceilings::default(),
             guarantee: Dense::default(),
             deserved: Sparse::default(),
             asked: Asked::default(),

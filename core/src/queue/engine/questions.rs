@@ -6,6 +6,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         admit,
+        line::Bed,
         order::JobId,
         spec::{Dequeue, QueueSpec},
     },
@@ -53,12 +54,15 @@ impl Engine {
         })
     }
 
-    /// The first jobs of each line, at most `each` of them.
+    /// The first jobs of each line that may ever start, at most `each` of them: of a fifo line the first alone.
     pub fn heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
-            let line = &self.slots[node.index()].line;
+            let slot = &self.slots[node.index()];
+            let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
+            let line = &slot.line;
             let of = line.len();
-            line.keys().take(each).enumerate().map(move |(i, key)| (&key.id, Position { place: i + 1, of }))
+            let heads = line.hopeful().take(if fifo { each.min(1) } else { each });
+            heads.map(move |(key, _)| (&key.id, Position { place: line.before(key) + 1, of }))
         })
     }
 
@@ -76,6 +80,11 @@ impl Engine {
         }
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
+        }
+        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
+        let is_hopeless = matches!(slot.line.bed(*shape_id), Some(Bed::Never));
+        if fifo && !is_hopeless && slot.line.front().is_some_and(|(front, _)| front < key) {
+            return Some(Reason::BehindHead { queue, position });
         }
         if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {
             let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
@@ -96,9 +105,7 @@ impl Engine {
                 Reason::NoRoom { queue, detail, position }
             });
         }
-        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
-        let behind = fifo && !slot.line.is_first(key);
-        Some(if behind { Reason::BehindHead { queue, position } } else { Reason::Next { queue, position } })
+        Some(Reason::Next { queue, position })
     }
 
     /// What a job is charged; `None` if it holds nothing.

@@ -15,6 +15,7 @@ impl Engine {
     pub(in crate::queue::engine) fn sleep(&mut self, node: Node, shape: ShapeId, bed: Bed) {
         self.slots[node.index()].line.sleep(shape, bed);
         self.lie_down(node, shape, bed);
+        self.give_up(node, shape, bed);
         // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
         if let (Bed::Never, Some((rank, ..))) = (bed, self.sleeper(node, shape)) {
             self.unfence_job(rank.id.as_str());
