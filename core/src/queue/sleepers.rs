@@ -276,7 +276,8 @@ type Found<'a> = (Node, &'a JobKey, ShapeId);
 fn head<'a>(bunks: &'a BTreeMap<Node, Bunk>, turns: Turns<'_>, queue: Node) -> Option<(&'a JobKey, ShapeId, i128)> {
     let spec = turns.open(queue)?;
     let ((key, shape), needs) = bunks.get(&queue)?.by_key.first_key_value()?;
-    let first = spec.dequeue == Dequeue::Traverse || turns.slot(queue).line.is_first(key);
+    let first =
+        spec.dequeue == Dequeue::Traverse || turns.slot(queue).line.front().is_some_and(|(front, _)| front == key);
     first.then_some((key, *shape, *needs))
 }
 

@@ -17,7 +17,8 @@ impl Engine {
                 let heeded: Vec<FenceId> = heeded.into_iter().collect();
                 let held_back = self.fenced_short(&heeded, &slot.path, self.shape(shape));
                 let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
-                let in_turn = slot.problem.is_none() && (!fifo || slot.line.is_first(key));
+                let in_turn =
+                    slot.problem.is_none() && (!fifo || slot.line.front().is_some_and(|(front, _)| front == key));
                 match slot.line.bed(shape) {
                     // Nobody looks at those whose turn it can not be.
                     Some(Bed::Quota(..) | Bed::Fenced(..)) if !in_turn => {}
