@@ -141,6 +141,9 @@ pub struct ControllerArgs {
     /// Seconds that a job waits before others give way for it.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub claim_after: u32,
+    /// Seconds that each cluster's part of a gang has to start; then all parts are withdrawn and it goes elsewhere.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub start_within: u32,
     /// Nobody gives back what another queue deserves: lent capacity comes back when its jobs end.
     #[arg(long)]
     pub no_reclaim: bool,

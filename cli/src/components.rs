@@ -15,6 +15,7 @@ use caldera_runtime::{
     shutdown,
     tls::{Authority, Identity, LOOK_EVERY, Served, server_config},
 };
+use jiff::SignedDuration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +68,7 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
             Order::Fifo => OrderPolicy::Fifo,
         },
         patience: Some(i64::from(args.keep_places_after)).filter(|seconds| *seconds > 0),
+        start_within: SignedDuration::from_secs(args.start_within.into()),
         ..caldera_controller::Config::default()
     };
     let policy = &mut config.give_back;
@@ -320,6 +322,7 @@ mod tests {
     fn an_admin_who_says_nothing_gets_the_defaults() {
         let (said, default) = (decided(&[]), caldera_controller::Config::default());
         assert_eq!((said.order, said.patience), (default.order, default.patience));
+        assert_eq!(said.start_within, default.start_within);
         assert_eq!(format!("{:?}", said.give_back), format!("{:?}", default.give_back));
     }
 
@@ -329,12 +332,14 @@ mod tests {
             "--order=fifo",
             "--keep-places-after=0",
             "--claim-after=5",
+            "--start-within=7",
             "--no-reclaim",
             "--no-preemption",
             "--evictions-per-minute=4",
             "--protect-namespace=prod",
         ]);
         assert_eq!((said.order, said.patience), (OrderPolicy::Fifo, None));
+        assert_eq!(said.start_within.as_secs(), 7);
         let policy = said.give_back;
         assert!(!policy.reclaim && policy.preempt.is_empty());
         assert!(policy.protected.contains("prod") && policy.protected.contains("kube-system"));

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+pub use caldera_controller::Config as ControllerConfig;
 use caldera_runtime::{
     client::WriteCounts,
     members::collect,
@@ -68,6 +69,7 @@ pub struct Stack {
     /// Where the webhook listens, also after it was started again: its configurations name this address.
     webhook: SocketAddr,
     identity: Identity,
+    controller: ControllerConfig,
     running: BTreeMap<Component, Running>,
     collectors: Vec<Running>,
 }
@@ -103,8 +105,11 @@ impl Stack {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let webhook = listener.local_addr()?;
         let (running, collectors) = (BTreeMap::new(), Vec::new());
-        let client = Box::new(client);
-        let mut stack = Self { client, stop: stop.clone(), webhook, identity, running, collectors };
+        let mut controller = ControllerConfig::default();
+        // Nobody who tries it out waits a minute to see a loan come back.
+        controller.give_back.bounds.patience = 2;
+        let (client, stop) = (Box::new(client), stop.clone());
+        let mut stack = Self { client, stop, webhook, identity, controller, running, collectors };
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
@@ -130,6 +135,11 @@ impl Stack {
         }
     }
 
+    /// How the controller is set up from its next start on.
+    pub fn controller(&mut self) -> &mut ControllerConfig {
+        &mut self.controller
+    }
+
     /// Starts a component (again); nothing if it runs.
     ///
     /// # Errors
@@ -145,9 +155,7 @@ impl Stack {
                 self.serve_webhook(listener)?;
             }
             Component::Controller => {
-                let mut config = caldera_controller::Config::default();
-                // Nobody who tries it out waits a minute to see a loan come back.
-                config.give_back.bounds.patience = 2;
+                let config = self.controller.clone();
                 let client = (self.client)(component.name())?;
                 self.spawn(component, |stop| caldera_controller::run(config, client, stop));
             }

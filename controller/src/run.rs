@@ -38,6 +38,7 @@ use crate::{
     metrics::{ByQueue, Metrics},
     plan::plan,
     read::{opted_in, resource_of},
+    unstarted::{START_WITHIN, Unstarted},
 };
 
 /// How the controller is set up.
@@ -59,6 +60,8 @@ pub struct Config {
     pub give_back: Policy,
     /// Under which lease it is active; `None` for a single replica that needs none.
     pub epoch: Option<String>,
+    /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then all parts are withdrawn.
+    pub start_within: SignedDuration,
 }
 
 impl Default for Config {
@@ -72,6 +75,7 @@ impl Default for Config {
             patience: Some(PATIENCE),
             give_back: Policy::default(),
             epoch: None,
+            start_within: START_WITHIN,
         }
     }
 }
@@ -113,6 +117,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let mut index = Index::default();
     index.claims.policy = config.give_back.clone();
     index.epoch = config.epoch.as_deref().map(Into::into);
+    index.unstarted = Unstarted::new(config.start_within);
     index.engine.set_policy(config.order);
     index.engine.set_patience(config.patience);
     let mut next: Option<Timestamp> = None;

@@ -7,9 +7,10 @@
 
 pub mod capacity;
 pub mod kinds;
+pub mod line;
 pub mod manifest;
 pub mod scenario;
 pub mod world;
 
 pub use caldera_cli::stack::Component;
-pub use scenario::{Scenario, run, run_alone, run_in, run_with_components};
+pub use scenario::{Scenario, run, run_alone, run_configured, run_in, run_with_components};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context;
-use caldera_cli::stack::Component;
+use caldera_cli::stack::{Component, ControllerConfig};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::Kind,
     manifest::policy,
-    world::{Turn, World, api, runtime, world},
+    world::{Turn, World, api, is_given, runtime, sandbox, world},
 };
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
@@ -81,6 +81,30 @@ where
         for component in [Component::Webhook, Component::Controller, Component::Scheduler] {
             scenario.world.resume(component).await?;
         }
+        result
+    });
+}
+
+/// The same with a controller that is set up otherwise: in a sandbox of the scenario's own, or on a given Karmada as
+/// [`run_with_components`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_configured<F, Fut>(name: &str, change: fn(&mut ControllerConfig), play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    if !is_given() {
+        return run_in(name, sandbox(), async |scenario: Arc<Scenario>| {
+            scenario.world.reconfigure(change).await?;
+            play(scenario).await
+        });
+    }
+    run_with_components(name, async |scenario: Arc<Scenario>| {
+        let before = scenario.world.reconfigure(change).await?;
+        let result = play(scenario.clone()).await;
+        scenario.world.reconfigure(|config| *config = before).await?;
         result
     });
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 use anyhow::Context;
 use caldera_cli::{
     manifests,
-    stack::{Component, Stack},
+    stack::{Component, ControllerConfig, Stack},
 };
 use caldera_runtime::{
     client::{self, WriteCounts},
@@ -76,6 +76,20 @@ impl World {
         }
     }
 
+    /// Starts the controller anew, set up otherwise from now on; gives back how it was set up.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn reconfigure(&self, change: impl FnOnce(&mut ControllerConfig)) -> anyhow::Result<ControllerConfig> {
+        let Some(components) = &self.components else { return Ok(ControllerConfig::default()) };
+        let mut stack = components.lock().await;
+        let before = stack.controller().clone();
+        change(stack.controller());
+        stack.kill(Component::Controller).await;
+        stack.resume(Component::Controller)?;
+        Ok(before)
+    }
+
     /// Starts it again; nothing if it runs.
     ///
     /// # Errors
@@ -118,7 +132,13 @@ async fn start() -> anyhow::Result<World> {
     }
 }
 
-async fn sandbox() -> anyhow::Result<World> {
+/// Whether the world is somebody else's Karmada.
+pub(crate) fn is_given() -> bool {
+    std::env::var_os("CALDERA_E2E_HOST_KUBECONFIG").is_some()
+}
+
+/// A sandbox of three members with Caldera's components.
+pub(crate) async fn sandbox() -> anyhow::Result<World> {
     let stop = CancellationToken::new();
     let fleet = fleet(3, &stop).await?;
     of_fleet(&fleet, stop).await

@@ -13,6 +13,7 @@ use axum::{Router, response::IntoResponse};
 use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
+    line::Line,
     manifest::{aggregated, job, task},
     run_in,
     world::{self, World, fleet, join},
@@ -21,45 +22,11 @@ use caldera_runtime::{client::WriteCounts, members::collect};
 use caldera_sandbox::fleet::{Endpoint, Fleet};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// The cluster behind the line: two nodes of 8 cores.
 const FAR: &str = "far";
-
-/// A line to a member's API server that can be cut.
-struct Line {
-    up: watch::Sender<bool>,
-    address: String,
-}
-
-impl Line {
-    async fn to(server: &str) -> anyhow::Result<Self> {
-        let target = server.strip_prefix("https://").context("not https")?.to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = format!("https://{}", listener.local_addr()?);
-        let (up, is_up) = watch::channel(true);
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (mut is_up, target) = (is_up.clone(), target.clone());
-                tokio::spawn(async move {
-                    if !*is_up.borrow() {
-                        return;
-                    }
-                    let Ok(mut far) = TcpStream::connect(&target).await else { return };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = is_up.wait_for(|up| !up) => {}
-                    }
-                });
-            }
-        });
-        Ok(Self { up, address })
-    }
-}
 
 /// A host with a member behind a line.
 async fn far(stop: &CancellationToken) -> anyhow::Result<(Fleet, Line)> {

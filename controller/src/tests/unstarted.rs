@@ -6,10 +6,11 @@ use caldera_core::{
     quantity::Quantity,
 };
 use caldera_runtime::clock::rfc3339;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::index::Input;
+use crate::{index::Input, unstarted::Unstarted};
 
 /// Two members of which everything is seen.
 fn world() -> World {
@@ -98,6 +99,18 @@ fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
     assert!(message.contains("0 of the 2 pods needed in m2 are on nodes"), "{message}");
     // In line again after a while, with its age.
     assert_eq!(world.pass(120), ["a-job"]);
+}
+
+#[test]
+fn how_long_a_part_has_can_be_said() {
+    let mut world = world();
+    world.index.unstarted = Unstarted::new(SignedDuration::from_secs(5));
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    world.pass(4);
+    assert!(eviction(&world).is_null());
+    world.pass(2);
+    assert_eq!(eviction(&world)["avoid"], json!(["m2"]));
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod queueing;
 mod restarts;
 mod services;
 mod splitting;
+mod starting;
 mod suspension;
 mod topology;

@@ -25,7 +25,7 @@ const FLOOR: usize = 62;
 /// tried again with other uids.
 const ATTEMPTS: usize = 12;
 /// Karmada's own races end otherwise now and then: its scheduler writes the whole list of conditions as it read it.
-const RACES: usize = 2;
+const RACES: usize = 3;
 /// Scenarios at a time.
 const PARALLEL: usize = 6;
 
