@@ -67,7 +67,8 @@ pub fn queue(object: &Value) -> Option<(String, Queue)> {
     let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let bounds = |name: &str, amount: Quantity| {
         // Volcano takes none of these for no bound (`capacity.go`, `NewQueueAttr`).
-        !amount.is_negative() && !(amount.is_zero() && matches!(name, ResourceName::CPU | ResourceName::MEMORY))
+        let is_nothing = amount.is_zero() && matches!(name, ResourceName::CPU | ResourceName::MEMORY);
+        !(is_nothing || amount.is_negative())
     };
     let mut queue = Queue::default();
     for (name, amount) in amounts("/spec/capability").map(|(name, amount)| (name.as_str(), quantity(amount))) {

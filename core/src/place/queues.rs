@@ -45,8 +45,10 @@ pub fn place_within<'q>(
         };
         // A cluster is bounded once, so that this ends.
         let mut exceeds = None;
-        for (at, (cluster, capacity)) in clusters.iter().enumerate().filter(|(_, (_, capacity))| !is_bounded(capacity))
-        {
+        for (at, (cluster, capacity)) in clusters.iter().enumerate() {
+            if matches!(capacity, Cow::Owned(_)) {
+                continue;
+            }
             let Some(left) = queue(&cluster.name).map(Queue::left) else { continue };
             let asked = added(&decision, request, &cluster.name);
             if left.iter().any(|(name, left)| asked.get(name.as_str()) > left) {
@@ -61,10 +63,6 @@ pub fn place_within<'q>(
             None => return Ok(decision),
         }
     }
-}
-
-const fn is_bounded(capacity: &Cow<'_, Capacity>) -> bool {
-    matches!(capacity, Cow::Owned(_))
 }
 
 /// What a decision adds in a cluster to what is there.
@@ -171,12 +169,11 @@ mod tests {
         [(String::new(), String::new())].into()
     }
 
+    /// Pods by cluster, or why not and who was bounded.
+    type Placed = Result<Vec<(String, i64)>, (String, Vec<String>)>;
+
     /// Two equal members with these queues; where pods go, or why not.
-    fn placed(
-        replicas: u32,
-        previous: Option<&Plan>,
-        queues: &[Queue],
-    ) -> Result<Vec<(String, i64)>, (String, Vec<String>)> {
+    fn placed(replicas: u32, previous: Option<&Plan>, queues: &[Queue]) -> Placed {
         let clusters: Vec<Cluster> = ["m0", "m1"]
             .map(|name| Cluster { name: name.into(), ready: true, serves: serves(), ..Cluster::default() })
             .into();

@@ -41,6 +41,6 @@ pub fn must_be_what_the_objects_say(history: &History, now: Timestamp) {
         let name = queue["metadata"]["name"].as_str().unwrap();
         let said = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
         let fresh = charged.get(name).map_or("0", String::as_str);
-        assert_eq!(said, fresh, "{name}: the status, and what the objects say: {}", Value::from(queue.clone()));
+        assert_eq!(said, fresh, "{name}: the status, and what the objects say: {}", queue);
     }
 }
