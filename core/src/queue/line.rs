@@ -79,9 +79,9 @@ impl Line {
         self.asleep.get(&shape).copied()
     }
 
-    /// What the shape of the first in line sleeps on.
+    /// What the shape of the first in line that may ever start sleeps on.
     pub(super) fn bed_of_first(&self) -> Option<Bed> {
-        self.bed(*self.jobs.first_key_value()?.1)
+        self.bed(self.front()?.1)
     }
 
     /// The job to look at next.

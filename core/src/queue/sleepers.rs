@@ -275,10 +275,15 @@ type Found<'a> = (Node, &'a JobKey, ShapeId);
 /// The first who sleeps of a queue, if it may be next, and what it needs.
 fn head<'a>(bunks: &'a BTreeMap<Node, Bunk>, turns: Turns<'_>, queue: Node) -> Option<(&'a JobKey, ShapeId, i128)> {
     let spec = turns.open(queue)?;
-    let ((key, shape), needs) = bunks.get(&queue)?.by_key.first_key_value()?;
-    let first =
-        spec.dequeue == Dequeue::Traverse || turns.slot(queue).line.front().is_some_and(|(front, _)| front == key);
-    first.then_some((key, *shape, *needs))
+    let bunk = bunks.get(&queue)?;
+    let ((key, shape), needs) = match spec.dequeue {
+        Dequeue::Traverse => bunk.by_key.first_key_value()?,
+        Dequeue::Fifo => {
+            let (front, shape) = turns.slot(queue).line.front()?;
+            bunk.by_key.get_key_value(&(front.clone(), shape))?
+        }
+    };
+    Some((key, *shape, *needs))
 }
 
 fn play(bunks: &BTreeMap<Node, Bunk>, turns: Turns<'_>, a: Match, b: Match) -> Match {

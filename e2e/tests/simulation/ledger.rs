@@ -8,7 +8,6 @@ use caldera_controller::{
     read::Listed,
 };
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::history::History;
 
@@ -41,6 +40,6 @@ pub fn must_be_what_the_objects_say(history: &History, now: Timestamp) {
         let name = queue["metadata"]["name"].as_str().unwrap();
         let said = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
         let fresh = charged.get(name).map_or("0", String::as_str);
-        assert_eq!(said, fresh, "{name}: the status, and what the objects say: {}", queue);
+        assert_eq!(said, fresh, "{name}: the status, and what the objects say: {queue}");
     }
 }

@@ -19,6 +19,7 @@ impl Engine {
         for node in self.index.values().copied().collect::<Vec<_>>() {
             let sleeping: Vec<_> = self.slots[node.index()].line.sleeping().collect();
             sleeping.into_iter().for_each(|(shape, bed)| self.give_up(node, shape, bed));
+            self.refresh_head(node);
         }
     }
 }
