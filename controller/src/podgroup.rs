@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    gang::{Gang, Task},
+    gang::{Gang, Task, Topology},
     podgroup::minimum,
     queue::ledger::Stage,
     reason::Reason,
@@ -17,7 +17,7 @@ use caldera_core::{
 use caldera_crds::{
     names::{caldera, volcano},
     volcano::{
-        batch::NetworkTopologySpec,
+        batch::{NetworkTopologyMode, NetworkTopologySpec},
         scheduling::{PodGroupSpec, SubGroupPolicySpec},
     },
     wire::ResourceList,
@@ -66,7 +66,7 @@ pub fn spec(workload: &Workload, priority_of: impl Fn(&str) -> i32) -> PodGroupS
 }
 
 fn sub_group(task: &Task) -> Option<SubGroupPolicySpec> {
-    let partition = task.partition?;
+    let partition = task.partition.as_ref()?;
     let labels = [(volcano::TASK_SPEC.to_owned(), task.name.to_string())].into();
     Some(SubGroupPolicySpec {
         name: Some(task.name.to_string()),
@@ -74,8 +74,16 @@ fn sub_group(task: &Task) -> Option<SubGroupPolicySpec> {
         min_sub_groups: Some(count(partition.min)),
         label_selector: Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
         match_label_keys: vec![PARTITION.to_owned()],
-        network_topology: None,
+        network_topology: partition.topology.as_ref().map(topology),
     })
+}
+
+fn topology(of: &Topology) -> NetworkTopologySpec {
+    NetworkTopologySpec {
+        highest_tier_allowed: of.highest_tier.map(i64::from),
+        highest_tier_name: of.highest_tier_name.clone(),
+        mode: Some(if of.hard { NetworkTopologyMode::Hard } else { NetworkTopologyMode::Soft }),
+    }
 }
 
 /// Amounts as the API has them.

@@ -232,7 +232,7 @@ mod tests {
         let record = record(1, &[("a", 2), ("w", 4)], 12);
         let Some(Regrant::More(more)) = of(&gang, true, 1, &record) else { panic!("nothing is asked for") };
         assert_eq!((more.what, pods(&more)), (What::Surplus, vec![("w", 1, 4)]));
-        gang.tasks[1].partition = Some(Partition { total: 4, size: 2, min: 1 });
+        gang.tasks[1].partition = Some(Partition { total: 4, size: 2, min: 1, topology: None });
         let Some(Regrant::More(more)) = of(&gang, true, 1, &record) else { panic!("nothing is asked for") };
         assert_eq!((pods(&more), more.ask.tasks[0].step), (vec![("w", 2, 4)], 2));
     }

@@ -14,7 +14,7 @@ use caldera_core::{
     gang::{ClusterName, Gang, Taint, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
-    plan::{Domain, Plan},
+    plan::{Plan, Within},
     queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
     resources::Resources,
     split::FederationTopology,
@@ -109,13 +109,13 @@ impl Room {
             };
             (cluster.to_string(), pods)
         };
-        let domains = binding.plan.as_ref().map(|plan| plan.domains()).unwrap_or_default();
-        self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), domains);
+        let within = binding.plan.as_ref().map(|plan| plan.within()).unwrap_or_default();
+        self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), within);
     }
 
     /// A place is kept for a released binding.
     pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, place: Place) {
-        self.hold(binding, gang, place.pods, place.domains);
+        self.hold(binding, gang, place.pods, place.within);
     }
 
     fn hold(
@@ -123,11 +123,11 @@ impl Room {
         binding: &Binding,
         gang: &Arc<Gang>,
         pods: BTreeMap<String, Vec<u32>>,
-        domains: BTreeMap<String, Domain>,
+        within: BTreeMap<String, Within>,
     ) {
         self.changed |=
             pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.promised.contains(&binding.id);
-        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, domains };
+        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, within };
         self.fleet.promise(binding.id.as_str(), promise);
         self.free = None;
         self.promised.insert(binding.id.clone());
@@ -407,16 +407,16 @@ fn place(
 pub struct Place {
     /// Pods of each task by cluster.
     pub pods: BTreeMap<String, Vec<u32>>,
-    /// The domains that they are in, for clusters where it is smaller than the cluster.
-    pub domains: BTreeMap<String, Domain>,
+    /// Where in them, for clusters where it is smaller than the cluster.
+    pub within: BTreeMap<String, Within>,
 }
 
 impl Place {
     /// Where a decision puts a gang.
     #[must_use]
     pub fn of(decision: &Decision, gang: &Gang) -> Self {
-        let domains = decision.plan.as_ref().map(Plan::domains).unwrap_or_default();
-        Self { pods: pods_of(decision, gang), domains }
+        let within = decision.plan.as_ref().map(Plan::within).unwrap_or_default();
+        Self { pods: pods_of(decision, gang), within }
     }
 
     /// Pods in all.

@@ -54,7 +54,7 @@ fn promise(number: usize) -> (String, Promise) {
         name: name.clone(),
     };
     let pods = [("m".to_owned(), vec![4])].into();
-    (format!("ns/{name}-job"), Promise { workload, gang: Arc::new(gang), pods, domains: Default::default() })
+    (format!("ns/{name}-job"), Promise { workload, gang: Arc::new(gang), pods, within: Default::default() })
 }
 
 /// So many promises of which no pod is seen.

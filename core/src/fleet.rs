@@ -29,9 +29,9 @@ use crate::{
     gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Seen, Source},
     place::Cluster,
-    plan::Domain,
+    plan::Within,
     resources::Resources,
-    split::{FederationTopology, Near, without_in},
+    split::{FederationTopology, Near, without, without_in},
 };
 
 /// What a member's watcher tells.
@@ -74,14 +74,17 @@ pub struct Promise {
     pub gang: Arc<Gang>,
     /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
     pub pods: BTreeMap<String, Vec<u32>>,
-    /// The domains that they are kept in, for clusters where it is smaller than the cluster.
-    pub domains: BTreeMap<String, Domain>,
+    /// Where they are kept, for clusters where it is smaller than the cluster.
+    pub within: BTreeMap<String, Within>,
 }
 
 impl Promise {
     /// A capacity without so many pods of each task, which this promise has in the cluster.
     fn hold(&self, capacity: &Capacity, cluster: &str, pods: &[u32]) -> Capacity {
-        without_in(capacity, &self.gang, pods, self.domains.get(cluster))
+        match self.within.get(cluster) {
+            Some(within) => without_in(capacity, &self.gang, pods, within),
+            None => without(capacity, &self.gang, pods),
+        }
     }
 
     /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
@@ -296,7 +299,7 @@ impl Fleet {
         let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
         let was_in = self.take_back(key);
         if !left.is_empty() {
-            self.promise(key, Promise { pods: left, domains: BTreeMap::new(), ..old });
+            self.promise(key, Promise { pods: left, within: BTreeMap::new(), ..old });
         }
         was_in
     }

@@ -121,7 +121,7 @@ pub struct Task {
 }
 
 /// Sizes of a partitioned task (`partitionPolicy`): `total * size == replicas`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Number of partitions.
     pub total: u32,
@@ -129,6 +129,8 @@ pub struct Partition {
     pub size: u32,
     /// Partitions needed.
     pub min: u32,
+    /// How close the pods of one partition must be.
+    pub topology: Option<Topology>,
 }
 
 /// `networkTopology` of a job.
@@ -245,7 +247,13 @@ impl Task {
     /// Pods that are admitted and placed together: a partition's size, else 1.
     #[must_use]
     pub fn unit(&self) -> u32 {
-        self.partition.map_or(1, |partition| partition.size.max(1))
+        self.partition.as_ref().map_or(1, |partition| partition.size.max(1))
+    }
+
+    /// How close the pods of each partition must be, where they must.
+    #[must_use]
+    pub fn close(&self) -> Option<&Topology> {
+        self.partition.as_ref()?.topology.as_ref().filter(|topology| topology.hard)
     }
 }
 
@@ -254,6 +262,12 @@ impl Gang {
     #[must_use]
     pub fn replicas(&self) -> u32 {
         self.tasks.iter().fold(0, |sum, task| sum.saturating_add(task.replicas))
+    }
+
+    /// Whether partitions of some task must each lie in one domain.
+    #[must_use]
+    pub fn has_close_partitions(&self) -> bool {
+        self.tasks.iter().any(|task| task.close().is_some())
     }
 
     /// What all pods ask for.

@@ -32,6 +32,35 @@ pub struct Share {
     /// nobody change the template of a job that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
+    /// The domains that partitions are kept in, of tasks whose partitions must each lie in one smaller than the cluster. Chosen
+    /// once, too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<TaskName, Vec<Part>>,
+}
+
+/// Partitions of a task in one domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Part {
+    /// Where they are.
+    pub domain: Domain,
+    /// How many.
+    pub partitions: u32,
+}
+
+/// Where in a cluster pods are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Within {
+    /// As [`Share::domain`].
+    pub domain: Option<Domain>,
+    /// As [`Share::parts`].
+    pub parts: BTreeMap<TaskName, Vec<Part>>,
+}
+
+impl From<Option<&Domain>> for Within {
+    fn from(domain: Option<&Domain>) -> Self {
+        Self { domain: domain.cloned(), parts: BTreeMap::new() }
+    }
 }
 
 /// A network domain within a cluster (Volcano's HyperNode).
@@ -61,6 +90,12 @@ pub struct TaskShare {
 }
 
 impl Share {
+    /// Where its pods are kept.
+    #[must_use]
+    pub fn within(&self) -> Within {
+        Within { domain: self.domain.clone(), parts: self.parts.clone() }
+    }
+
     /// Pods of all tasks.
     #[must_use]
     pub fn replicas(&self) -> u32 {
@@ -75,11 +110,11 @@ impl Plan {
         self.clusters.values().fold(0, |sum, share| sum.saturating_add(share.replicas()))
     }
 
-    /// The domains that pods are kept in, for clusters where it is smaller than the cluster.
+    /// Where pods are kept, for clusters where it is smaller than the cluster.
     #[must_use]
-    pub fn domains(&self) -> BTreeMap<String, Domain> {
-        let domain = |(name, share): (&ClusterName, &Share)| Some((name.to_string(), share.domain.clone()?));
-        self.clusters.iter().filter_map(domain).collect()
+    pub fn within(&self) -> BTreeMap<String, Within> {
+        let some = |(_, share): &(&ClusterName, &Share)| share.domain.is_some() || !share.parts.is_empty();
+        self.clusters.iter().filter(some).map(|(name, share)| (name.to_string(), share.within())).collect()
     }
 
     /// Pods by cluster, as `spec.clusters` of a ResourceBinding lists them.

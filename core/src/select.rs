@@ -38,6 +38,28 @@ impl NodeClaim {
     pub fn names_nodes(&self) -> bool {
         self.affinity.iter().any(|term| !term.fields.is_empty()) || self.labels().any(|label| label == HOSTNAME)
     }
+
+    /// The same on nodes that satisfy one of these alternatives, too; as it is where there are none.
+    #[must_use]
+    pub fn within(&self, nodes: &[Vec<Requirement>]) -> Self {
+        if nodes.is_empty() {
+            return self.clone();
+        }
+        let with = |term: &NodeTerm| -> Vec<NodeTerm> {
+            let labels = |wanted: &Vec<Requirement>| term.labels.iter().chain(wanted).cloned().collect();
+            nodes.iter().map(|wanted| NodeTerm { labels: labels(wanted), fields: term.fields.clone() }).collect()
+        };
+        let nothing = NodeTerm::default();
+        let affinity = match self.affinity.as_slice() {
+            [] => with(&nothing),
+            // One that is empty matches no node, and with more it would.
+            terms => terms
+                .iter()
+                .flat_map(|term| if *term == nothing { vec![nothing.clone()] } else { with(term) })
+                .collect(),
+        };
+        Self { affinity, ..self.clone() }
+    }
 }
 
 impl NodeTerm {
@@ -96,6 +118,25 @@ impl Toleration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_within_nodes_admits_what_it_admitted_of_them() {
+        let one = |key: &str, value: &str| Requirement {
+            key: key.into(),
+            operator: Operator::In,
+            values: vec![value.into()],
+        };
+        let rack = [vec![one("rack", "1")], vec![one("rack", "2")]];
+        let term = |labels| NodeTerm { labels, fields: vec![] };
+        let admits = |affinity: Vec<NodeTerm>, pairs: &[(&str, &str)]| {
+            NodeClaim { affinity, ..NodeClaim::default() }.within(&rack).admits("n", &labels(pairs), &[])
+        };
+        assert!(admits(vec![], &[("rack", "2")]) && !admits(vec![], &[("rack", "3")]));
+        let gpu = vec![term(vec![one("gpu", "a")]), term(vec![])];
+        assert!(admits(gpu.clone(), &[("rack", "1"), ("gpu", "a")]) && !admits(gpu.clone(), &[("gpu", "a")]));
+        assert!(!admits(gpu, &[("rack", "1")]), "an empty term still matches nothing");
+        assert_eq!(NodeClaim::default().within(&[]), NodeClaim::default());
+    }
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

@@ -121,6 +121,6 @@ fn promise(
         workload: binding.workload.clone(),
         gang: Arc::clone(gang),
         pods: held.map(|target| (target.cluster.clone(), share(target))).collect(),
-        domains: plan.map(Plan::domains).unwrap_or_default(),
+        within: plan.map(Plan::within).unwrap_or_default(),
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Where the share has a domain, every task is pinned to its nodes (`pin`), so that the member's scheduler can not choose another:
 //! also a task without pods here, because the template can not be changed any more when it gets some. A domain that is only
-//! preferred is what every task prefers, so that the member's scheduler begins where room was found.
+//! preferred is what every task prefers, so that the member's scheduler begins where room was found. A task whose partitions
+//! are kept in domains is pinned to all of these together: its pods share one template, and the member puts each partition in one.
 
 mod pin;
 mod rendezvous;
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::{
     gang::ClusterName,
-    plan::{Plan, Share, TaskShare},
+    plan::{Domain, Plan, Share, TaskShare},
 };
 use caldera_crds::{job_admission::default_task_name, names::caldera};
 use serde_json::{Map, Value};
@@ -104,10 +105,9 @@ fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
             part.min_available = 0;
         }
         resize(task, &name, part)?;
-        let pinned = share.domain.as_ref().filter(|domain| !(domain.nodes.is_empty() && domain.preferred.is_empty()));
-        if let Some(domain) = pinned {
+        for domain in pins(share, &name) {
             let pods = task.get_mut("template").and_then(|template| template.get_mut("spec"));
-            pin::to(pods.ok_or(Mismatch::Shape)?, domain).ok_or(Mismatch::Shape)?;
+            pin::to(pods.ok_or(Mismatch::Shape)?, &domain).ok_or(Mismatch::Shape)?;
         }
     }
     if let Some(name) = missing.first() {
@@ -119,6 +119,15 @@ fn copy_for(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
         None => drop(spec.remove("minSuccess")),
     }
     Ok(copy)
+}
+
+/// What a task's pods are kept in, or led to: the share's domain, and what holds any of the task's partitions.
+fn pins(share: &Share, task: &str) -> impl Iterator<Item = Domain> {
+    let parts = share.parts.get(task).map(Vec::as_slice).unwrap_or_default();
+    let pinned = parts.iter().all(|part| !part.domain.nodes.is_empty());
+    let nodes = parts.iter().filter(|_| pinned).flat_map(|part| part.domain.nodes.clone()).collect();
+    let domains = share.domain.clone().into_iter().chain([Domain { nodes, ..Domain::default() }]);
+    domains.filter(|domain| !(domain.nodes.is_empty() && domain.preferred.is_empty()))
 }
 
 fn resize(task: &mut Map<String, Value>, name: &str, part: TaskShare) -> Result<(), Mismatch> {
@@ -147,7 +156,7 @@ fn resize(task: &mut Map<String, Value>, name: &str, part: TaskShare) -> Result<
 mod tests {
     use caldera_core::{
         gang::{Operator, Requirement},
-        plan::Domain,
+        plan::Part,
     };
     use proptest::prelude::*;
     use serde_json::json;
@@ -171,7 +180,7 @@ mod tests {
             tasks: [("master".into(), task(master)), ("default1".into(), task(worker))].into(),
             min_available: master + worker,
             min_success: Some(2),
-            domain: None,
+            ..Share::default()
         }
     }
 
@@ -224,7 +233,7 @@ mod tests {
         let tasks = tasks.iter().map(|(name, replicas, min_available)| {
             ((*name).into(), TaskShare { replicas: *replicas, min_available: *min_available })
         });
-        Share { tasks: tasks.collect(), min_available, min_success, domain: None }
+        Share { tasks: tasks.collect(), min_available, min_success, ..Share::default() }
     }
 
     #[test]
@@ -269,6 +278,44 @@ mod tests {
         assert_eq!(copy_for(&copy, &share).unwrap(), copy);
         let bare = plain(&json!([{"name": "m", "replicas": 1}, {"name": "w", "replicas": 4}]));
         assert_eq!(copy_for(&bare, &share), Err(Mismatch::Shape));
+    }
+
+    #[test]
+    fn a_task_with_partitions_in_domains_is_pinned_to_those_and_no_other_task_is() {
+        let policy = json!({"totalPartitions": 3, "partitionSize": 2, "networkTopology": {"highestTierAllowed": 1}});
+        let tasks = json!([
+            {"name": "m", "replicas": 1, "template": {"spec": {"containers": []}}},
+            {"name": "w", "replicas": 6, "partitionPolicy": policy, "template": {"spec": {"containers": []}}},
+        ]);
+        let part = |rack: &str, partitions| {
+            let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec![rack.into()] };
+            Part {
+                domain: Domain { name: rack.into(), tier: 1, nodes: vec![vec![label]], ..Domain::default() },
+                partitions,
+            }
+        };
+        let parts = [("w".into(), vec![part("r1", 1), part("r2", 1)])].into();
+        let mut share = Share { parts, ..of(&[("m", 1, 1), ("w", 4, 4)], 5, None) };
+        let copy = copy_for(&plain(&tasks), &share).unwrap();
+        let terms = |copy: &Value, task: usize| {
+            let spec = &copy["spec"]["tasks"][task]["template"]["spec"];
+            spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+                .clone()
+        };
+        let racks: Vec<Value> = terms(&copy, 1)
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|term| term["matchExpressions"][0]["values"][0].clone())
+            .collect();
+        assert_eq!((terms(&copy, 0), racks), (Value::Null, vec![json!("r1"), json!("r2")]));
+        assert_eq!(copy["spec"]["tasks"][1]["partitionPolicy"]["totalPartitions"], 2);
+        assert_eq!(copy_for(&copy, &share).unwrap(), copy);
+        // Within a domain of the whole job both count.
+        share.domain = Some(Domain { name: "spine".into(), tier: 2, ..part("s", 1).domain });
+        let copy = copy_for(&plain(&tasks), &share).unwrap();
+        assert_eq!(terms(&copy, 1)[1]["matchExpressions"].as_array().unwrap().len(), 2);
+        assert_eq!(copy_for(&copy, &share).unwrap(), copy);
     }
 
     #[test]

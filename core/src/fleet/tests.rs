@@ -42,7 +42,7 @@ fn promise(pods: u32) -> Promise {
         },
         gang: gang(),
         pods: [("m1".to_owned(), vec![pods])].into(),
-        domains: BTreeMap::new(),
+        within: BTreeMap::new(),
     }
 }
 

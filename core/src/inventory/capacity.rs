@@ -173,6 +173,13 @@ impl Shape {
         domains.chain(std::iter::repeat(None)).zip(&self.nodes)
     }
 
+    /// How many nodes are in each domain, and in none.
+    pub fn by_domain(&self) -> impl Iterator<Item = (Option<DomainId>, usize)> {
+        let inside: usize = self.domains.iter().map(|(_, nodes)| *nodes as usize).sum();
+        let domains = self.domains.iter().map(|(id, nodes)| (Some(*id), *nodes as usize));
+        domains.chain([(None, self.nodes.len().saturating_sub(inside))])
+    }
+
     /// The same shape with these of its nodes only, which are in the order that it has them in.
     #[must_use]
     pub fn of_nodes<'a>(&self, nodes: impl Iterator<Item = (Option<DomainId>, &'a NodeRef)>) -> Self {

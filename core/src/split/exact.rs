@@ -1,12 +1,15 @@
 //! Packing a few pods of several tasks for certain: by trying, where no order of the tasks packs them.
 //!
 //! Rule: pods one by one, those of a task onto nodes in their order (equal pods need no other), nodes that are alike tried once;
-//! a partition stays in its cluster. Bounded by the numbers of pods and nodes and by steps, so that it answers soon; beyond them
+//! a partition stays in its cluster, or in its block (`blocks`). Bounded by the numbers of pods and nodes and by steps, so that it answers soon; beyond them
 //! "no" is only what first fit says.
 
 use std::cell::Cell;
 
-use super::pack::{Kit, Room};
+use super::{
+    pack::{Kit, Room},
+    promise::Classes,
+};
 
 /// Most pods that are tried.
 const PODS: u32 = 24;
@@ -38,10 +41,14 @@ pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps
     Some(placed)
 }
 
-/// The room of one cluster with all of `pods` in it.
-pub(super) fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<Room> {
+/// The room of one cluster with all of `pods` in it, and how many of each task are on nodes of each class.
+pub(super) fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<(Room, Classes)> {
     let trial = tried(kit, room, pods, steps)?;
-    Some(room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))))
+    let mut classes = Classes::new();
+    for (task, node) in trial.pods.iter().zip(&trial.chosen) {
+        *classes.entry((*task, trial.nodes[*node].class)).or_default() += 1;
+    }
+    Some((room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))), classes))
 }
 
 fn tried<'a>(kit: &'a Kit<'a>, room: &'a Room, pods: &[u32], steps: &'a Cell<u32>) -> Option<Trial<'a>> {
@@ -72,12 +79,13 @@ impl Trial<'_> {
             (true, unit) if pod > first => self.chosen[pod - unit],
             _ => 0,
         };
-        let site = (!begins).then(|| self.nodes[self.chosen[pod - 1]].site);
+        let home = |node: &Node| (node.site, self.room.block(self.kit, node.class, task));
+        let first_at = (!begins).then(|| home(&self.nodes[self.chosen[pod - 1]]));
         for node in from..self.nodes.len() {
             if self.steps.get() == 0 {
                 return false;
             }
-            if site.is_some_and(|site| self.nodes[node].site != site) || !self.fits(node, task) {
+            if first_at.is_some_and(|first| home(&self.nodes[node]) != first) || !self.fits(node, task) {
                 continue;
             }
             if (from..node).any(|other| self.alike(other, node)) {

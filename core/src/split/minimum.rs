@@ -7,6 +7,8 @@
 //! minimum, except where that would leave a part with none: such a part needs one pod. A partitioned task's minimum is frozen
 //! in a copy that is there, as its size is (`admit_job.go`, `validateJobUpdate`): it stays, and the others divide the rest.
 
+use std::collections::BTreeMap;
+
 use crate::{
     gang::{ClusterName, Gang, Task},
     plan::{Plan, Share, TaskShare},
@@ -32,6 +34,7 @@ pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], copie
         min_available: jobs[site],
         min_success: successes.as_ref().map(|successes| successes[site]),
         domain: None,
+        parts: BTreeMap::new(),
     };
     Plan { clusters: names.iter().enumerate().map(|(site, name)| ((*name).clone(), share(site))).collect() }
 }
@@ -58,7 +61,7 @@ fn task_minimums<'n>(
         Some(share.tasks.get(&task.name).map_or(0, |share| share.min_available.min(pods)))
     };
     let divide_one = |(index, task): (usize, &Task)| {
-        let unit = task.partition.filter(|partition| partition.min > 0).map_or(1, |partition| partition.size.max(1));
+        let unit = if task.partition.as_ref().is_some_and(|partition| partition.min > 0) { task.unit() } else { 1 };
         let known: Vec<Option<u32>> =
             pods.iter().zip(names).map(|(pods, name)| frozen(task, name, pods[index])).collect();
         let vote = |((pods, name), known): ((&&Vec<u32>, &&'n ClusterName), &Option<u32>)| {

@@ -10,12 +10,14 @@
 //! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
 //! (`weighted`). How close pods must be, and which domains that leaves, is in `reach`.
 
+mod blocks;
 mod bound;
 mod exact;
 mod few;
 mod level;
 mod many;
 mod minimum;
+mod nodes;
 mod objective;
 mod one;
 mod pack;
@@ -31,8 +33,9 @@ use std::{
 };
 
 use bound::Bounds;
+use nodes::Where;
 use objective::Choice;
-use pack::{Kit, ORDERS, Room, Where};
+use pack::{Kit, ORDERS, Room};
 use reach::Reach;
 
 pub use self::{
@@ -41,9 +44,9 @@ pub use self::{
     refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
 };
 use crate::{
-    gang::{ClusterName, Gang},
+    gang::{ClusterName, Gang, TaskName},
     inventory::{Capacity, DomainId},
-    plan::{Domain, Plan, Share},
+    plan::{Domain, Part, Plan, Share, Within},
     webster::{Tie, divide},
 };
 
@@ -155,7 +158,7 @@ fn afresh(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
     // What it holds there is not free for it if it stays.
     let without = |candidate: &Candidate<'_>| {
         let share = copies.clusters.get(candidate.name)?;
-        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), share.domain.as_ref()))
+        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), &share.within()))
     };
     let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
     let candidates = problem.candidates.iter().zip(&capacities);
@@ -174,19 +177,19 @@ fn afresh(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
 #[must_use]
 pub fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
-    promise::without(capacity, gang, pods, None)
+    promise::without(capacity, gang, pods, &Within::default())
 }
 
-/// [`without`], the pods being kept in a domain, or preferably there.
+/// [`without`], the pods being kept in domains, or preferably there.
 #[must_use]
-pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
-    promise::without(capacity, gang, pods, domain)
+pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+    promise::without(capacity, gang, pods, within)
 }
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
 #[must_use]
 pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
-    let kit = Kit::new(gang);
+    let kit = Kit::close(gang, &[]);
     let room = kit.room(capacity, Where::Cluster);
     if kit.tasks() == 1 {
         return room.most(&kit, 0);
@@ -262,6 +265,8 @@ struct Site<'a> {
     copied: bool,
     /// The domain that the copy is pinned to.
     domain: Option<&'a Domain>,
+    /// The domains that its partitions are pinned to.
+    parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: Reach,
     room: OnceCell<Room>,
 }
@@ -302,7 +307,7 @@ const STEPS: u32 = 50_000;
 impl<'a> Search<'a> {
     fn new(problem: &Problem<'a>) -> Self {
         let gang = problem.gang;
-        let kit = Kit::new(gang);
+        let kit = Kit::close(gang, problem.levels);
         let holds = |name: &ClusterName| problem.previous.is_some_and(|plan| plan.clusters.contains_key(name));
         let weighs = |candidate: &Candidate<'_>| problem.strategy != Strategy::StaticWeight || candidate.weight > 0;
         let mut order: Vec<usize> = (0..problem.candidates.len())
@@ -321,6 +326,7 @@ impl<'a> Search<'a> {
                 capacity: candidate.capacity,
                 copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
+                parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
                 reach: Reach::of(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
             }
@@ -438,10 +444,15 @@ impl<'a> Search<'a> {
         let pods: Pods = placed.into_values().collect();
         let mut plan = minimum::plan(self.kit.gang, &names, &pods, self.copies, self.tie);
         for site in sites {
-            let chosen = choice.spots.iter().find(|spot| spot.site == site).and_then(|spot| self.domain(*spot));
+            let chosen = choice.spots.iter().zip(&choice.pods).find(|(spot, _)| spot.site == site);
             let known = &self.sites[site];
+            let mut parts = chosen.map(|(spot, pods)| self.parts(*spot, pods)).unwrap_or_default();
+            if let Some(before) = known.parts {
+                parts.extend(self.kept_parts(site, before));
+            }
             if let Some(share) = plan.clusters.get_mut(known.name) {
-                share.domain = known.domain.cloned().or(chosen);
+                share.domain = known.domain.cloned().or_else(|| self.domain(*chosen?.0));
+                share.parts = parts;
             }
         }
         plan

@@ -6,7 +6,8 @@ use super::{
     Choice, Distance, Key, ORDERS, Pods, Search, Spot,
     bound::Ask,
     exact,
-    pack::{Kit, Room, Where},
+    nodes::Where,
+    pack::{Kit, Room},
     total,
 };
 

@@ -3,24 +3,19 @@
 //! A cluster is a list of groups of equal nodes; placing `n` equal pods fills whole groups by division and splits at
 //! most one group, so the cost depends on the number of shapes and not of pods or nodes. For one task the count is
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
-//! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried).
+//! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie in one
+//! domain are in `blocks`.
 
+use super::{
+    blocks::{self, Block},
+    level::Level,
+    nodes::Where,
+};
 use crate::{
-    gang::{ClusterName, Gang, NodeClaim, Requirement},
+    gang::{ClusterName, Gang, NodeClaim, Topology},
     inventory::{Capacity, DomainId, NodeRef, Shape, ceil, scale},
     resources::ResourceName,
 };
-
-/// Which of a cluster's nodes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Where<'a> {
-    /// All.
-    Cluster,
-    /// Those of a domain and of the domains within it.
-    Domain(DomainId),
-    /// Those that satisfy one of these alternatives.
-    Pinned(&'a [Vec<Requirement>]),
-}
 
 /// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a node
 /// takes only so many pods, which all nodes have so much of.
@@ -36,6 +31,8 @@ pub(crate) struct Kit<'a> {
     labels: Vec<&'a str>,
     /// The most pods of a task that one node takes, by task.
     apart: Vec<(usize, i64)>,
+    /// Levels of clusters, where partitions that must be close are heeded.
+    close: Option<&'a [Level]>,
 }
 
 /// Free capacity of one cluster while it is being filled.
@@ -45,15 +42,17 @@ pub(crate) struct Room {
     /// Row-major: group, resource.
     free: Vec<i64>,
     /// Row-major: class, task: may the task's pods run there?
-    admits: std::sync::Arc<[bool]>,
+    pub(super) admits: std::sync::Arc<[bool]>,
+    /// The same: the block of its cluster that a partition of the task there must not leave. Empty where there are none.
+    pub(super) blocks: std::sync::Arc<[Block]>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Group {
+pub(super) struct Group {
     nodes: u32,
-    class: u32,
+    pub class: u32,
     /// Place of the cluster among those that were joined.
-    site: u32,
+    pub site: u32,
 }
 
 /// Which tasks first.
@@ -68,6 +67,7 @@ pub(crate) enum Order {
 pub(crate) const ORDERS: [Order; 3] = [Order::Scarcest, Order::Spec, Order::Reverse];
 
 impl<'a> Kit<'a> {
+    /// For pods one by one: partitions are not looked at, nor how close they must be.
     pub(crate) fn new(gang: &'a Gang) -> Self {
         let mut resources: Vec<ResourceName> = gang
             .tasks
@@ -89,7 +89,18 @@ impl<'a> Kit<'a> {
         let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
         labels.sort_unstable();
         labels.dedup();
-        Self { gang, resources, requests, by_name, labels, apart }
+        Self { gang, resources, requests, by_name, labels, apart, close: None }
+    }
+
+    /// For partitions that must be as close as they say, where clusters are so close to each other.
+    pub(crate) fn close(gang: &'a Gang, levels: &'a [Level]) -> Self {
+        Self { close: Some(levels).filter(|_| gang.has_close_partitions()), ..Self::new(gang) }
+    }
+
+    /// How close the pods of each partition of a task must be, where they must.
+    pub(super) fn closeness(&self, task: usize) -> Option<(&'a Topology, &'a [Level])> {
+        let levels = self.close?;
+        Some((self.gang.tasks[task].close()?, levels))
     }
 
     pub(crate) fn tasks(&self) -> usize {
@@ -144,7 +155,9 @@ impl<'a> Kit<'a> {
         room.free.reserve(capacity.shapes.len() * self.width());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
         let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
-        let mut add = |at: usize, shape: &Shape, first: &NodeRef, nodes: usize| {
+        let reaches = self.block_reaches(capacity);
+        let mut blocks = Vec::new();
+        let mut add = |at: usize, shape: &Shape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
                 let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
@@ -155,6 +168,10 @@ impl<'a> Kit<'a> {
                 let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
                 room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
                 self.admits(shape, first, &mut admits);
+                if self.close.is_some() {
+                    let first = admits.len() - self.tasks();
+                    blocks.extend(blocks::of(&reaches, capacity, id, &mut admits[first..]));
+                }
             }
         };
         for (at, shape) in capacity.shapes.iter().enumerate() {
@@ -163,22 +180,30 @@ impl<'a> Kit<'a> {
                 _ if by_node => {
                     for (id, node) in shape.with_domains() {
                         if place.holds(capacity, shape, id, node) {
-                            add(at, shape, node, 1);
+                            add(at, shape, id, node, 1);
                         }
                     }
                 }
-                Where::Cluster => add(at, shape, first, shape.nodes.len()),
+                _ if self.close.is_some() => {
+                    for (id, nodes) in shape.by_domain() {
+                        if place.holds(capacity, shape, id, first) {
+                            add(at, shape, id, first, nodes);
+                        }
+                    }
+                }
+                Where::Cluster => add(at, shape, None, first, shape.nodes.len()),
                 Where::Domain(domain) => {
                     let within = shape.domains.iter().filter(|(id, _)| capacity.domains.within(*id, domain));
-                    add(at, shape, first, within.map(|(_, nodes)| *nodes as usize).sum());
+                    add(at, shape, None, first, within.map(|(_, nodes)| *nodes as usize).sum());
                 }
                 Where::Pinned(_) if place.holds(capacity, shape, None, first) => {
-                    add(at, shape, first, shape.nodes.len());
+                    add(at, shape, None, first, shape.nodes.len());
                 }
                 Where::Pinned(_) => {}
             }
         }
         room.admits = admits.into();
+        room.blocks = blocks.into();
         room
     }
 
@@ -218,6 +243,10 @@ impl Room {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
     }
 
+    pub(super) fn all_groups(&self) -> impl Iterator<Item = Group> + '_ {
+        self.groups.iter().copied()
+    }
+
     /// What a group's nodes have free.
     pub(super) fn free_of(&self, kit: &Kit<'_>, group: usize) -> &[i64] {
         self.free(group, kit.width())
@@ -232,7 +261,7 @@ impl Room {
     }
 
     /// Pods of the task that one node of the group takes.
-    fn per_node(&self, kit: &Kit<'_>, group: usize, task: usize) -> u64 {
+    pub(super) fn per_node(&self, kit: &Kit<'_>, group: usize, task: usize) -> u64 {
         if !self.admits(kit, group, task) {
             return 0;
         }
@@ -247,9 +276,15 @@ impl Room {
 
     /// The most pods of this task alone that fit.
     pub(crate) fn most(&self, kit: &Kit<'_>, task: usize) -> u64 {
-        (0..self.groups.len())
-            .map(|group| self.per_node(kit, group, task).saturating_mul(u64::from(self.groups[group].nodes)))
-            .fold(0, u64::saturating_add)
+        if kit.closeness(task).is_some() {
+            return self.most_whole(kit, task).into_values().fold(0, u64::saturating_add);
+        }
+        (0..self.groups.len()).map(|group| self.in_group(kit, group, task)).fold(0, u64::saturating_add)
+    }
+
+    /// Pods of the task that a group takes.
+    pub(super) fn in_group(&self, kit: &Kit<'_>, group: usize, task: usize) -> u64 {
+        self.per_node(kit, group, task).saturating_mul(u64::from(self.groups[group].nodes))
     }
 
     /// Places up to `pods` of the task in steps of `unit`, on the tightest nodes first; how many fitted.
@@ -257,18 +292,35 @@ impl Room {
         self.put_at(kit, task, pods, unit, None, &mut |_, _| {})
     }
 
-    /// [`Self::put`], in one of the clusters that were joined or in all, telling how many pods each takes.
-    fn put_at(
+    /// [`Self::put`], in one of the clusters that were joined or in all, telling how many pods each group takes.
+    pub(super) fn put_at(
         &mut self,
         kit: &Kit<'_>,
         task: usize,
         pods: u32,
         unit: u32,
         only: Option<u32>,
-        took: &mut dyn FnMut(u32, u32),
+        took: &mut dyn FnMut(Group, u32),
+    ) -> u32 {
+        let here = |group: &Group| only.is_none_or(|site| group.site == site);
+        match kit.closeness(task) {
+            Some(_) => self.put_whole(kit, task, pods, &here, took),
+            None => self.put_among(kit, task, pods, unit, &here, took),
+        }
+    }
+
+    /// [`Self::put`] on the nodes of some groups.
+    pub(super) fn put_among(
+        &mut self,
+        kit: &Kit<'_>,
+        task: usize,
+        pods: u32,
+        unit: u32,
+        among: &dyn Fn(&Group) -> bool,
+        took: &mut dyn FnMut(Group, u32),
     ) -> u32 {
         let mut nodes: Vec<(usize, u64, usize)> = (0..self.groups.len())
-            .filter(|group| only.is_none_or(|site| self.groups[*group].site == site))
+            .filter(|group| among(&self.groups[*group]))
             .filter_map(|group| match self.per_node(kit, group, task) {
                 0 => None,
                 fits => Some((self.useful_to_others(kit, group, task), fits, group)),
@@ -294,23 +346,25 @@ impl Room {
                 self.take(kit, group, task, 1, left);
                 left = 0;
             }
-            took(self.groups[group].site, u32::try_from(before - left).unwrap_or(u32::MAX));
+            took(self.groups[group], u32::try_from(before - left).unwrap_or(u32::MAX));
         }
         pods
     }
 
     /// The rooms of several clusters as one, which remembers whose each node is.
     pub(crate) fn joined<'r>(rooms: impl Iterator<Item = &'r Self>) -> Self {
-        let (mut all, mut admits) = (Self::default(), Vec::new());
+        let (mut all, mut admits, mut blocks) = (Self::default(), Vec::new(), Vec::new());
         let mut classes = 0;
         for (site, room) in (0..).zip(rooms) {
             let group = |group: &Group| Group { class: group.class + classes, site, ..*group };
             all.groups.extend(room.groups.iter().map(group));
             all.free.extend_from_slice(&room.free);
             admits.extend_from_slice(&room.admits);
+            blocks.extend_from_slice(&room.blocks);
             classes += room.groups.iter().map(|group| group.class + 1).max().unwrap_or(0);
         }
         all.admits = admits.into();
+        all.blocks = blocks.into();
         all
     }
 
@@ -327,7 +381,7 @@ impl Room {
         for task in order {
             let unit = kit.unit(*task);
             let mut left = pods[*task];
-            let mut took = |site: u32, pods: u32| placed[site as usize][*task] += pods;
+            let mut took = |group: Group, pods: u32| placed[group.site as usize][*task] += pods;
             if unit == 1 {
                 left -= self.put_at(kit, *task, left, 1, None, &mut took);
             } else {
@@ -347,8 +401,8 @@ impl Room {
         for task in order {
             let mut left = pods[*task];
             for site in (0..).take(placed.len()) {
-                left -= self.put_at(kit, *task, left, kit.unit(*task), Some(site), &mut |site, pods| {
-                    placed[site as usize][*task] += pods;
+                left -= self.put_at(kit, *task, left, kit.unit(*task), Some(site), &mut |group, pods| {
+                    placed[group.site as usize][*task] += pods;
                 });
             }
         }
@@ -357,10 +411,12 @@ impl Room {
     /// The most pods of this task alone that fit in each of the clusters that were joined.
     pub(crate) fn most_by_site(&self, kit: &Kit<'_>, task: usize, sites: usize) -> Vec<u64> {
         let mut most = vec![0_u64; sites];
-        for (index, group) in self.groups.iter().enumerate() {
-            let here = self.per_node(kit, index, task).saturating_mul(u64::from(group.nodes));
-            let sum = &mut most[group.site as usize];
-            *sum = sum.saturating_add(here);
+        let mut add = |site: u32, pods: u64| most[site as usize] = most[site as usize].saturating_add(pods);
+        if kit.closeness(task).is_some() {
+            self.most_whole(kit, task).into_iter().for_each(|((site, _), pods)| add(site, pods));
+        } else {
+            let groups = self.groups.iter().enumerate();
+            groups.for_each(|(index, group)| add(group.site, self.in_group(kit, index, task)));
         }
         most
     }
@@ -485,39 +541,4 @@ impl Kit<'_> {
 
 pub(super) fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
     crate::quantity::Quantity::from_nano(amount.saturating_mul(scale(name)))
-}
-
-impl Where<'_> {
-    /// Whether the alternatives name a label that shapes do not carry.
-    fn parts_shapes(self, capacity: &Capacity) -> bool {
-        let Self::Pinned(terms) = self else { return false };
-        terms.iter().flatten().any(|one| !capacity.shows(&one.key))
-    }
-
-    /// Whether a node is one of these. Of nodes whose labels are unknown all are.
-    fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
-        match self {
-            Self::Cluster => true,
-            Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
-            Self::Pinned(terms) => {
-                let matches = |one: &Requirement| one.matches(shape.label(node, &one.key));
-                shape.labels.is_none() || terms.iter().any(|term| term.iter().all(matches))
-            }
-        }
-    }
-
-    /// A cluster's nodes that are of these, and the others.
-    pub(super) fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
-        let (mut inside, mut outside) = (Vec::new(), Vec::new());
-        for shape in &capacity.shapes {
-            let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds(capacity, shape, *id, node);
-            inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
-            outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
-        }
-        let some = |mut shapes: Vec<Shape>| {
-            shapes.retain(|shape| !shape.nodes.is_empty());
-            shapes
-        };
-        (some(inside), some(outside))
-    }
 }

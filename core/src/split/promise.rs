@@ -1,22 +1,50 @@
 //! What is left of a capacity when pods hold a part of it that are not seen there yet.
 
-use std::{borrow::Cow, cell::Cell, sync::Arc};
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
     ORDERS, exact,
-    pack::{Kit, Room, Where, units},
+    nodes::Where,
+    pack::{Group, Kit, Room, units},
 };
 use crate::{
-    gang::Gang,
+    gang::{Gang, Task, TaskName},
     inventory::{Capacity, Shape},
-    plan::Domain,
+    plan::{Domain, Part, Within},
 };
 
 /// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
-/// inventory has changed since): only into the domain that they are kept in, or there first where it is only preferred.
-pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Option<&Domain>) -> Capacity {
-    let kit = Kit::new(gang);
-    let Some(domain) = domain else { return capacity.with(filled(&kit, capacity, pods).0) };
+/// inventory has changed since): only into the domains that they are kept in, or there first where it is only preferred.
+pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+    if within.parts.is_empty() {
+        return within_one(&Kit::new(gang), capacity, pods, within.domain.as_ref());
+    }
+    let (gang, pods) = by_part(gang, pods, &within.parts);
+    within_one(&Kit::new(&gang), capacity, &pods, within.domain.as_ref())
+}
+
+/// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and how many
+/// there are of each. Which partitions the pods are of that are not seen yet is not known: most likely the last.
+fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> (Gang, Vec<u32>) {
+    let mut by_part = Gang { tasks: Vec::new(), ..gang.clone() };
+    let mut counts = Vec::new();
+    for (task, pods) in gang.tasks.iter().zip(pods) {
+        let mut left = *pods;
+        for part in parts.get(&task.name).into_iter().flatten().rev() {
+            let own = part.partitions.saturating_mul(task.unit()).min(left);
+            left -= own;
+            let node = task.node.within(&part.domain.nodes);
+            by_part.tasks.push(Task { replicas: own, min_available: own, node, ..task.clone() });
+            counts.push(own);
+        }
+        by_part.tasks.push(Task { replicas: left, min_available: task.min_available.min(left), ..task.clone() });
+        counts.push(left);
+    }
+    (by_part, counts)
+}
+
+fn within_one(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32], domain: Option<&Domain>) -> Capacity {
+    let Some(domain) = domain else { return capacity.with(filled(kit, capacity, pods).0) };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
         _ if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
@@ -24,8 +52,8 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], domain: Op
         None => Where::Cluster,
     };
     let (inside, outside) = place.parted(capacity);
-    let (mut shapes, left) = filled(&kit, &capacity.with(inside), pods);
-    let outside = if domain.nodes.is_empty() { filled(&kit, &capacity.with(outside), &left).0 } else { outside };
+    let (mut shapes, left) = filled(kit, &capacity.with(inside), pods);
+    let outside = if domain.nodes.is_empty() { filled(kit, &capacity.with(outside), &left).0 } else { outside };
     shapes.extend(outside);
     capacity.with(shapes)
 }
@@ -38,7 +66,7 @@ fn filled(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<
     }
     let original = kit.room(&shapes, Where::Cluster);
     let before = original.groups().len();
-    let (room, left) = packed(kit, &original, pods);
+    let Packed { room, left, .. } = packed(kit, &original, pods, |_| 1);
     let mut names: Vec<_> = shapes.shapes.iter().map(Shape::with_domains).collect();
     let mut parts = Vec::with_capacity(room.groups().len());
     for (index, (class, nodes)) in room.groups().enumerate() {
@@ -66,34 +94,54 @@ const TASKS: usize = 4;
 /// Steps of exact packing.
 const STEPS: u32 = 20_000;
 
-/// The room with these pods in it, as the split found them a place (all by one order, or the gang's minimum first and
-/// then the rest, or by trying), and the pods that found none. Where nothing packs them all, what packs most.
-fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> (Room, Vec<u32>) {
+/// Pods in a room.
+struct Packed {
+    room: Room,
+    /// Those that found no place, by task.
+    left: Vec<u32>,
+    /// Those on nodes of each class, by task and class.
+    classes: Classes,
+}
+
+/// Pods by task and class.
+pub(super) type Classes = BTreeMap<(usize, u32), u32>;
+
+/// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
+pub(super) fn classes(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Option<Classes> {
+    let packed = packed(kit, room, pods, |task| kit.unit(task));
+    packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
+}
+
+/// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order, or the
+/// gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
+fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
-    let mut best: Option<(u64, Room, Vec<u32>)> = None;
+    let mut best: Option<(u64, Packed)> = None;
     let steps = [vec![0; kit.tasks()], needed];
     for (order, first) in orders(kit, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first))) {
         let mut trial = room.clone();
-        let mut left = wanted.clone();
+        let (mut left, mut classes) = (wanted.clone(), Classes::new());
         let rest: Vec<u32> = wanted.iter().zip(first).map(|(wanted, first)| wanted - first).collect();
         for step in [first, &rest] {
             for task in order {
-                left[*task] -= trial.put(kit, *task, step[*task], 1);
+                let took = &mut |group: Group, pods| *classes.entry((*task, group.class)).or_default() += pods;
+                left[*task] -= trial.put_at(kit, *task, step[*task], unit(*task), None, took);
             }
         }
         let missing = left.iter().map(|pods| u64::from(*pods)).sum();
         if missing == 0 {
-            return (trial, left);
+            return Packed { room: trial, left, classes };
         }
-        if best.as_ref().is_none_or(|(least, ..)| missing < *least) {
-            best = Some((missing, trial, left));
+        if best.as_ref().is_none_or(|(least, _)| missing < *least) {
+            best = Some((missing, Packed { room: trial, left, classes }));
         }
     }
-    if let Some(room) = exact::packed(kit, room, &wanted, &Cell::new(STEPS)) {
-        return (room, vec![0; wanted.len()]);
+    if let Some((room, classes)) = exact::packed(kit, room, &wanted, &Cell::new(STEPS)) {
+        return Packed { room, left: vec![0; wanted.len()], classes };
     }
-    best.map_or_else(|| (room.clone(), wanted), |(_, room, left)| (room, left))
+    let none = || Packed { room: room.clone(), left: wanted, classes: Classes::new() };
+    best.map_or_else(none, |(_, best)| best)
 }
 
 /// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several clusters

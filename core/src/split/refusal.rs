@@ -7,11 +7,12 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     Search, Spot, minimum_pods, needs,
-    pack::{ORDERS, Room, Where},
+    nodes::Where,
+    pack::{ORDERS, Room},
     total,
 };
 use crate::{
-    gang::{ClusterName, TaskName},
+    gang::{ClusterName, TaskName, Topology},
     quantity::Quantity,
     resources::ResourceName,
 };
@@ -91,6 +92,15 @@ pub enum Lack {
         /// Nodes that satisfy selector, affinity and tolerations.
         nodes: u64,
     },
+    /// There is room, but not for whole partitions that are as close as they must be.
+    Partition {
+        /// Pods of one.
+        size: u32,
+        /// As [`DomainMiss::wanted`].
+        wanted: String,
+        /// Pods that the roomiest domain takes.
+        most: u64,
+    },
     /// The resource that runs out first.
     Resource {
         /// Its name.
@@ -146,10 +156,7 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
         }
     };
     let miss = hard.map(|topology| DomainMiss {
-        wanted: match (topology.highest_tier, &topology.highest_tier_name) {
-            (Some(tier), _) => format!("tier {tier} or lower"),
-            (None, name) => format!("tier {} or lower", name.as_deref().unwrap_or("?")),
-        },
+        wanted: wanted(topology),
         candidates: spots.len(),
         best: best.and_then(|(_, spot)| search.domain(spot)).map(|domain| domain.name),
         groups: if bound_to_one { 0 } else { search.levels.iter().map(Vec::len).sum() },
@@ -178,11 +185,30 @@ fn shortages(search: &Search<'_>, want: &[u32], rooms: &[(&ClusterName, Room)]) 
         let each = rooms.iter().map(|(_, room)| room.most(&search.kit, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
-            let lack = search.kit.lack(index, rooms);
+            let lack = scattered(search, index, needed, rooms).unwrap_or_else(|| search.kit.lack(index, rooms));
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
         }
     }
     tasks
+}
+
+fn wanted(topology: &Topology) -> String {
+    match (topology.highest_tier, &topology.highest_tier_name) {
+        (Some(tier), _) => format!("tier {tier} or lower"),
+        (None, name) => format!("tier {} or lower", name.as_deref().unwrap_or("?")),
+    }
+}
+
+/// Whether it is only that partitions must be close which stops a task.
+fn scattered(search: &Search<'_>, index: usize, needed: u32, rooms: &[(&ClusterName, Room)]) -> Option<Lack> {
+    let kit = &search.kit;
+    let (topology, _) = kit.closeness(index)?;
+    let size = kit.unit(index);
+    let most = rooms.iter().map(|(_, room)| room.roomiest_block(kit, index)).max().unwrap_or(0);
+    let in_all = |room: &Room| (0..room.groups().len()).map(|group| room.in_group(kit, group, index)).sum::<u64>();
+    let loose: u64 = rooms.iter().map(|(_, room)| in_all(room)).sum();
+    let is_it = most < u64::from(size) || loose >= u64::from(needed);
+    is_it.then(|| Lack::Partition { size, wanted: wanted(topology), most })
 }
 
 fn room(search: &Search<'_>, spot: Spot) -> Room {
@@ -289,6 +315,10 @@ impl fmt::Display for Shortage {
             match &short.lack {
                 Lack::NoNodeMatches => write!(f, ", no node matches its selector and tolerations")?,
                 Lack::Apart { most, nodes } => write!(f, ", a node takes {most} at most and {nodes} match")?,
+                Lack::Partition { size, wanted, most } => write!(
+                    f,
+                    ", each partition of {size} must be in one domain of {wanted} and the roomiest takes {most} pods"
+                )?,
                 Lack::Resource { name, each, free } => {
                     write!(f, ", each pod asks for {name} {each} and {free} is free")?;
                 }

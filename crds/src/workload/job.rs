@@ -90,7 +90,7 @@ fn task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
     Ok(Task {
         name,
         replicas,
-        min_available: task_minimum(template, replicas, partition)?,
+        min_available: task_minimum(template, replicas, partition.as_ref())?,
         request: pod::request(&pods)?,
         node: pod::node_claim(&pods)?,
         priority_class: pod::priority_class(&pods).to_owned(),
@@ -99,7 +99,7 @@ fn task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
 }
 
 /// The task's own minimum; none is its needed partitions, or all its replicas.
-fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<Partition>) -> Result<u32, GangError> {
+fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<&Partition>) -> Result<u32, GangError> {
     let of_partitions =
         partition.filter(|partition| partition.min > 0).map(|partition| partition.min.saturating_mul(partition.size));
     let Some(place) = template.at(&["minAvailable"]) else { return Ok(of_partitions.unwrap_or(replicas)) };
@@ -133,7 +133,7 @@ fn partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, G
     if min > total {
         return Err(policy.missing(&["minPartitions"]).wrong(format!("{min} is more than the {total} partitions")));
     }
-    Ok(Some(Partition { total, size, min }))
+    Ok(Some(Partition { total, size, min, topology: topology(&policy)? }))
 }
 
 /// Mode `hard` binds only where a tier is given (`pkg/scheduler/api/job_info.go`).

@@ -56,7 +56,26 @@ fn a_task_without_a_minimum_needs_all_its_replicas_or_its_needed_partitions() {
     let policy = json!({ "totalPartitions": 3, "partitionSize": 2, "minPartitions": 2 });
     let parts = read(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })));
     assert_eq!(parts.tasks[0].min_available, 4);
-    assert_eq!(parts.tasks[0].partition, Some(caldera_core::gang::Partition { total: 3, size: 2, min: 2 }));
+    assert_eq!(
+        parts.tasks[0].partition,
+        Some(caldera_core::gang::Partition { total: 3, size: 2, min: 2, topology: None })
+    );
+}
+
+#[test]
+fn partitions_say_how_close_their_pods_must_be() {
+    let of = |topology: serde_json::Value| {
+        let policy = json!({ "totalPartitions": 3, "partitionSize": 2, "networkTopology": topology });
+        gang(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })))
+    };
+    let gang = of(json!({ "highestTierAllowed": 1 })).unwrap();
+    let close = gang.tasks[0].close().unwrap();
+    assert_eq!((close.highest_tier, close.hard, gang.topology.is_none()), (Some(1), true, true));
+    for loose in [json!(null), json!({}), json!({ "mode": "soft", "highestTierName": "rack" })] {
+        assert!(!of(loose).unwrap().has_close_partitions());
+    }
+    let both = of(json!({ "highestTierAllowed": 1, "highestTierName": "rack" })).unwrap_err().to_string();
+    assert!(both.contains("spec.tasks[0].partitionPolicy.networkTopology"), "{both}");
 }
 
 #[test]
@@ -538,7 +557,7 @@ proptest! {
                 prop_assert!(task.min_available <= task.replicas);
                 prop_assert!(task.request.get("pods") >= Quantity::from_units(1));
                 prop_assert!(task.request.iter().all(|(_, amount)| !amount.is_negative()));
-                if let Some(partition) = task.partition {
+                if let Some(partition) = &task.partition {
                     prop_assert_eq!(partition.total * partition.size, task.replicas);
                 }
             }

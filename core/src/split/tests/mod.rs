@@ -1,4 +1,5 @@
 mod objective;
+mod partitions;
 mod properties;
 mod topology;
 
@@ -209,7 +210,7 @@ fn an_elastic_gang_in_one_cluster_goes_where_most_of_it_fits() {
 #[test]
 fn partitions_are_never_cut() {
     let mut gang = gang(vec![task("w", 6, 6, 1, 0)], 6);
-    gang.tasks[0].partition = Some(Partition { total: 3, size: 2, min: 3 });
+    gang.tasks[0].partition = Some(Partition { total: 3, size: 2, min: 3, topology: None });
     for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight] {
         let plan = split(&gang, &[vec![(3, 0)], vec![(5, 0)]], strategy).unwrap();
         assert_eq!(shown(&plan), ["m0: w 2/2 (min 2)", "m1: w 4/4 (min 4)"], "{strategy:?}");
@@ -267,7 +268,7 @@ fn no_amount_is_too_large_to_be_counted() {
 fn half_placed() -> (Gang, Plan) {
     let gang = |replicas| {
         let mut gang = gang(vec![task("w", replicas, 8, 1, 0)], 8);
-        gang.tasks[0].partition = Some(Partition { total: replicas / 4, size: 4, min: 2 });
+        gang.tasks[0].partition = Some(Partition { total: replicas / 4, size: 4, min: 2, topology: None });
         gang
     };
     let before = split(&gang(8), &[vec![(8, 0)]], Strategy::Aggregated).unwrap();
@@ -301,7 +302,7 @@ fn partitions_are_added_only_where_there_is_no_copy_yet() {
 fn partitions_that_are_placed_are_not_taken_away() {
     let (_, before) = half_placed();
     let mut gang = gang(vec![task("w", 4, 4, 1, 0), task("x", 0, 0, 1, 0)], 4);
-    gang.tasks[0].partition = Some(Partition { total: 1, size: 4, min: 1 });
+    gang.tasks[0].partition = Some(Partition { total: 1, size: 4, min: 1, topology: None });
     for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight, Strategy::Duplicated] {
         let world = world(&[vec![(0, 0)]]);
         let mut problem = problem(&gang, &world, strategy);
@@ -330,7 +331,7 @@ fn partitions_that_start_afresh_move_as_a_whole_or_stay_as_they_are() {
 #[test]
 fn pods_that_make_no_whole_partition_are_not_placed() {
     let mut gang = gang(vec![task("w", 14, 12, 1, 0), task("x", 2, 1, 1, 0)], 13);
-    gang.tasks[0].partition = Some(Partition { total: 4, size: 4, min: 3 });
+    gang.tasks[0].partition = Some(Partition { total: 4, size: 4, min: 3, topology: None });
     let clusters = [vec![(9, 0)], vec![(9, 0)]];
     for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight] {
         assert_eq!(split(&gang, &clusters, strategy).unwrap().replicas(), 14, "{strategy:?}");

@@ -299,7 +299,7 @@ proptest! {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = share_pods(&case.gang, Some(share));
             let before = capacity.free();
-            *capacity = without_in(capacity, &case.gang, &pods, share.domain.as_ref());
+            *capacity = without_in(capacity, &case.gang, &pods, &share.within());
             let mut held = Resources::new();
             case.gang.tasks.iter().zip(&pods).for_each(|(task, pods)| held.add(&task.request.times(u64::from(*pods))));
             held.add(&capacity.free());

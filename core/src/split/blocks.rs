@@ -1,0 +1,176 @@
+//! Partitions that must each lie in one domain (`partitionPolicy.networkTopology`).
+//!
+//! Rule (Volcano, `network-topology-aware` over sub-jobs): mode `hard` with a highest tier admits for each partition one
+//! HyperNode of that tier or a lower one. Who is in a lower one is in those around it too, so all that matters is the largest
+//! domains that are admitted: a cluster's *blocks*, which do not overlap. A partition lies in one block, partitions of one task
+//! may lie in several, and nodes outside all blocks take none. How a tier is given is read as for the whole job (`reach`);
+//! where the whole cluster is close enough, it is one block. Mode `soft` is left to the member.
+//!
+//! A task's pods share one template, so its partitions can not be pinned each to its own: they are pinned to the domains that
+//! hold any of them together, and the member's own scheduler puts each in one.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Search, Spot,
+    nodes::Where,
+    pack::{Group, Kit, Room},
+    promise,
+    reach::Reach,
+};
+use crate::{
+    gang::{Task, TaskName},
+    inventory::{Capacity, DomainId},
+    plan::{Domain, Part},
+};
+
+/// A block of a cluster: its domain's place and one, or 0 for the whole cluster.
+pub(super) type Block = u32;
+
+/// At most so many values of labels are written to pin a share's partitions; beyond that they are not pinned.
+const MOST_VALUES: usize = 2000;
+
+/// The blocks of the tasks that a node of this domain belongs to. Where it belongs to none, the task is not admitted.
+pub(super) fn of(
+    reaches: &[Option<Reach>],
+    capacity: &Capacity,
+    id: Option<DomainId>,
+    admits: &mut [bool],
+) -> Vec<Block> {
+    let block = |(reach, admits): (&Option<Reach>, &mut bool)| {
+        let Some(reach) = reach.filter(|reach| !reach.cluster) else { return 0 };
+        let allowed = |id: &DomainId| {
+            capacity.domains.get(*id).is_some_and(|domain| reach.tier.is_some_and(|highest| domain.tier <= highest))
+        };
+        let around = id.into_iter().flat_map(|id| capacity.domains.upwards(id));
+        let largest = around.take_while(allowed).last();
+        *admits &= largest.is_some();
+        largest.map_or(0, |id| u32::try_from(id.index()).map_or(0, |index| index + 1))
+    };
+    reaches.iter().zip(admits).map(block).collect()
+}
+
+fn domain(block: Block) -> Option<DomainId> {
+    block.checked_sub(1).map(DomainId::at)
+}
+
+impl Kit<'_> {
+    /// What of a cluster is close enough for a partition of each task; `None` where it need not be close.
+    pub(super) fn block_reaches(&self, capacity: &Capacity) -> Vec<Option<Reach>> {
+        let reach = |task| self.closeness(task).map(|(topology, levels)| Reach::of(Some(topology), capacity, levels));
+        (0..self.tasks()).map(reach).collect()
+    }
+}
+
+impl Room {
+    /// The block of a class's nodes, for a task.
+    pub(super) fn block(&self, kit: &Kit<'_>, class: u32, task: usize) -> Block {
+        self.blocks.get(class as usize * kit.tasks() + task).copied().unwrap_or(0)
+    }
+
+    /// The most pods of this task alone that fit in one block, whole partitions or not.
+    pub(super) fn roomiest_block(&self, kit: &Kit<'_>, task: usize) -> u64 {
+        let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
+        for (index, group) in self.all_groups().enumerate() {
+            let sum = most.entry((group.site, self.block(kit, group.class, task))).or_default();
+            *sum = sum.saturating_add(self.in_group(kit, index, task));
+        }
+        most.into_values().max().unwrap_or(0)
+    }
+
+    /// The most pods of this task alone that fit in each block of each cluster, in whole partitions.
+    pub(super) fn most_whole(&self, kit: &Kit<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
+        let unit = u64::from(kit.unit(task));
+        let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
+        for (index, group) in self.all_groups().enumerate() {
+            let sum = most.entry((group.site, self.block(kit, group.class, task))).or_default();
+            *sum = sum.saturating_add(self.in_group(kit, index, task));
+        }
+        most.values_mut().for_each(|pods| *pods -= *pods % unit);
+        most
+    }
+
+    /// Places up to `pods` of the task in whole partitions, each in one block: in the tightest blocks first.
+    pub(super) fn put_whole(
+        &mut self,
+        kit: &Kit<'_>,
+        task: usize,
+        pods: u32,
+        here: &dyn Fn(&Group) -> bool,
+        took: &mut dyn FnMut(Group, u32),
+    ) -> u32 {
+        let unit = kit.unit(task);
+        let mut blocks: Vec<(u64, (u32, Block))> =
+            self.most_whole(kit, task).into_iter().map(|(block, pods)| (pods, block)).collect();
+        blocks.sort_unstable();
+        let (mut left, blocks_of) = (pods / unit * unit, std::sync::Arc::clone(&self.blocks));
+        let block_of = |group: &Group| blocks_of.get(group.class as usize * kit.tasks() + task).copied().unwrap_or(0);
+        for (most, (site, block)) in blocks {
+            let fits = u32::try_from(most).unwrap_or(u32::MAX).min(left);
+            let among = |group: &Group| here(group) && group.site == site && block_of(group) == block;
+            left -= self.put_among(kit, task, fits, unit, &among, took);
+        }
+        pods / unit * unit - left
+    }
+}
+
+impl Search<'_> {
+    /// The domains that new partitions of a site are kept in, by task: those of tasks that ask for it.
+    pub(super) fn parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
+        let kit = &self.kit;
+        let close = |task: &usize| kit.closeness(*task).is_some() && pods[*task] > 0;
+        let tasks: Vec<usize> = (0..kit.tasks()).filter(close).collect();
+        if tasks.is_empty() {
+            return BTreeMap::new();
+        }
+        let capacity = self.sites[spot.site].capacity;
+        let own = spot.domain.map(|domain| kit.room(capacity, Where::Domain(domain)));
+        let room = own.as_ref().unwrap_or_else(|| self.room(spot.site));
+        let Some(classes) = promise::classes(kit, room, pods) else { return BTreeMap::new() };
+        let mut parts = BTreeMap::new();
+        let mut values = 0;
+        for task in tasks {
+            let mut by_block: BTreeMap<Block, u32> = BTreeMap::new();
+            for ((_, class), pods) in classes.iter().filter(|((of, _), _)| *of == task) {
+                *by_block.entry(room.block(kit, *class, task)).or_default() += pods;
+            }
+            let part = |(block, pods): (Block, u32)| {
+                let id = domain(block)?;
+                let known = capacity.domains.get(id)?;
+                let nodes = capacity.pin(id);
+                values += nodes.iter().flatten().map(|one| one.values.len()).sum::<usize>();
+                let domain = Domain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
+                Some(Part { domain, partitions: pods / kit.unit(task) })
+            };
+            // A cluster that is one block pins nobody.
+            if let Some(own) = by_block.into_iter().map(part).collect::<Option<Vec<Part>>>() {
+                parts.insert(kit.gang.tasks[task].name.clone(), own);
+            }
+        }
+        if values > MOST_VALUES {
+            parts.values_mut().flatten().for_each(|part| part.domain.nodes.clear());
+        }
+        parts
+    }
+
+    /// The parts of partitions that stay at a site, which were these before.
+    pub(super) fn kept_parts(
+        &self,
+        site: usize,
+        before: &BTreeMap<TaskName, Vec<Part>>,
+    ) -> BTreeMap<TaskName, Vec<Part>> {
+        let kept = self.kept.iter().find(|(held, _)| *held == site).map(|(_, pods)| pods);
+        let tasks = self.kit.gang.tasks.iter().enumerate();
+        let of = |(index, task): (usize, &Task)| {
+            let mut left = kept.map_or(0, |pods| pods[index] / task.unit());
+            let keep = |part: &Part| {
+                let partitions = part.partitions.min(left);
+                left -= partitions;
+                (partitions > 0).then(|| Part { partitions, ..part.clone() })
+            };
+            let parts: Vec<Part> = before.get(&task.name)?.iter().filter_map(keep).collect();
+            (!parts.is_empty()).then(|| (task.name.clone(), parts))
+        };
+        tasks.filter_map(of).collect()
+    }
+}

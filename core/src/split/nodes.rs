@@ -1,0 +1,52 @@
+//! Which of a cluster's nodes are looked at.
+
+use crate::{
+    gang::Requirement,
+    inventory::{Capacity, DomainId, NodeRef, Shape},
+};
+
+/// Which of a cluster's nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Where<'a> {
+    /// All.
+    Cluster,
+    /// Those of a domain and of the domains within it.
+    Domain(DomainId),
+    /// Those that satisfy one of these alternatives.
+    Pinned(&'a [Vec<Requirement>]),
+}
+
+impl Where<'_> {
+    /// Whether the alternatives name a label that shapes do not carry.
+    pub(super) fn parts_shapes(self, capacity: &Capacity) -> bool {
+        let Self::Pinned(terms) = self else { return false };
+        terms.iter().flatten().any(|one| !capacity.shows(&one.key))
+    }
+
+    /// Whether a node is one of these. Of nodes whose labels are unknown all are.
+    pub(super) fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
+            Self::Pinned(terms) => {
+                let matches = |one: &Requirement| one.matches(shape.label(node, &one.key));
+                shape.labels.is_none() || terms.iter().any(|term| term.iter().all(matches))
+            }
+        }
+    }
+
+    /// A cluster's nodes that are of these, and the others.
+    pub(super) fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
+        let (mut inside, mut outside) = (Vec::new(), Vec::new());
+        for shape in &capacity.shapes {
+            let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds(capacity, shape, *id, node);
+            inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
+            outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
+        }
+        let some = |mut shapes: Vec<Shape>| {
+            shapes.retain(|shape| !shape.nodes.is_empty());
+            shapes
+        };
+        (some(inside), some(outside))
+    }
+}
