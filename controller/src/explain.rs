@@ -359,7 +359,7 @@ pub(crate) fn queue_of<'a>(entry: &'a Entry, workload: Option<&'a Workload>) -> 
 pub(crate) fn asked(index: &Index, key: &Key) -> Option<Ask> {
     let binding = &index.entries.get(key)?.binding;
     let workload = index.workload_of(binding)?;
-    let copies = binding.placement.as_deref().map_or(1, |placement| index.room.copies(placement));
+    let copies = index.placement_of(binding).map_or(1, |placement| index.room.copies(&placement));
     let priority_of = |class: &str| index.priority_of(class);
     Some(standing::ask(binding, workload, workload.gang.as_ref().ok()?, copies, priority_of))
 }

@@ -12,7 +12,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, Gang, QueueName, WorkloadRef},
-    place,
+    place::{self, Group},
     plan::Plan,
     quantity::Quantity,
     queue::{Dequeue, JobId, QueueSpec, give_back::Eviction, lifecycle::Said},
@@ -21,7 +21,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     names::{
-        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE},
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE, SCHEDULER_NAME},
         volcano::CLOSED_BY_PARENT,
     },
     placement,
@@ -118,6 +118,10 @@ pub struct Binding {
     pub deleting: bool,
     /// Why the scheduler did not place it.
     pub refused: Option<Arc<str>>,
+    /// Its workload affinity groups.
+    pub groups: Vec<Group>,
+    /// `spec.schedulerName` is ours.
+    pub ours: bool,
 }
 
 impl Binding {
@@ -176,6 +180,8 @@ impl Binding {
             begun: begun(object),
             deleting: metadata.deletion_timestamp.is_some(),
             refused,
+            groups: placement::groups(spec),
+            ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
         }
     }
 }

@@ -19,6 +19,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{Gang, QueueName, WorkloadRef},
+    place::Groups,
     queue::{Engine, JobId, ledger::Stage},
     reason::{Position, Reason},
     resources::Resources,
@@ -124,6 +125,10 @@ pub struct Index {
     classes: BTreeMap<String, ClassFacts>,
     opted_in: BTreeSet<String>,
     links: Links,
+    /// Who is in a workload affinity group with whom.
+    pub(crate) affinities: Groups<Key>,
+    /// Somebody in a group is elsewhere than before.
+    pub(crate) regrouped: bool,
     pub(crate) missing: Option<BTreeSet<Source>>,
     /// Bindings whose PodGroup is to be looked at now.
     pub(crate) dirty: BTreeSet<Key>,
@@ -291,7 +296,8 @@ impl Index {
             } else if is_older(&binding.resource_version, &entry.binding.resource_version) {
                 return;
             } else {
-                entry.binding = binding;
+                let old = std::mem::replace(&mut entry.binding, binding);
+                self.regrouped_as(&key, &old);
                 self.restand(&key);
                 return;
             }
@@ -300,6 +306,7 @@ impl Index {
         self.by_workload.insert(binding.workload.clone(), key.clone());
         self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
         let (state, group) = (State::OutOfScope, GroupWriting::default());
+        self.regroup(None, Some(&binding));
         let entry = Entry { binding, state, assumed: None, refused: None, group, growth: None };
         self.entries.insert(key.clone(), Box::new(entry));
         self.restand(&key);
@@ -309,6 +316,7 @@ impl Index {
         self.stop_growing(key);
         self.cuts.remove(key);
         let Some(entry) = self.entries.remove(key) else { return };
+        self.regroup(Some(&entry.binding), None);
         let id = entry.binding.id.as_str();
         self.freed |= entry.assumed.is_some() || matches!(entry.state, State::Holding { .. });
         self.moved = true;

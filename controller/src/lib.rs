@@ -5,6 +5,7 @@
 //! asynchronous.
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod doubt;
 pub mod effect;
 pub mod explain;

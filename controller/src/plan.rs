@@ -182,7 +182,12 @@ fn room(index: &mut Index) {
     } else {
         count_others(index);
     }
-    if index.room.take_grew() {
+    let regrouped = std::mem::take(&mut index.regrouped);
+    if regrouped {
+        // A duplicated job asks for as many copies as there are clusters without the others of its groups.
+        index.restand_all(|binding| binding.admission.is_none() && !binding.groups.is_empty());
+    }
+    if index.room.take_grew() || regrouped {
         index.engine.room_grew();
         index.moved = true;
     }

@@ -8,12 +8,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use caldera_core::{
     admission::Admission,
     gang::WorkloadRef,
+    place::Groups,
     queue::{Ask, Fit, JobId, Kept},
 };
 use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
 
 use crate::{
+    affinity,
     effect::Effect,
     facts::{Key, Workload},
     index::{Assumed, Entry, Index, Tag},
@@ -30,6 +32,7 @@ struct Clusters<'a> {
     ids: &'a BTreeMap<JobId, Key>,
     entries: &'a BTreeMap<Key, Box<Entry>>,
     workloads: &'a BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
+    affinities: &'a Groups<Key>,
     /// The place of the job that was last found to fit.
     found: Option<Place>,
 }
@@ -40,7 +43,8 @@ impl Clusters<'_> {
         let entry = self.entries.get(self.ids.get(id)?)?;
         let binding = &entry.binding;
         let workload = self.workloads.get(&binding.workload)?;
-        let placement = binding.placement.clone()?;
+        let peers = affinity::peers(self.affinities, self.entries, self.room, binding);
+        let placement = affinity::with(binding.placement.as_deref()?, peers);
         let whole = workload.kind == WorkloadKind::VolcanoJob;
         let previous = binding.plan.as_deref().filter(|_| whole && entry.grows_as(id).is_some());
         let question = Question { binding: &placement, gang: workload.gang.as_ref().ok()?, whole, previous };
@@ -95,8 +99,8 @@ impl caldera_core::queue::Room for Clusters<'_> {
 pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     index.engine.set_now(now.as_second());
     while plan.releases < RELEASES {
-        let Index { engine, room, ids, entries, workloads, .. } = index;
-        let mut clusters = Clusters { room, ids, entries, workloads, found: None };
+        let Index { engine, room, ids, entries, workloads, affinities, .. } = index;
+        let mut clusters = Clusters { room, ids, entries, workloads, affinities, found: None };
         let release = engine.next_in(&mut clusters);
         let found = clusters.found;
         let Some(release) = release else { return };

@@ -20,7 +20,10 @@ use caldera_core::{
     split::FederationTopology,
 };
 
-use crate::facts::{Binding, ClusterFacts};
+use crate::{
+    affinity,
+    facts::{Binding, ClusterFacts},
+};
 
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
@@ -259,6 +262,12 @@ impl Room {
         total
     }
 
+    /// Clusters that a binding was promised something in.
+    #[must_use]
+    pub fn place_of(&self, id: &str) -> Vec<String> {
+        self.fleet.promised_in(id)
+    }
+
     /// Clusters that a duplicated job would run in; 1 for a divided one.
     #[must_use]
     pub fn copies(&self, binding: &place::Binding) -> u32 {
@@ -293,7 +302,8 @@ impl Room {
         };
         self.never.insert(ask.fit, never);
         let detail = match barred.len() {
-            0 => refusal.to_string(),
+            0 if question.binding.peers.is_empty() => refusal.to_string(),
+            0 => format!("{refusal}; {}", question.binding.peers),
             kept => format!("{refusal}; {kept} clusters are kept for who ranks before it and has waited long"),
         };
         Err(Fit::No { never, detail })
@@ -379,6 +389,9 @@ impl Room {
 
     /// Not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked again.
     fn never_fits(&mut self, question: Question<'_>) -> bool {
+        // The others of its groups may go.
+        let alone = affinity::with(question.binding, place::Peers::default());
+        let question = Question { binding: &alone, ..question };
         // A cluster that is away for a while comes back.
         let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
             takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use caldera_core::{
     gang::{ClusterName, Gang, QueueName},
+    place::Group,
     podgroup,
     queue::{
         Ask, FitClass, Job, TaskAsk,
@@ -165,8 +166,14 @@ pub(crate) fn ask(
         .collect();
     let placement = binding.placement.as_deref();
     let rules = placement.map(|placement| (&placement.placement, &placement.evicting, placement.replicas));
-    let fit = FitClass(fingerprint(&(kind, gang, rules, placement.map(|placement| placement.components))));
+    let fit =
+        FitClass(fingerprint(&(kind, gang, rules, placement.map(|placement| placement.components), grouped(binding))));
     Ask { tasks, copies, fit, run_for: workload.run_for }
+}
+
+/// In whose company it is: groups end at the namespace.
+fn grouped(binding: &Binding) -> Option<(&str, &[Group])> {
+    (!binding.groups.is_empty()).then_some((&*binding.key.namespace, binding.groups.as_slice()))
 }
 
 /// What should become of the record of a binding that holds. More is asked for only where all is well with what it has.
@@ -190,7 +197,7 @@ fn regranted(
             return None;
         }
         let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
-        more.ask.fit = FitClass(fingerprint(&("more", class)));
+        more.ask.fit = FitClass(fingerprint(&("more", class, grouped(binding))));
     }
     Some(regrant)
 }

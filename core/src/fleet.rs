@@ -382,6 +382,13 @@ impl Fleet {
         self.members.values().filter(can_not).map(|member| &member.cluster)
     }
 
+    /// Clusters that a binding was promised something in.
+    #[must_use]
+    pub fn promised_in(&self, key: &str) -> Vec<String> {
+        let pods = self.promises.get(key).into_iter().flat_map(|made| &made.promise.pods);
+        pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
+    }
+
     /// What bindings other than `key` were promised in a cluster and is not seen there: pods of each task.
     pub fn unseen_of_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&Promise, &[u32])> {
         let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);

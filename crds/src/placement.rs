@@ -122,6 +122,15 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
     }
 }
 
+/// The workload affinity groups that a binding is in.
+#[must_use]
+pub fn groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
+    let named = spec.workload_affinity_groups.clone().unwrap_or_default();
+    let some = |name: Option<String>| name.filter(|name| !name.is_empty());
+    let together = some(named.affinity_group).map(place::Group::Together);
+    together.into_iter().chain(some(named.anti_affinity_group).map(place::Group::Apart)).collect()
+}
+
 /// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds whose
 /// template is not read.
 #[must_use]

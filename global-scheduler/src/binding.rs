@@ -9,7 +9,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{Gang, WorkloadRef},
-    place,
+    place::{self, Group},
     plan::Plan,
     queue::give_back::Eviction,
 };
@@ -133,15 +133,6 @@ pub enum End {
     Stopped,
 }
 
-/// A workload affinity group; it ends at its namespace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
-    /// Its members go where the others are.
-    Together(String),
-    /// Its members go where no other is.
-    Apart(String),
-}
-
 /// The part of a binding's status that the scheduler writes, and the conditions that others do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Status {
@@ -186,9 +177,6 @@ impl Binding {
         };
         let ours = spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME);
         let gate = annotation(GATE).map(|gate| if gate == GATE_OPEN { Gate::Open } else { Gate::Closed });
-        let named = spec.workload_affinity_groups.clone().unwrap_or_default();
-        let group = |name: Option<String>, kind: fn(String) -> Group| name.filter(|name| !name.is_empty()).map(kind);
-        let groups = [group(named.affinity_group, Group::Together), group(named.anti_affinity_group, Group::Apart)];
         let has_label = |label: &&str| object["metadata"]["labels"].get(*label).is_some();
         let ended = status.aggregated_status.iter().filter_map(|item| {
             let end = item.status.as_ref().and_then(end)?;
@@ -220,7 +208,7 @@ impl Binding {
             api_version: resource.api_version.clone(),
             placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),
             place: placement::binding(&spec, Some(&status)),
-            groups: groups.into_iter().flatten().collect(),
+            groups: placement::groups(&spec),
             replica: (ours && gate.is_none()).then(|| Arc::new(placement::replica(&spec))),
             weights: ranking::weights_of(object),
             policy: ranking::policy_of(object),

@@ -5,14 +5,14 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use caldera_core::{
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
-    place::{Apis, Peers, Target, score::Ranking},
+    place::{Apis, Groups, Peers, Target, score::Ranking},
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
@@ -23,7 +23,7 @@ use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use crate::binding::{Binding, End, Group, Key};
+pub use crate::binding::{Binding, End, Key};
 use crate::{promise::Deadlines, ranking::Rankings};
 
 /// What a workload says.
@@ -68,8 +68,7 @@ pub struct Index {
     apis: Vec<Apis>,
     workloads: BTreeMap<WorkloadRef, Asked>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<Key>>,
-    /// By namespace and group.
-    by_group: BTreeMap<(String, Group), BTreeSet<Key>>,
+    groups: Groups<Key>,
     /// Where bindings go whose placement is being written.
     pub(crate) assumed: BTreeMap<Key, Vec<Target>>,
     pub(crate) deadlines: Deadlines,
@@ -115,9 +114,7 @@ impl Index {
             }
         }
         let key = binding.key.clone();
-        for group in &binding.groups {
-            self.by_group.entry((key.namespace.clone(), group.clone())).or_default().insert(key.clone());
-        }
+        self.groups.insert(&key.namespace, &binding.groups, &key);
         self.by_workload.entry(binding.workload.clone()).or_default().insert(key.clone());
         let holds =
             |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone(), binding.healthy.clone());
@@ -138,14 +135,7 @@ impl Index {
                 self.by_workload.remove(&binding.workload);
             }
         }
-        for group in binding.groups.iter().cloned() {
-            if let Entry::Occupied(mut keys) = self.by_group.entry((key.namespace.clone(), group)) {
-                keys.get_mut().remove(key);
-                if keys.get().is_empty() {
-                    keys.remove();
-                }
-            }
-        }
+        self.groups.remove(&key.namespace, &binding.groups, key);
         self.assumed.remove(key);
         self.due.remove(&due(&binding));
         self.waiting.remove(key);
@@ -320,19 +310,11 @@ impl Index {
 
     /// Where the others of the binding's groups are, or will be once it is written.
     fn peers(&self, binding: &Binding) -> Peers {
-        let mut peers = Peers::default();
-        for group in &binding.groups {
-            let members = self.by_group.get(&(binding.key.namespace.clone(), group.clone()));
-            for other in members.into_iter().flatten().filter(|other| **other != binding.key) {
-                let placed = self.bindings.get(other).map(|other| other.place.previous.as_slice());
-                let targets = self.assumed.get(other).map(Vec::as_slice).or(placed).unwrap_or_default();
-                match group {
-                    Group::Together(_) => peers.join(targets),
-                    Group::Apart(_) => peers.part(targets),
-                }
-            }
-        }
-        peers
+        self.groups.peers(&binding.key.namespace, &binding.groups, &binding.key, |other| {
+            let placed = self.bindings.get(other).map(|other| other.place.previous.as_slice());
+            let targets = self.assumed.get(other).map(Vec::as_slice).or(placed).unwrap_or_default();
+            targets.iter().map(|target| target.cluster.clone()).collect()
+        })
     }
 }
 

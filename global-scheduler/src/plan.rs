@@ -12,7 +12,7 @@ use caldera_core::{
     fleet::Fleet,
     gang::Gang,
     inventory::Capacity,
-    place::{self, Cluster, Decision, NotPlaced, Request, select::is_duplicated},
+    place::{self, Cluster, Decision, NotPlaced, Peers, Request, select::is_duplicated},
     plan::{Plan, Share, TaskShare},
 };
 use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
@@ -152,7 +152,11 @@ pub fn decide_by(
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, wants_room: true }
         }
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
-            step: Step::Refuse { reason: NO_CLUSTER_FIT, message, clear: !binding.place.previous.is_empty() },
+            step: Step::Refuse {
+                reason: NO_CLUSTER_FIT,
+                message: with_peers(message, whole, &capped.peers),
+                clear: !binding.place.previous.is_empty(),
+            },
             wants_room: true,
         },
         // A member that was not heard of yet may have the room: it is heard of soon, or said to be down.
@@ -160,7 +164,7 @@ pub fn decide_by(
             Verdict { step: Step::Rest, wants_room: true }
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
-            let message = doubted(error.to_string(), fleet, estimated);
+            let message = doubted(with_peers(error.to_string(), whole, &capped.peers), fleet, estimated);
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, wants_room: true }
         }
@@ -368,6 +372,11 @@ fn status_step(binding: &Binding, anew: bool) -> Step {
         return Step::Rest;
     }
     Step::Confirm { anew: anew || !success || !status.scheduled_before }
+}
+
+/// Says who of its groups keeps a gang out of clusters. Of all else what is said is Karmada's to the letter.
+fn with_peers(message: String, whole: bool, peers: &Peers) -> String {
+    if whole && !peers.is_empty() { format!("{message}; {peers}") } else { message }
 }
 
 /// Says which members' numbers are not their nodes'.

@@ -1,6 +1,13 @@
 //! What each member has for a job that is not placed: the nearest miss, cluster by cluster.
 
-use caldera_core::{fleet::Origin, gang::ClusterName, place::filter, queue::Ask, resources::Resources, split};
+use caldera_core::{
+    fleet::Origin,
+    gang::ClusterName,
+    place::{self, filter},
+    queue::Ask,
+    resources::Resources,
+    split,
+};
 use serde::Serialize;
 
 use crate::{
@@ -28,6 +35,14 @@ pub struct ClusterView {
     pub published: Option<String>,
 }
 
+fn refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
+    let reason = filter::refusal(binding, cluster)?;
+    match (reason, binding.peers.there(&cluster.name)) {
+        (filter::Reason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
+        _ => Some(reason.to_string()),
+    }
+}
+
 /// The best first: those that may take it, by how much of it fits.
 pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<ClusterView> {
     if index.waits_for().contains(&Source::Clusters) {
@@ -37,7 +52,7 @@ pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<Cluster
     let Some((entry, ask)) = index.entries.get(key).zip(ask) else { return Vec::new() };
     let binding = &entry.binding;
     let gang = index.workload_of(binding).and_then(|workload| workload.gang.as_deref().ok());
-    let (Some(placement), Some(gang)) = (binding.placement.as_deref(), gang) else { return Vec::new() };
+    let (Some(placement), Some(gang)) = (index.placement_of(binding), gang) else { return Vec::new() };
     let wanted = ask.full();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
     let fleet = index.room.known();
@@ -49,9 +64,7 @@ pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<Cluster
             let free = capacity.free();
             ClusterView {
                 name: cluster.name.as_str().into(),
-                refusal: deleting
-                    .or(not_ready)
-                    .or_else(|| filter::refusal(placement, cluster).map(|reason| reason.to_string())),
+                refusal: deleting.or(not_ready).or_else(|| refusal(&placement, cluster)),
                 fit: split::pods_that_fit(gang, capacity).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),

@@ -1,6 +1,7 @@
 //! What a claim is decided on, from the index: queues, jobs that hold something, who may claim, and whether it would fit.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -24,6 +25,7 @@ use caldera_core::{
 use caldera_crds::{names::volcano::ROOT_QUEUE, workload::WorkloadKind};
 
 use crate::{
+    affinity,
     facts::{Binding, Key, Workload},
     index::{Entry, Index, State},
     room::{Question, Room},
@@ -266,7 +268,7 @@ pub(super) fn claim(index: &mut Index, head: &Head, attempts: Attempts) -> Claim
 /// Whether a claimant would fit with some victims gone: quota on its way up, then the place that the scheduler would find.
 pub(super) struct After<'a> {
     room: &'a mut Room,
-    placement: &'a place::Binding,
+    placement: Cow<'a, place::Binding>,
     gang: &'a Gang,
     whole: bool,
     asks: &'a Resources,
@@ -300,9 +302,11 @@ impl<'a> After<'a> {
         let way = head.path.iter().map(way).collect();
         let binding = &index.entries.get(&head.key)?.binding;
         let workload = index.workloads.get(&binding.workload)?;
+        // Others of its groups who give way are taken to stay: rather no claim than one in vain.
+        let peers = affinity::peers(&index.affinities, &index.entries, &index.room, binding);
         Some(Self {
+            placement: affinity::with(binding.placement.as_deref()?, peers),
             room: &mut index.room,
-            placement: binding.placement.as_deref()?,
             gang: workload.gang.as_ref().ok()?,
             whole: workload.kind == WorkloadKind::VolcanoJob,
             asks: &head.asks,
@@ -317,7 +321,7 @@ impl<'a> After<'a> {
         self.has_quota(victims) && {
             let gone =
                 victims.iter().filter_map(|victim| Some((victim.id.to_string(), self.leaving(victim)?))).collect();
-            let question = Question { binding: self.placement, gang: self.gang, whole: self.whole, previous: None };
+            let question = Question { binding: &self.placement, gang: self.gang, whole: self.whole, previous: None };
             self.room.fits_after(question, &gone)
         }
     }

@@ -76,7 +76,7 @@ impl Index {
         let (binding, workload) = (&entry.binding, self.workload_of(&entry.binding));
         let around = Around {
             priority: workload.map_or(0, |workload| self.priority_of(&workload.class)),
-            copies: binding.placement.as_deref().map_or(1, |placement| self.room.copies(placement)),
+            copies: self.placement_of(binding).map_or(1, |placement| self.room.copies(&placement)),
             opted_in: self.opted_in.contains(&*binding.key.namespace),
         };
         let standing = standing::standing(binding, workload, around, |name| self.priority_of(name));
@@ -149,8 +149,11 @@ impl Index {
         let gang = self.workload_of(&entry.binding).and_then(|workload| workload.gang.as_ref().ok()).cloned();
         let binding = &entry.binding;
         self.room.selects(binding.id.as_str(), gang.as_deref());
+        // What is not queued is the scheduler's to place all the same: it holds what it promised, and so is it held here.
+        let unqueued = entry.state == State::OutOfScope && binding.ours && !binding.clusters.is_empty();
         match (stage, gang) {
             (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang),
+            (None, Some(gang)) if unqueued => self.room.promise_placed(binding, &gang),
             // The place that was found at the release.
             (Some(Stage::Admitted), _) => {}
             _ => self.room.withdraw(binding.id.as_str()),

@@ -11,6 +11,7 @@ pub mod general;
 mod lookup;
 #[cfg(test)]
 mod model;
+mod peers;
 mod queues;
 mod schedule;
 pub mod score;
@@ -22,6 +23,7 @@ use std::{
 };
 
 pub use general::Published;
+pub use peers::{Group, Groups, Peers};
 pub use queues::place_within;
 pub use schedule::{Decision, NotPlaced, Request, concerns, copies, place};
 
@@ -236,34 +238,6 @@ pub struct Binding {
     /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of
     /// karmada-scheduler).
     pub empty_workloads: bool,
-}
-
-/// Where the others of a binding's `workloadAffinityGroups` are placed. Groups end at the namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Peers {
-    /// Clusters that every placed one of its affinity group is in; `None` while none of them is placed.
-    pub together: Option<BTreeSet<String>>,
-    /// Clusters that any one of its anti-affinity group is in.
-    pub apart: BTreeSet<String>,
-}
-
-impl Peers {
-    /// Takes in the clusters of another one of the affinity group; one that is not placed says nothing.
-    pub fn join(&mut self, targets: &[Target]) {
-        if targets.is_empty() {
-            return;
-        }
-        let theirs: BTreeSet<String> = targets.iter().map(|target| target.cluster.clone()).collect();
-        self.together = Some(match self.together.take() {
-            Some(all) => &all & &theirs,
-            None => theirs,
-        });
-    }
-
-    /// Takes in the clusters of another one of the anti-affinity group.
-    pub fn part(&mut self, targets: &[Target]) {
-        self.apart.extend(targets.iter().map(|target| target.cluster.clone()));
-    }
 }
 
 impl Binding {
