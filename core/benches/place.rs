@@ -155,6 +155,7 @@ fn deployment(replicas: u32) -> Gang {
         topology: None,
         one_cluster: None,
         rigid: false,
+        data: None,
     }
 }
 

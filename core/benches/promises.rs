@@ -45,6 +45,7 @@ fn promise(number: usize) -> (String, Promise) {
         topology: None,
         one_cluster: None,
         rigid: false,
+        data: None,
     };
     let name = format!("job-{number:05}");
     let workload = WorkloadRef {

@@ -103,7 +103,7 @@ fn task(name: &str, replicas: u32, cpu: i64, gpu: i64) -> Task {
 
 fn gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().map(|task| task.replicas).sum();
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false }
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
 }
 
 /// Clusters of eight node shapes each, with a few nodes of every shape.
@@ -181,7 +181,7 @@ fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), str
     Problem {
         gang,
         candidates: candidates
-            .map(|(name, capacity)| split::Candidate { name, weight: 1, cost: 0, capacity })
+            .map(|(name, capacity)| split::Candidate { name, weight: 1, data: 0, cost: 0, capacity })
             .collect(),
         strategy,
         previous: None,

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::resources::Resources;
+use crate::{place::data::Data, resources::Resources};
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
@@ -99,6 +99,8 @@ pub struct Gang {
     /// that begin there): no part moves alone.
     #[serde(default)]
     pub rigid: bool,
+    /// Where its data is, where its user says so.
+    pub data: Option<Arc<Data>>,
 }
 
 /// One pod template and its number of pods.

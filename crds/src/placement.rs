@@ -173,6 +173,7 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
         topology: None,
         one_cluster: None,
         rigid: false,
+        data: None,
     }
 }
 

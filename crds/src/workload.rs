@@ -17,6 +17,7 @@ mod tests;
 
 use caldera_core::{
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
+    place::data::{Data, ParseDataError},
     resources::Resources,
     status::duration,
 };
@@ -26,7 +27,7 @@ pub use caldera_core::gang::SOLE_TASK;
 
 pub use self::{job::RANK_PLUGINS, policy::completed_by};
 use crate::names::{
-    caldera::RUNNING_ESTIMATE,
+    caldera::{DATA, RUNNING_ESTIMATE},
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
 };
 use place::Place;
@@ -144,6 +145,13 @@ pub fn gang(object: &Value) -> Result<Gang, GangError> {
     Ok(gang)
 }
 
+/// Where a Volcano Job's data is, if it says so. What can not be read is refused when it is written, and else as if it were not
+/// there: it never decides whether the job runs.
+#[must_use]
+pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
+    Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
+}
+
 /// What a pod that is there takes from its node, whatever workload it is of: rules of gangs do not count, and an amount
 /// that can not be read counts as nothing.
 #[must_use]
@@ -183,7 +191,15 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
     let one_cluster = (min_available > 1).then(|| {
         format!("{GROUP_MIN_MEMBER} says that {min_available} pods start together, which each member counts for itself")
     });
-    Ok(Gang { tasks: vec![task], min_available, min_success: None, topology: None, one_cluster, rigid: false })
+    Ok(Gang {
+        tasks: vec![task],
+        min_available,
+        min_success: None,
+        topology: None,
+        one_cluster,
+        rigid: false,
+        data: None,
+    })
 }
 
 /// The annotation on the workload or its pods.

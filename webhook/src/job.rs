@@ -8,7 +8,8 @@
 
 use caldera_crds::{
     job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals},
-    workload::{priority_class_of, queue_of},
+    names::caldera::DATA,
+    workload::{data_of, priority_class_of, queue_of},
 };
 use serde_json::Value;
 
@@ -45,6 +46,12 @@ pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
     // The last update of a job that goes away only takes its finalizers.
     if job.pointer("/metadata/deletionTimestamp").is_some() {
         return Verdict::UNCHANGED;
+    }
+    // It changes where nothing else of the job may.
+    let says = |job: &Value| job.pointer("/metadata/annotations").and_then(|all| all.get(DATA)).cloned();
+    let is_said_now = request.is_create() || request.old_object.as_ref().is_some_and(|old| says(old) != says(job));
+    if let (true, Some(Err(error))) = (is_said_now, data_of(job)) {
+        return Verdict::invalid(format!("metadata.annotations[{DATA}]: {error}"));
     }
     // What a newer rule would refuse stays updatable where its spec does not change.
     if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
@@ -191,6 +198,30 @@ mod tests {
         assert_eq!(warnings, ["PriorityClass \"nobody\" does not exist; the job's priority counts as 0"]);
         index.priority_classes.insert("nobody".into(), 5);
         assert_eq!(validate(&create(object), &index), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_job_that_says_where_its_data_is_says_it_so_that_it_can_be_read() {
+        let with = |text: &str| {
+            let mut object = job();
+            object["metadata"]["annotations"] = json!({"caldera.dev/data": text});
+            object
+        };
+        let mut index = Index::default();
+        index.queues.insert("q".into(), Queue::default());
+        assert_eq!(validate(&create(with("cluster=member1:500,region=eu|region=us")), &index), Verdict::UNCHANGED);
+        let refused = |request: &Request<'_, Value>| {
+            let Verdict::Deny(denial) = validate(request, &index) else { panic!("it is taken") };
+            denial.message
+        };
+        let message = refused(&create(with("node=n1")));
+        let words = "metadata.annotations[caldera.dev/data]: \"node=n1\" is not KEY=VALUE with cluster, region, zone or provider";
+        assert!(message.contains(words), "{message}");
+        assert!(refused(&update(&job(), &with("cluster=a:0"))).contains("\"0\" is no size: a whole number from 1 to"));
+        // What is there already stays, also when something else changes.
+        let mut labelled = with("node=n1");
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(validate(&update(&with("node=n1"), &labelled), &index), Verdict::UNCHANGED);
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn gang() -> Arc<Gang> {
         topology: None,
         one_cluster: None,
         rigid: false,
+        data: None,
     })
 }
 

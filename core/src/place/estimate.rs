@@ -108,7 +108,15 @@ mod tests {
             priority_class: String::new(),
             partition: None,
         };
-        Gang { tasks: vec![task], min_available: 1, min_success: None, topology: None, one_cluster: None, rigid: false }
+        Gang {
+            tasks: vec![task],
+            min_available: 1,
+            min_success: None,
+            topology: None,
+            one_cluster: None,
+            rigid: false,
+            data: None,
+        }
     }
 
     fn amounts() -> impl Strategy<Value = Vec<(&'static str, i64)>> {

@@ -4,6 +4,7 @@
 //! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`divide`]. The
 //! controller asks the same [`place`] whether a gated binding would fit now.
 
+pub mod data;
 pub mod divide;
 pub mod estimate;
 pub mod filter;

@@ -445,7 +445,15 @@ fn sole_task(replicas: i64) -> Gang {
         priority_class: String::new(),
         partition: None,
     };
-    Gang { tasks: vec![task], min_available: 0, min_success: None, topology: None, one_cluster: None, rigid: false }
+    Gang {
+        tasks: vec![task],
+        min_available: 0,
+        min_success: None,
+        topology: None,
+        one_cluster: None,
+        rigid: false,
+        data: None,
+    }
 }
 
 fn room(pods: i64) -> Capacity {

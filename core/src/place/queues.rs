@@ -143,6 +143,7 @@ mod tests {
             topology: None,
             one_cluster: None,
             rigid: false,
+            data: None,
         }
     }
 

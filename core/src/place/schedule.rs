@@ -300,8 +300,10 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
         _ => vec![1; chosen.len()],
     };
     let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
+    let missing = |one: &Fitting<'_>| request.gang.data.as_ref().map_or(0, |data| data.missing_in(one.cluster));
+    let data: Vec<i64> = chosen.iter().map(|one| missing(one)).collect();
     let by_score = binding.ranking.weights.come_first();
-    let turns = if by_score { turns(chosen, &costs) } else { vec![0; chosen.len()] };
+    let turns = if by_score { turns(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
     // With the clusters of the first tiers, and of those the first so many by score.
     let solve = |tier: u32, most: usize| {
@@ -312,6 +314,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
         let candidate = |index: usize| split::Candidate {
             name: &names[index],
             weight: weights[index],
+            data: data[index],
             cost: costs[index],
             capacity: chosen[index].capacity,
         };
@@ -372,10 +375,10 @@ fn levels<'a>(near: &[Near], clusters: impl Iterator<Item = (&'a ClusterName, &'
     levels
 }
 
-/// Each cluster's turn by cost, then name.
-fn turns(chosen: &[&Fitting<'_>], costs: &[i64]) -> Vec<usize> {
+/// Each cluster's turn by cost, then what of the data it lacks, then name.
+fn turns(chosen: &[&Fitting<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..chosen.len()).collect();
-    order.sort_by_key(|index| (costs[*index], &chosen[*index].cluster.name));
+    order.sort_by_key(|index| (costs[*index], data[*index], &chosen[*index].cluster.name));
     let mut turns = vec![0; chosen.len()];
     for (turn, index) in order.into_iter().enumerate() {
         turns[index] = turn;

@@ -31,8 +31,11 @@ struct Run<'s, 'a> {
     open: Open,
 }
 
-/// Sites that were not used, by an upper bound of what they take, then cost; whoever wins among equals first.
-type Open = BinaryHeap<(u64, Reverse<i64>, usize)>;
+/// Sites that were not used, by an upper bound of what they take, then data and cost; whoever wins among equals first.
+type Open = BinaryHeap<(u64, Reverse<Price>, usize)>;
+
+/// What of the data is missing there, and what it costs.
+type Price = (i64, i64);
 
 impl<'a> Search<'a> {
     /// All of `want`, as close as it can be.
@@ -141,7 +144,8 @@ impl<'a> Search<'a> {
 
     fn open(&self, sites: &[Hopeful]) -> Open {
         let unheld = sites.iter().filter(|one| !self.holds(one.site));
-        let entry = |one: &Hopeful| (one.most, Reverse(self.sites[one.site].cost), usize::MAX - self.winner(one.site));
+        let entry =
+            |one: &Hopeful| (one.most, Reverse(self.sites[one.site].price()), usize::MAX - self.winner(one.site));
         unheld.map(entry).collect()
     }
 
@@ -167,7 +171,7 @@ impl Run<'_, '_> {
         self.search.kit.order(&few, order)
     }
 
-    fn site(&self, open: &(u64, Reverse<i64>, usize)) -> usize {
+    fn site(&self, open: &(u64, Reverse<Price>, usize)) -> usize {
         self.search.winner(usize::MAX - open.2)
     }
 
@@ -234,8 +238,7 @@ impl Run<'_, '_> {
         let sites = sites.filter(|site| self.search.may_open(&self.used, *site));
         let mut sites: Vec<usize> = sites.filter(|site| self.search.bounds.might_take(whole(*site), &ask)).collect();
         let key = |site: usize| {
-            let site_cost = self.search.sites[site].cost;
-            (site_cost, self.search.bounds.free(whole(site)), self.search.winner(site))
+            (self.search.sites[site].price(), self.search.bounds.free(whole(site)), self.search.winner(site))
         };
         let looks = self.looks().min(sites.len());
         if looks < sites.len() {
@@ -250,7 +253,7 @@ impl Run<'_, '_> {
 
     /// The open site that takes most of what is left; `None` if none takes anything.
     fn roomiest(&mut self) -> Option<usize> {
-        let mut best: Option<(u64, Reverse<i64>, usize)> = None;
+        let mut best: Option<(u64, Reverse<Price>, usize)> = None;
         let mut looked = Vec::new();
         while let Some(next) = self.open.pop() {
             if best.is_some_and(|best| best.0 >= next.0)

@@ -71,7 +71,9 @@ pub struct Candidate<'a> {
     pub name: &'a ClusterName,
     /// For [`Strategy::StaticWeight`]; with zero the cluster gets nothing, as in Karmada.
     pub weight: u64,
-    /// What using the cluster costs: its declared cost, and what it takes to bring the data there. Less is better.
+    /// How much of the gang's data is not there; not below zero.
+    pub data: i64,
+    /// What using the cluster costs, by its policy's scores. Less is better.
     pub cost: i64,
     /// What is free there for this gang: without what others were promised, and without what the gang itself holds
     /// there already ([`Problem::previous`]).
@@ -259,6 +261,7 @@ fn total(pods: &[u32]) -> u64 {
 struct Site<'a> {
     name: &'a ClusterName,
     weight: u64,
+    data: i64,
     cost: i64,
     capacity: &'a Capacity,
     /// It has a copy of the job, whose template can not be changed.
@@ -269,6 +272,13 @@ struct Site<'a> {
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: Reach,
     room: OnceCell<Room>,
+}
+
+impl Site<'_> {
+    /// What of the data is missing there, and what it costs.
+    const fn price(&self) -> (i64, i64) {
+        (self.data, self.cost)
+    }
 }
 
 /// Nodes of one cluster among which pods may be put.
@@ -322,6 +332,7 @@ impl<'a> Search<'a> {
             Site {
                 name: candidate.name,
                 weight: candidate.weight,
+                data: candidate.data,
                 cost: candidate.cost,
                 capacity: candidate.capacity,
                 copied: share(candidate.name).is_some(),

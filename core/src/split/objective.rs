@@ -24,7 +24,9 @@ pub struct Key {
     pub distance: Distance,
     /// Clusters in use.
     pub clusters: usize,
-    /// Data locality and declared cost, over the clusters in use.
+    /// Data locality: how much of the gang's data is missing in the clusters in use, in sum.
+    pub data: i64,
+    /// Declared cost, over the clusters in use.
     pub cost: i64,
     /// What stays free where pods are put: the best fit leaves least.
     pub fragments: u64,
@@ -53,6 +55,7 @@ impl Search<'_> {
             missing,
             distance: self.distance(spots),
             clusters: spots.len(),
+            data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
             fragments: spots.iter().map(|spot| self.bounds.free(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds(spot.site)).count(),
@@ -61,8 +64,9 @@ impl Search<'_> {
 
     /// [`Self::key`] of one spot whose distance is known.
     pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> Key {
-        let (cost, fragments) = (self.sites[spot.site].cost, self.bounds.free(spot));
-        Key { missing, distance, clusters: 1, cost, fragments, opened: usize::from(!self.holds(spot.site)) }
+        let (site, fragments) = (&self.sites[spot.site], self.bounds.free(spot));
+        let (data, cost) = (site.data, site.cost);
+        Key { missing, distance, clusters: 1, data, cost, fragments, opened: usize::from(!self.holds(spot.site)) }
     }
 
     pub(super) fn distance(&self, spots: &[Spot]) -> Distance {

@@ -1,6 +1,6 @@
 //! A Volcano Job, after the defaults that Volcano gives it and within the limits that it sets.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
 
@@ -38,6 +38,7 @@ pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
         topology: topology(&spec)?,
         one_cluster: one_cluster(root, &spec, &templates)?,
         rigid: false,
+        data: super::data_of(root.value).and_then(Result::ok).map(Arc::new),
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;

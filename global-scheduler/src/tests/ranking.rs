@@ -124,3 +124,42 @@ fn a_score_chooses_between_clusters_that_hold_the_gang_alone() {
     assert_eq!(gang_goes(&[4, 4, 1], "carbon=1"), to(&[("m1", 4)]));
     assert_eq!(gang_goes(&[4, 4, 1], "carbon=-1"), to(&[("m0", 4)]));
 }
+
+/// Members of six cores each; the gang says where its data is.
+fn with_data(cores: &[i64], data: &str, pods: u32, weights: Option<&str>) -> Vec<(String, i64)> {
+    let mut object = job(pods, pods);
+    object["metadata"]["annotations"] = json!({"caldera.dev/data": data});
+    let mut bound = binding(pods);
+    if let Some(weights) = weights {
+        bound["metadata"]["annotations"]["caldera.dev/score-weights"] = weights.into();
+    }
+    let mut world = index(cores, &[object, bound]);
+    for i in 0..cores.len() {
+        let mut object = cluster(&format!("m{i}"));
+        object["spec"]["region"] = ["eu", "us", "eu"][i].into();
+        costs(i, &mut object);
+        world.clusters(&Event::Applied(serde_json::from_value(object).unwrap()));
+    }
+    targets(&verdict(&mut world).step)
+}
+
+#[test]
+fn a_gang_goes_where_its_data_is_before_cost_and_after_closeness_and_few_clusters() {
+    // The tightest of those that hold it, where nothing is said.
+    assert_eq!(with_data(&[6, 5, 4], "cluster=elsewhere", 3, None), to(&[("m2", 3)]));
+    assert_eq!(with_data(&[6, 5, 4], "cluster=m0", 3, None), to(&[("m0", 3)]));
+    assert_eq!(with_data(&[6, 5, 4], "region=us:2,cluster=m0", 3, None), to(&[("m1", 3)]), "where most of it is");
+    assert_eq!(with_data(&[6, 5, 4], "region=us:2,cluster=m0:3", 3, None), to(&[("m0", 3)]));
+    assert_eq!(with_data(&[6, 5, 4], "cluster=m0|region=us", 3, None), to(&[("m1", 3)]), "two copies: the tighter");
+    // The cheapest is m1.
+    assert_eq!(with_data(&[6, 5, 4], "cluster=m0", 3, Some("cheapest=1")), to(&[("m0", 3)]));
+    assert_eq!(
+        with_data(&[6, 5, 4], "cluster=m0", 3, Some("first,cheapest=1")),
+        to(&[("m1", 3)]),
+        "the policy insists"
+    );
+    // No reason to wait, nor to be in two clusters.
+    assert_eq!(with_data(&[6, 5, 4], "cluster=m2", 5, None), to(&[("m1", 5)]));
+    // What can not be read is as if it were not there.
+    assert_eq!(with_data(&[6, 5, 4], "nonsense", 3, None), to(&[("m2", 3)]));
+}

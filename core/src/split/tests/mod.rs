@@ -32,7 +32,7 @@ fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Ta
 }
 
 fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false }
+    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
 }
 
 /// Nodes of (cpu, gpu), each with its own name, 10 pods each.
@@ -74,7 +74,9 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
     let candidates = world.names.iter().zip(&world.capacities);
     Problem {
         gang,
-        candidates: candidates.map(|(name, capacity)| Candidate { name, weight: 1, cost: 0, capacity }).collect(),
+        candidates: candidates
+            .map(|(name, capacity)| Candidate { name, weight: 1, data: 0, cost: 0, capacity })
+            .collect(),
         strategy,
         previous: None,
         copies: None,

@@ -23,6 +23,8 @@ struct Case {
     gang: Gang,
     clusters: Vec<Nodes>,
     costs: Vec<i64>,
+    /// What of the data each cluster lacks.
+    data: Vec<i64>,
     /// Clusters of one region are close.
     regions: Vec<u8>,
     limit: Option<u32>,
@@ -80,8 +82,8 @@ impl Case {
     fn solve_in(&self, world: &World, previous: Option<&Plan>, turn: usize) -> Result<Plan, Refusal> {
         let mut levels = self.levels();
         let mut problem = problem(&self.gang, world, Strategy::Aggregated);
-        for (candidate, cost) in problem.candidates.iter_mut().zip(&self.costs) {
-            candidate.cost = *cost;
+        for (candidate, (cost, data)) in problem.candidates.iter_mut().zip(self.costs.iter().zip(&self.data)) {
+            (candidate.cost, candidate.data) = (*cost, *data);
         }
         let count = problem.candidates.len();
         problem.candidates.rotate_left(turn % count);
@@ -131,6 +133,7 @@ impl Case {
             missing: all - placed,
             distance,
             clusters: used.len(),
+            data: used.iter().map(|one| self.data[*one]).sum(),
             cost: used.iter().map(|one| self.costs[*one]).sum(),
             fragments: self.fragments(nodes),
             opened: used.len(),
@@ -240,10 +243,11 @@ fn any_case(clusters: usize, nodes: usize) -> impl Generate<Value = Case> {
         },
     );
     let node = (0..7i64, 0..4i64, 0..3u8);
-    let world = prop::collection::vec((prop::collection::vec(node, 0..nodes), 0..3i64, 0..2u8), 1..=clusters);
+    let world = prop::collection::vec((prop::collection::vec(node, 0..nodes), 0..3i64, 0..2u8, 0..3i64), 1..=clusters);
     (gang, world, prop::option::of(1..4u32)).prop_map(|(gang, world, limit)| Case {
         gang,
         costs: world.iter().map(|one| one.1).collect(),
+        data: world.iter().map(|one| one.3).collect(),
         regions: world.iter().map(|one| one.2).collect(),
         clusters: world.into_iter().map(|one| one.0).collect(),
         limit,
