@@ -12,6 +12,7 @@
 mod decode;
 mod domains;
 mod encode;
+mod queues;
 mod ranges;
 mod set;
 #[cfg(test)]
@@ -19,7 +20,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use caldera_core::inventory::{HyperNode, Node, Pod};
+use caldera_core::{
+    fleet::Queues,
+    inventory::{HyperNode, Node, Pod},
+};
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +51,8 @@ pub struct Contents {
     pub pods: Pods,
     /// Network domains.
     pub hyper_nodes: HyperNodes,
+    /// The member's own queues.
+    pub queues: Queues,
 }
 
 words! {
@@ -122,6 +128,23 @@ pub struct Part {
     /// Network domains of the member; all in the first part.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<NetworkDomain>,
+    /// Queues of the member's own Volcano that bound what may start there; all in the first part.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<MemberQueue>,
+}
+
+/// A queue of the member's own Volcano.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberQueue {
+    /// Name.
+    pub name: String,
+    /// As in its status.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// What its capability leaves, of what it bounds.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
+    pub left: ResourceList,
 }
 
 /// A HyperNode and what it selects.

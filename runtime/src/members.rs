@@ -285,6 +285,8 @@ impl Member {
         let mut queues = has_queues(&connection.client).await;
         if queues {
             watches.follow_queues();
+        } else {
+            watches.tell_no_queues().await;
         }
         let mut listed = watches.listed();
         let (mut seen, mut missed, mut probes) = (false, 0, 0_u32);

@@ -12,7 +12,7 @@ use caldera_core::{
 };
 
 use super::{
-    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::fnv1a, ranges,
+    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::fnv1a, queues, ranges,
 };
 use crate::wire::ResourceList;
 
@@ -54,7 +54,8 @@ const MOST_PODS: usize = 1_000_000;
 /// [`Malformed`]: nothing of it is to be believed then.
 pub fn decode(part: &Part) -> Result<Contents, Malformed> {
     let reader = Reader::new(part)?;
-    let mut contents = Contents { nodes: reader.nodes()?, pods: reader.held()?, hyper_nodes: hyper_nodes(part)? };
+    let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::read(part)?);
+    let mut contents = Contents { nodes: reader.nodes()?, pods: reader.held()?, hyper_nodes, queues };
     for workload in &part.workloads {
         reader.bound(workload, &mut contents.pods)?;
     }

@@ -11,7 +11,7 @@ use caldera_core::{
 };
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 
-use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, ranges};
+use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, queues, ranges};
 use crate::{wire::ResourceList, workload::WorkloadKind};
 
 /// A part with more bytes (as JSON) is divided further: an API server takes three times this, etcd half again as much.
@@ -64,6 +64,7 @@ pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
         views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.part() }).collect();
     if let Some(first) = all.first_mut() {
         first.domains = contents.hyper_nodes.values().map(domains::write).collect();
+        first.queues = queues::write(&contents.queues);
     }
     all
 }

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::inventory::Change;
+use caldera_core::{fleet::Queues, inventory::Change};
 
 use super::{
     ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload, decode,
     decode::{Reader, hyper_nodes},
+    queues,
 };
 
 /// The objects of one member, as they arrive.
@@ -91,6 +92,18 @@ impl Set {
 }
 
 impl Published {
+    /// The member's own queues that bound something.
+    ///
+    /// # Errors
+    /// [`Malformed`] if they are none.
+    pub fn queues(&self) -> Result<Queues, Malformed> {
+        let mut all = Queues::new();
+        for part in &self.parts {
+            all.extend(queues::read(part)?);
+        }
+        Ok(all)
+    }
+
     /// What a watch would have told since `before`; all there is without one. What takes comes before what gives.
     ///
     /// # Errors

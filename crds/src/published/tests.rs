@@ -116,6 +116,7 @@ fn any_world() -> impl Strategy<Value = Contents> {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
         pods: pods.into_iter().map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect(),
         hyper_nodes: hyper_nodes.into_iter().map(|one| (one.name.clone(), one)).collect(),
+        ..Contents::default()
     })
 }
 

@@ -7,7 +7,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use caldera_core::{fleet::Update, inventory::Change};
+use caldera_core::{
+    fleet::{Queues, Update},
+    inventory::Change,
+};
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
@@ -106,7 +109,7 @@ pub struct View {
 impl View {
     /// Takes in what the member's watcher tells.
     pub fn apply(&mut self, change: Change) {
-        let Contents { nodes, pods, hyper_nodes } = &mut self.contents;
+        let Contents { nodes, pods, hyper_nodes, .. } = &mut self.contents;
         let key = |pod: &caldera_core::inventory::Pod| (pod.namespace.clone(), pod.name.clone());
         match change {
             Change::Nodes(all) => {
@@ -125,6 +128,11 @@ impl View {
             Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
             Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
         }
+    }
+
+    /// These are all queues of the member now.
+    pub fn set_queues(&mut self, queues: Queues) {
+        self.contents.queues = queues;
     }
 
     /// What is there is to be listed again before it counts.
@@ -270,8 +278,11 @@ impl Collector {
                 self.view.list_again();
                 self.tell_fault(Some(why));
             }
-            // What is published does not say anything of queues.
-            Update::From(_) | Update::Queues(_) => {}
+            Update::Queues(queues) => {
+                self.view.set_queues(queues);
+                self.dirty = true;
+            }
+            Update::From(_) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use caldera_core::fleet::{Origin, Update};
-use caldera_crds::published::{ClusterInventory, Published, Set};
+use caldera_crds::published::{ClusterInventory, Malformed, Published, Set};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -54,10 +54,10 @@ impl Member {
             let is_late = late <= Instant::now();
             self.tell(Update::From(origin(&published, is_late))).await;
             if !told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &published)) {
-                match published.since(told.as_deref()) {
-                    Ok(changes) => {
-                        for change in changes {
-                            self.tell(Update::Change(change)).await;
+                match updates(&published, told.as_deref()) {
+                    Ok(updates) => {
+                        for update in updates {
+                            self.tell(update).await;
                         }
                     }
                     Err(error) => {
@@ -90,6 +90,16 @@ impl Member {
     }
 }
 
+/// What is told of what was published since `before`.
+fn updates(published: &Published, before: Option<&Published>) -> Result<Vec<Update>, Malformed> {
+    let mut updates: Vec<Update> = published.since(before)?.into_iter().map(Update::Change).collect();
+    let queues = published.queues()?;
+    if before.map(Published::queues).transpose()?.as_ref() != Some(&queues) {
+        updates.push(Update::Queues(queues));
+    }
+    Ok(updates)
+}
+
 async fn patiently(way: &super::Way) -> Connection {
     loop {
         if let Ok(connection) = way.connect().await {
@@ -120,9 +130,8 @@ pub(super) async fn published_now(host: &Client, cluster: &str) -> Option<Vec<Up
     };
     let published = tokio::time::timeout(READ_WITHIN, read).await.ok()??;
     let (seen, beat) = age(&published, jiff::Timestamp::now())?;
-    let changes = published.since(None).ok()?;
-    let mut updates = vec![Update::From(origin(&published, seen >= beat * 2))];
-    updates.extend(changes.into_iter().map(Update::Change));
-    updates.push(Update::Up);
-    Some(updates)
+    let mut all = vec![Update::From(origin(&published, seen >= beat * 2))];
+    all.extend(updates(&published, None).ok()?);
+    all.push(Update::Up);
+    Some(all)
 }

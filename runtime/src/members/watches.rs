@@ -77,7 +77,7 @@ impl Watches {
     /// Follows the queues of the member's own Volcano. Nothing else waits for them, and while they can not be read what was
     /// read last counts: without them a job may have to be withdrawn again, no more.
     pub(super) fn follow_queues(&mut self) {
-        let mut queues = Queues::new();
+        let (mut queues, mut first) = (Queues::new(), true);
         let to_event = move |event: Event<Value>| {
             let before = queues.clone();
             match event {
@@ -86,11 +86,16 @@ impl Watches {
                 Event::Deleted(one) => drop(queues.remove(&name(&one)?)),
             }
             // Their status changes all the time.
-            (queues != before).then(|| Told::Queues(queues.clone()))
+            (std::mem::take(&mut first) || queues != before).then(|| Told::Queues(queues.clone()))
         };
         let (client, told, stop) = (self.client.clone(), self.told.clone(), self.stop.clone());
         let queues = queues_resource();
         self.tasks.spawn(follow_json_telling(client, queues, Failing::default(), told, Some, to_event, stop));
+    }
+
+    /// Tells that there are none.
+    pub(super) async fn tell_no_queues(&self) {
+        let _ = self.told.send(Told::Queues(Queues::new())).await;
     }
 
     /// Tells what was read otherwise.

@@ -1,0 +1,65 @@
+//! The member's own queues, both ways: those that bound something, and what they leave.
+
+use caldera_core::{
+    fleet::{Queue, Queues},
+    quantity::Quantity,
+    resources::Limits,
+};
+use k8s_openapi::apimachinery::pkg::api::resource;
+
+use super::{Malformed, MemberQueue, Part};
+
+pub(super) fn write(queues: &Queues) -> Vec<MemberQueue> {
+    let bounds = |(_, queue): &(&String, &Queue)| queue.is_closed() || !queue.capability.is_unlimited();
+    let one = |(name, queue): (&String, &Queue)| MemberQueue {
+        name: name.clone(),
+        state: queue.state.clone(),
+        left: queue
+            .left()
+            .iter()
+            .map(|(name, left)| (name.to_string(), resource::Quantity(left.to_string())))
+            .collect(),
+    };
+    queues.iter().filter(bounds).map(one).collect()
+}
+
+/// The queues of a part: what they leave is all that they let pods hold.
+pub(super) fn read(part: &Part) -> Result<Queues, Malformed> {
+    let one = |queue: &MemberQueue| {
+        let mut left = Limits::unlimited();
+        for (name, amount) in &queue.left {
+            let parsed: Option<Quantity> = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
+            left.set(name.as_str(), parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.clone()))?);
+        }
+        Ok((queue.name.clone(), Queue { state: queue.state.clone(), capability: left, ..Queue::default() }))
+    };
+    part.queues.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_bound_something_come_back_with_what_they_leave() {
+        let mut small = Queue { state: "Open".into(), ..Queue::default() };
+        small.capability.set("cpu", Quantity::from_units(8));
+        small.capability.set("nvidia.com/gpu", Quantity::ZERO);
+        small.allocated.set("cpu", Quantity::from_units(3));
+        let closed = Queue { state: "Closed".into(), ..Queue::default() };
+        let open = Queue { state: "Open".into(), ..Queue::default() };
+        let all: Queues = [("small", small), ("closed", closed), ("open", open)]
+            .into_iter()
+            .map(|(name, queue)| (name.to_owned(), queue))
+            .collect();
+        let part = Part { queues: write(&all), ..Part::default() };
+        let back = read(&part).unwrap();
+        assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "small"]);
+        assert!(back["closed"].is_closed());
+        assert_eq!((back["small"].left(), back["small"].is_closed()), (all["small"].left(), false));
+        assert_eq!(write(&back), part.queues);
+        let mut wrong = part;
+        wrong.queues[1].left.values_mut().for_each(|amount| amount.0 = "lots".into());
+        assert!(matches!(read(&wrong), Err(Malformed::Amount(..))));
+    }
+}
