@@ -416,7 +416,8 @@ impl<'a> Search<'a> {
             return Some(Choice::default());
         }
         let need = self.missing(&needs(self.kit.gang));
-        if need.iter().zip(want).any(|(need, want)| need > want) {
+        // Of partitions that were not granted whole less is placed than was granted, which may be too little.
+        if need.iter().zip(want).any(|(need, want)| need > want) || total(want) < self.at_least() {
             return None;
         }
         // A gang that has what it needs stays as it is where nothing more fits.

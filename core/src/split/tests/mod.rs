@@ -2,6 +2,7 @@ mod objective;
 mod partitions;
 mod properties;
 mod topology;
+mod wide;
 
 use std::sync::Arc;
 
@@ -344,6 +345,9 @@ fn pods_that_make_no_whole_partition_are_not_placed() {
         shown(&split(&gang, &clusters, Strategy::Aggregated).unwrap()),
         ["m0: w 8/8 (min 8)", "m1: w 4/4 (min 4)"]
     );
+    // The job needs one more than its whole partitions are.
+    gang.min_available = 13;
+    assert!(split(&gang, &clusters, Strategy::Aggregated).is_err());
     // Three partitions are needed, two and a half were granted.
     gang.tasks[0].replicas = 10;
     gang.tasks[0].min_available = 10;

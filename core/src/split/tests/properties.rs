@@ -67,6 +67,17 @@ fn any_strategy() -> impl Generate<Value = Strategy> {
 
 /// What every plan must satisfy, whatever the strategy.
 fn check(plan: &Plan, gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<(), TestCaseError> {
+    check_numbers(plan, gang, strategy)?;
+    for (name, share) in &plan.clusters {
+        let index: usize = name.as_str()[1..].parse().unwrap();
+        let pods: Vec<u32> = gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
+        prop_assert!(share_fits(&clusters[index], gang, &pods), "{name} {pods:?}");
+    }
+    Ok(())
+}
+
+/// Sums and minimums.
+pub(super) fn check_numbers(plan: &Plan, gang: &Gang, strategy: Strategy) -> Result<(), TestCaseError> {
     let parts: Vec<Plan> = if strategy == Strategy::Duplicated {
         let one = |(name, share): (&ClusterName, &Share)| Plan { clusters: [(name.clone(), share.clone())].into() };
         plan.clusters.iter().map(one).collect()
@@ -84,6 +95,9 @@ fn check(plan: &Plan, gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strat
             };
             let pods = sum(|share| share.replicas);
             prop_assert!(pods <= task.replicas);
+            prop_assert!(
+                part.clusters.values().all(|share| share.tasks[&task.name].replicas.is_multiple_of(task.unit()))
+            );
             prop_assert_eq!(sum(|share| share.min_available), task.min_available.min(pods));
             prop_assert!(!binds || pods >= task.min_available);
         }
@@ -103,11 +117,6 @@ fn check(plan: &Plan, gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strat
             prop_assert_eq!(share.tasks.len(), gang.tasks.len());
         }
         prop_assert!(gang.one_cluster.is_none() || width == 1);
-    }
-    for (name, share) in &plan.clusters {
-        let index: usize = name.as_str()[1..].parse().unwrap();
-        let pods: Vec<u32> = gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
-        prop_assert!(share_fits(&clusters[index], gang, &pods), "{name} {pods:?}");
     }
     Ok(())
 }
