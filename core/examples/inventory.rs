@@ -9,11 +9,12 @@ use std::{collections::BTreeMap, time::Instant};
 
 use caldera_core::{
     fleet::{Fleet, Update},
-    gang::{Operator, Requirement},
+    gang::{Gang, NodeClaim, Operator, Requirement, Task},
     inventory::{Capacity, Change, HyperNode, Member, Node, Owner, Pod},
     place::Cluster,
     quantity::Quantity,
     resources::Resources,
+    split::pods_that_fit,
 };
 
 const RACKS: usize = 16;
@@ -41,6 +42,20 @@ fn main() {
         "{clusters} clusters of {nodes} nodes and {pods_each} pods, {own} labels of its own a node, {shapes} shapes"
     );
     println!("memory: {} MB", (resident() - before) >> 20);
+    let gang = selecting("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3");
+    let fit =
+        |fleet: &Fleet| fleet.clusters().map(|(_, capacity)| u64::from(pods_that_fit(&gang, capacity))).sum::<u64>();
+    let start = Instant::now();
+    let looked_up = fit(&fleet);
+    println!("a job selects on a label that no shape carries: {} ms for all clusters", start.elapsed().as_millis());
+    let start = Instant::now();
+    fleet.selects("job", Some(&gang));
+    fleet.refresh();
+    profiled(&fleet);
+    println!("shapes carry it: made anew in {} ms", start.elapsed().as_millis());
+    let start = Instant::now();
+    assert_eq!(fit(&fleet), looked_up);
+    println!("a job selects on it: {} ms for all clusters", start.elapsed().as_millis());
     let mut timed = |what: &str, changes: Vec<Change>| {
         let mut times: Vec<u128> = Vec::new();
         for (at, change) in changes.into_iter().enumerate() {
@@ -68,6 +83,21 @@ fn main() {
     };
     timed("a node's own label changes", (0..1000).map(|n| Change::Node(relabelled(n))).collect());
     timed("a HyperNode changes", (0..200).map(|h| Change::HyperNode(renamed(h))).collect());
+}
+
+/// One pod of a card on nodes with this label.
+fn selecting(label: &str, value: &str) -> Gang {
+    let selector = [(label.to_owned(), value.to_owned())].into();
+    let task = Task {
+        name: "worker".into(),
+        replicas: 1,
+        min_available: 1,
+        request: amounts(1, 1, 1),
+        node: NodeClaim { selector, ..NodeClaim::default() },
+        priority_class: String::new(),
+        partition: None,
+    };
+    Gang { tasks: vec![task], min_available: 1, min_success: None, topology: None, one_cluster: None, rigid: false }
 }
 
 /// How nodes and pods differ.
