@@ -177,7 +177,8 @@ impl Room {
             }
         }
         if !own.is_empty() {
-            self.changed |= self.tolerant.entry(own).or_default().insert(id.clone());
+            self.changed |= !self.tolerant.contains_key(&own);
+            self.tolerant.entry(own).or_default().insert(id.clone());
         }
     }
 
