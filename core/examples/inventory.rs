@@ -43,8 +43,7 @@ fn main() {
     );
     println!("memory: {} MB", (resident() - before) >> 20);
     let gang = selecting("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3");
-    let fit =
-        |fleet: &Fleet| fleet.clusters().map(|(_, capacity)| u64::from(pods_that_fit(&gang, capacity))).sum::<u64>();
+    let fit = |fleet: &Fleet| fleet.clusters().map(|(_, capacity)| pods_that_fit(&gang, capacity)).sum::<u64>();
     let start = Instant::now();
     let looked_up = fit(&fleet);
     println!("a job selects on a label that no shape carries: {} ms for all clusters", start.elapsed().as_millis());
@@ -97,7 +96,8 @@ fn selecting(label: &str, value: &str) -> Gang {
         priority_class: String::new(),
         partition: None,
     };
-    Gang { tasks: vec![task], min_available: 1, min_success: None, topology: None, one_cluster: None, rigid: false }
+    let (topology, one_cluster, data) = (None, None, None);
+    Gang { tasks: vec![task], min_available: 1, min_success: None, topology, one_cluster, rigid: false, data }
 }
 
 /// How nodes and pods differ.

@@ -170,7 +170,7 @@ fn any_task() -> impl Generate<Value = Task> {
             if size > 1 {
                 // With needed partitions Volcano knows no other minimum.
                 let min = if rule == 0 { 0 } else { min.min(replicas / size) };
-                task.partition = Some(Partition { total: replicas / size, size, min });
+                task.partition = Some(Partition { total: replicas / size, size, min, topology: None });
                 task.min_available = if min > 0 { min * size } else { task.min_available };
                 // Who granted less than all may not have known of partitions.
                 task.replicas = replicas.saturating_sub(if granted < 2 { 0 } else { granted }).max(task.min_available);
