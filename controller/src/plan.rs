@@ -24,7 +24,9 @@ use crate::{
     facts::{GroupFacts, GroupStatus, Key, Workload, fingerprint},
     give_back,
     index::{Assumed, Entry, GroupWriting, Index, Refreshes, State, Tag},
-    lifecycle, podgroup, queue_note, queue_numbers, release, unplaced, unstarted, unused,
+    lifecycle, podgroup, queue_note, queue_numbers, release,
+    room::Grown,
+    unplaced, unstarted, unused,
 };
 
 /// Between two writes of one PodGroup's status.
@@ -187,8 +189,12 @@ fn room(index: &mut Index) {
         // A duplicated job asks for as many copies as there are clusters without the others of its groups.
         index.restand_all(|binding| binding.admission.is_none() && !binding.groups.is_empty());
     }
-    if index.room.take_grew() || regrouped {
-        index.engine.room_grew();
+    let grown = index.room.take_grown();
+    if let Some(grown) = if regrouped { Some(Grown::Somewhere) } else { grown } {
+        match grown {
+            Grown::By(growth) => index.engine.room_grew_by(&growth),
+            Grown::Somewhere => index.engine.room_grew(),
+        }
         index.moved = true;
     }
 }

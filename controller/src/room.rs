@@ -15,7 +15,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
     plan::{Plan, Within},
-    queue::{Ask, Fit, FitClass, Fleet, JobId, Kept},
+    queue::{Ask, Fit, FitClass, Fleet, Growth, JobId, Kept},
     resources::Resources,
     split::FederationTopology,
 };
@@ -44,6 +44,15 @@ pub struct Question<'a> {
     pub previous: Option<&'a Plan>,
 }
 
+/// How much more room there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grown {
+    /// Pods ended, or are not to come any more: so much, and nodes are what they were.
+    By(Growth),
+    /// Nodes, labels or clusters are others than they were.
+    Somewhere,
+}
+
 /// The members and what was promised in them.
 #[derive(Debug, Clone, Default)]
 pub struct Room {
@@ -53,7 +62,9 @@ pub struct Room {
     never: HashMap<FitClass, bool>,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
-    /// There may be more room than when this was last asked.
+    /// There may be more room in these clusters, for pods ended there, than when this was last asked.
+    grew_in: BTreeSet<String>,
+    /// There may be more room, nobody knows where or of what.
     grew: bool,
     /// The clusters, or what they have, may have changed since this was last asked.
     changed: bool,
@@ -89,13 +100,18 @@ impl Room {
 
     /// Something happened in a member.
     pub fn update(&mut self, cluster: &str, update: Update) {
-        // A pod that is bound now only takes; of what it was promised nothing is given back.
-        let only_takes = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
+        // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
+        let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
+        let only_takes = binds && !self.fleet.awaits(cluster);
         let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
         if self.fleet.update(cluster, update) {
             self.free = None;
-            self.grew |= !only_takes;
             self.changed |= !pods;
+            match pods {
+                true if only_takes => {}
+                true => drop(self.grew_in.insert(cluster.to_owned())),
+                false => self.grew = true,
+            }
         }
     }
 
@@ -131,7 +147,7 @@ impl Room {
         self.changed |=
             pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.promised.contains(&binding.id);
         let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, within };
-        self.fleet.promise(binding.id.as_str(), promise);
+        self.grew_in.extend(self.fleet.promise(binding.id.as_str(), promise));
         self.free = None;
         self.promised.insert(binding.id.clone());
     }
@@ -153,8 +169,8 @@ impl Room {
         if self.promised.remove(id) {
             let was_in = self.fleet.retire(id);
             self.changed |= was_in.iter().any(|cluster| self.closed.contains(cluster));
+            self.grew_in.extend(was_in);
             self.free = None;
-            self.grew = true;
         }
     }
 
@@ -199,9 +215,28 @@ impl Room {
         any
     }
 
-    /// True once after there may be more room than before.
-    pub fn take_grew(&mut self) -> bool {
-        std::mem::take(&mut self.grew)
+    /// Where there may be more room than when this was last asked.
+    pub fn take_grown(&mut self) -> Option<Grown> {
+        let clusters = std::mem::take(&mut self.grew_in);
+        if std::mem::take(&mut self.grew) {
+            return Some(Grown::Somewhere);
+        }
+        if clusters.is_empty() {
+            return None;
+        }
+        let free = self.free().clone();
+        let mut largest = Resources::new();
+        for (cluster, capacity) in self.fleet.clusters() {
+            if clusters.contains(&cluster.name) {
+                // Which of its nodes they are follows from where pods were, and from how the rest of a promise is packed.
+                capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
+                    if *amount > largest.get(name.as_str()) {
+                        largest.set(name.clone(), *amount);
+                    }
+                });
+            }
+        }
+        Some(Grown::By(Growth { free, largest }))
     }
 
     /// True once after the fleet's total may have changed.

@@ -235,12 +235,12 @@ impl Fleet {
         changed
     }
 
-    /// Takes in (or replaces) what the binding `key` was promised.
-    pub fn promise(&mut self, key: &str, promise: Promise) {
+    /// Takes in what the binding `key` was promised; the clusters where another promise of it was replaced.
+    pub fn promise(&mut self, key: &str, promise: Promise) -> Vec<String> {
         if self.promises.get(key).is_some_and(|made| made.promise == promise) {
-            return;
+            return Vec::new();
         }
-        self.withdraw(key);
+        let replaced = self.take_back(key);
         for cluster in promise.pods.keys() {
             // A cluster that is not known yet is remembered: its object may come later than the binding.
             let member = self.members.entry(cluster.clone()).or_default();
@@ -260,6 +260,7 @@ impl Fleet {
         self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
         self.made += 1;
         self.promises.insert(key.to_owned(), Made { promise, at: self.made });
+        replaced
     }
 
     /// Forgets what the binding `key` was promised.
@@ -387,6 +388,12 @@ impl Fleet {
     pub fn promised_in(&self, key: &str) -> Vec<String> {
         let pods = self.promises.get(key).into_iter().flat_map(|made| &made.promise.pods);
         pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
+    }
+
+    /// Whether pods that were promised in a cluster are not seen there yet: where they will be is assumed.
+    #[must_use]
+    pub fn awaits(&self, cluster: &str) -> bool {
+        self.members.get(cluster).is_some_and(|member| !member.unseen.is_empty())
     }
 
     /// What bindings other than `key` were promised in a cluster and is not seen there: pods of each task.

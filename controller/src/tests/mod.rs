@@ -5,6 +5,7 @@ mod explain;
 mod fleet;
 mod foresight;
 mod give_back;
+mod growth;
 mod lifecycle;
 mod queue_note;
 mod regrant;
