@@ -261,16 +261,21 @@ fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
     index.claims.notes.insert(head.id.clone(), why.to_string());
     let changes = index.claims.changes;
     match why.again_at().filter(|again| *again > now) {
-        // Until then nothing else helps.
+        // Until then next to nothing else helps, and to work it out again for each change would cost more than it gives.
         Some(again) if matches!(why.refused, Refused::Backoff { .. } | Refused::Rate { .. }) => {
-            index.claims.refused.remove(&head.id);
+            index.claims.refused.insert(head.id.clone(), (again, changes.wrapping_sub(1)));
             index.claims.again(again);
         }
         Some(again) => {
             index.claims.refused.insert(head.id.clone(), (now.saturating_add(AGAIN), changes.wrapping_sub(1)));
             index.claims.again(again);
         }
-        None => drop(index.claims.refused.insert(head.id.clone(), (now.saturating_add(AGAIN), changes))),
+        None => {
+            // To find that it takes too many costs the most, and seldom changes soon.
+            let too_many = matches!(why.refused, Refused::TooMany { .. });
+            let pause = if too_many { index.claims.policy.bounds.hold.max(AGAIN) } else { AGAIN };
+            index.claims.refused.insert(head.id.clone(), (now.saturating_add(pause), changes));
+        }
     }
 }
 

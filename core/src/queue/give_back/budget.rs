@@ -62,10 +62,12 @@ pub struct Rate {
 }
 
 /// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
-/// not.
+/// not. A claim that needs more than it holds is not made in parts, of which each would be lost work until the last: it waits
+/// until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of time no more
+/// goes than what is refilled, and one full bucket or one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// In parts of an eviction: [`Rate::seconds`] of them are one.
+    /// In parts of an eviction: [`Rate::seconds`] of them are one. A debt is negative.
     level: i64,
     at: i64,
 }
@@ -86,18 +88,26 @@ impl Bucket {
     /// Evictions that may be made at this time.
     #[must_use]
     pub fn level(&self, rate: Rate, now: i64) -> u32 {
-        u32::try_from(self.filled(rate, now) / rate.one()).unwrap_or(u32::MAX)
+        u32::try_from((self.filled(rate, now) / rate.one()).max(0)).unwrap_or(u32::MAX)
     }
 
-    /// When this many may be made; `None` if never.
+    /// Whether one claim may make this many at this time.
+    #[must_use]
+    pub fn affords(&self, rate: Rate, evictions: u32, now: i64) -> bool {
+        self.missing(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
+    }
+
+    /// When one claim may make this many; `None` if never, for nothing is ever refilled.
     #[must_use]
     pub fn enough_at(&self, rate: Rate, evictions: u32, now: i64) -> Option<i64> {
-        let missing = i64::from(evictions).saturating_mul(rate.one()).saturating_sub(self.filled(rate, now));
-        if evictions > rate.evictions {
-            return None;
-        }
-        let refill = i64::from(rate.evictions.max(1));
-        Some(now.saturating_add((missing.max(0) + refill - 1) / refill))
+        let refill = i64::from(rate.evictions);
+        let missing = self.missing(rate, evictions, now);
+        (refill > 0).then(|| now.saturating_add((missing + refill - 1) / refill))
+    }
+
+    fn missing(&self, rate: Rate, evictions: u32, now: i64) -> i64 {
+        let needed = i64::from(evictions).saturating_mul(rate.one()).min(rate.capacity());
+        needed.saturating_sub(self.filled(rate, now)).max(0)
     }
 
     /// Takes evictions that were made.

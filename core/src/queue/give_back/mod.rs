@@ -198,10 +198,10 @@ pub fn plan(scene: &Scene<'_>, claim: &Claim, mut fits: impl FnMut(&[&Victim]) -
     if needs > bounds.victims {
         return Err(refuse(Refused::TooMany { needs, most: bounds.victims }));
     }
-    let has = scene.bucket.level(bounds.rate, scene.now);
-    if needs > has {
+    if !scene.bucket.affords(bounds.rate, needs, scene.now) {
+        let has = scene.bucket.level(bounds.rate, scene.now);
         let enough_at = scene.bucket.enough_at(bounds.rate, needs, scene.now);
-        return Err(refuse(Refused::Rate { needs, has, enough_at }));
+        return Err(refuse(Refused::Rate { needs, has, most: bounds.rate.evictions, enough_at }));
     }
     let mut frees = Resources::new();
     victims.iter().for_each(|victim| frees.add(&victim.frees));

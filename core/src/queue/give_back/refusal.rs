@@ -178,6 +178,8 @@ pub enum Refused {
         needs: u32,
         /// Evictions left.
         has: u32,
+        /// Evictions that it ever holds; who needs more waits until it is full.
+        most: u32,
         /// When there are enough, in seconds since 1970; `None` if never.
         enough_at: Option<i64>,
     },
@@ -237,8 +239,15 @@ impl fmt::Display for NoPlan {
             Refused::TooMany { needs, most } => {
                 write!(f, "{needs} jobs would have to give way, and one claim may take {most}")
             }
-            Refused::Rate { needs, has, .. } => {
-                write!(f, "{needs} evictions are needed and {has} are left in the fleet's budget for now")
+            Refused::Rate { needs, has, most, .. } => {
+                write!(f, "{needs} evictions are needed and {has} are left in the fleet's budget for now")?;
+                if needs > most {
+                    write!(
+                        f,
+                        "; it holds {most} at most: they are made once it is full, and paid back before any other"
+                    )?;
+                }
+                Ok(())
             }
             Refused::Nobody => {
                 f.write_str("no job may be taken for it")?;

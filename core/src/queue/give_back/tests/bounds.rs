@@ -17,11 +17,33 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
     assert_eq!(plan(&bucket, 4).unwrap().victims.len(), 2);
     bucket.take(rate, 2, 60);
     let why = plan(&bucket, 4).unwrap_err();
-    assert_eq!(why.refused, Refused::Rate { needs: 2, has: 0, enough_at: Some(120) });
+    assert_eq!(why.refused, Refused::Rate { needs: 2, has: 0, most: 2, enough_at: Some(120) });
     assert_eq!(why.to_string(), "claims cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now");
     assert_eq!((bucket.level(rate, 89), bucket.level(rate, 90)), (0, 1));
-    let why = plan(&bucket, 6).unwrap_err();
-    assert_eq!(why.refused, Refused::Rate { needs: 3, has: 0, enough_at: None });
+}
+
+#[test]
+fn a_claim_larger_than_the_bucket_is_met_once_it_is_full_and_paid_back_before_the_next() {
+    let world = lent(&[2, 2, 2, 2, 2]);
+    let rate = Rate { evictions: 2, seconds: 60 };
+    let at = |now: i64, bucket: &Bucket| {
+        let mut world = World { now, ..world.clone() };
+        world.policy.bounds.rate = rate;
+        world.plan_with(&claim("a", 0, cpu(6)), bucket, |victims| world.fits(&cpu(6), victims))
+    };
+    let mut bucket = Bucket::empty(1000);
+    let why = at(1059, &bucket).unwrap_err();
+    assert_eq!(why.refused, Refused::Rate { needs: 3, has: 1, most: 2, enough_at: Some(1060) });
+    assert_eq!(
+        why.to_string(),
+        "claims cpu 6: 3 evictions are needed and 1 are left in the fleet's budget for now; it holds 2 at most: they are \
+         made once it is full, and paid back before any other"
+    );
+    assert_eq!(at(1060, &bucket).unwrap().victims.len(), 3);
+    bucket.take(rate, 3, 1060);
+    // One more than it held: the half minute that this takes comes first.
+    assert_eq!((bucket.level(rate, 1060), bucket.level(rate, 1119), bucket.level(rate, 1120)), (0, 0, 1));
+    assert_eq!(at(1060, &bucket).unwrap_err().again_at(), Some(1150));
 }
 
 #[test]
@@ -104,18 +126,19 @@ proptest! {
         let (mut bucket, mut now, mut let_through) = (Bucket::empty(0), 0, Vec::new());
         for (wait, wanted) in asks {
             now += wait;
-            if wanted <= bucket.level(rate, now) {
+            if bucket.affords(rate, wanted, now) {
                 bucket.take(rate, wanted as usize, now);
                 let_through.extend(std::iter::repeat_n(now, wanted as usize));
             } else if let Some(at) = bucket.enough_at(rate, wanted, now) {
-                prop_assert!(bucket.level(rate, at) >= wanted && bucket.level(rate, at - 1) < wanted);
+                prop_assert!(bucket.affords(rate, wanted, at) && !bucket.affords(rate, wanted, at - 1));
             }
         }
-        // In any stretch at most what the time refills and what a full bucket holds.
+        // In any stretch at most what the time refills and what a full bucket holds, or one claim takes.
+        let most = i64::from(evictions).max(5);
         for (i, from) in let_through.iter().enumerate() {
             for (j, to) in let_through.iter().enumerate().skip(i) {
                 let refilled = (to - from) * i64::from(evictions) / i64::from(seconds);
-                prop_assert!((j - i) as i64 <= refilled + i64::from(evictions));
+                prop_assert!((j - i) as i64 <= refilled + most);
             }
         }
     }
