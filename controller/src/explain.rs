@@ -414,7 +414,8 @@ fn stand(index: &Index, entry: &Entry, workload: Option<&Workload>) -> Stand {
                 Stage::Placed | Stage::Foreign if phase == "Running" => Verdict::Running,
                 Stage::Placed | Stage::Foreign => Verdict::Placed,
             };
-            Stand::new(verdict, reason)
+            let never = index.never_more(entry).filter(|_| matches!(**reason, Reason::ScaledUp { .. }));
+            Stand::new(verdict, never.as_ref().unwrap_or(reason))
         }
     }
 }

@@ -406,7 +406,10 @@ fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Sta
         State::OutOfScope => None,
         State::Blocked(reason) => Some((None, (**reason).clone())),
         State::InLine => Some((None, known.or_else(|| index.engine.why(entry.binding.id.as_str()))?)),
-        State::Holding { stage, reason } => Some((Some(*stage), (**reason).clone())),
+        State::Holding { stage, reason } => {
+            let never = index.never_more(entry).filter(|_| matches!(**reason, Reason::ScaledUp { .. }));
+            Some((Some(*stage), never.unwrap_or_else(|| (**reason).clone())))
+        }
     }
 }
 
@@ -436,7 +439,8 @@ pub(crate) fn unknown_class(index: &Index, workload: &Workload) -> Option<String
 fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: Option<&str>) -> String {
     let id = &entry.binding.id;
     let mut note = kept(index, id);
-    if let Some(rest) = index.rest_of(entry) {
+    // Where it can never be had, that is the sentence itself.
+    if let Some(rest) = index.rest_of(entry).filter(|_| index.never_more(entry).is_none()) {
         note += &format!("; {rest}");
     }
     if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {

@@ -112,6 +112,8 @@ pub enum Reason {
         resource: ResourceName,
         /// What the job needs at least.
         asked: Quantity,
+        /// On top of what it holds already: nothing for a job that has not started.
+        holds: Quantity,
         /// The limit.
         limit: Quantity,
     },
@@ -314,17 +316,18 @@ impl Reason {
 
     /// True once the gate was opened.
     #[must_use]
-    pub const fn is_released(&self) -> bool {
-        matches!(
-            self,
-            Self::Admitted { .. }
-                | Self::NotPlaced { .. }
-                | Self::Placed { .. }
-                | Self::OverRecord { .. }
-                | Self::ScaledUp { .. }
-                | Self::Foreign { .. }
-                | Self::Finished { .. }
-        )
+    pub fn is_released(&self) -> bool {
+        matches!(self, Self::ExceedsLimit { holds, .. } if !holds.is_zero())
+            || matches!(
+                self,
+                Self::Admitted { .. }
+                    | Self::NotPlaced { .. }
+                    | Self::Placed { .. }
+                    | Self::OverRecord { .. }
+                    | Self::ScaledUp { .. }
+                    | Self::Foreign { .. }
+                    | Self::Finished { .. }
+            )
     }
 }
 
@@ -362,9 +365,15 @@ impl fmt::Display for Reason {
                  asking the queue",
             ),
             Self::NotReleased { detail } => write!(f, "may start, but its binding could not be released: {detail}"),
-            Self::ExceedsLimit { queue, bound, resource, asked, limit } => write!(
+            Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } if holds.is_zero() => write!(
                 f,
                 "can never start in queue {queue}: needs {resource} {asked}, more than {limit}, {}",
+                WhichIs(bound)
+            ),
+            Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } => write!(
+                f,
+                "can never be more in queue {queue}: needs {resource} {asked} on top of {holds} that it holds, more than \
+                 {limit}, {}",
                 WhichIs(bound)
             ),
             Self::Quota { queue, bound, resource, asked, used, limit, position } => write!(
@@ -461,6 +470,7 @@ mod tests {
             bound: Bound::Fleet,
             resource: gpu(),
             asked: Quantity::from_units(64),
+            holds: Quantity::ZERO,
             limit: Quantity::from_units(8),
         };
         assert_eq!(

@@ -81,6 +81,9 @@ impl Index {
         let since = known.or(told_since).unwrap_or(self.now.as_second());
         let ask = Arc::new(more.ask.clone());
         self.engine.wait(Job { id: id.clone(), queue: queue.clone(), priority, created: since, deadline: None, ask });
+        if let Some(entry) = self.entries.get(key) {
+            self.engine.set_on_top(&id, &entry.binding.id);
+        }
         self.ids.insert(id.clone(), key.clone());
         if let Some(entry) = self.entries.get_mut(key) {
             entry.growth = Some(Box::new(Growth { id, since, more }));
@@ -90,7 +93,7 @@ impl Index {
     /// Since when its PodGroup says that it asks for more.
     fn told_since(&self, key: &Key) -> Option<i64> {
         let group = self.groups.get(&podgroup::key(self.workload_of(&self.entries.get(key)?.binding)?))?;
-        let says = group.status.reason == Reason::SCALED_UP;
+        let says = [Reason::SCALED_UP, "ExceedsCapability", "ExceedsFleet"].contains(&&*group.status.reason);
         let since: Timestamp = group.status.since.parse().ok().filter(|_| says)?;
         Some(since.as_second())
     }
@@ -99,7 +102,14 @@ impl Index {
     pub(crate) fn rest_of(&self, entry: &Entry) -> Option<String> {
         let growth = entry.growth.as_deref().filter(|growth| growth.more.what != What::Surplus)?;
         let why = self.engine.why(growth.id.as_str())?;
-        Some(format!("the rest, {}, waits: {why}", growth.more.ask.minimum()))
+        let waits = if matches!(why, Reason::ExceedsLimit { .. }) { "" } else { "waits: " };
+        Some(format!("the rest, {}, {waits}{why}", growth.more.ask.minimum()))
+    }
+
+    /// Why a binding that holds can never have what it needs on top, if so.
+    pub(crate) fn never_more(&self, entry: &Entry) -> Option<Reason> {
+        let growth = entry.growth.as_deref().filter(|growth| growth.more.what != What::Surplus)?;
+        self.engine.why(growth.id.as_str()).filter(|why| matches!(why, Reason::ExceedsLimit { .. }))
     }
 
     /// Writes the larger record of a binding that was granted more.

@@ -309,7 +309,8 @@ fn the_tree_of_queues_has_sums_states_and_faults() {
 
 #[test]
 fn who_was_scaled_up_is_told_what_the_rest_waits_for() {
-    let mut world = World::new(6);
+    let mut world = World::new(8);
+    world.job("other", "q", 2);
     world.job("a", "q", 4);
     world.settle();
     world.place("a-job", 4);
@@ -317,4 +318,8 @@ fn who_was_scaled_up_is_told_what_the_rest_waits_for() {
     world.patch("Job", "a", &job("a", "q", 8));
     let seen = of(&mut listed(&world), &world, "a");
     assert!(seen.notes.iter().any(|note| note.contains("waits: ") && note.contains("cpu 4")), "{:?}", seen.notes);
+    world.patch("Job", "a", &job("a", "q", 9));
+    let seen = of(&mut listed(&world), &world, "a");
+    assert_eq!((seen.verdict, seen.token.as_str()), (Verdict::Placed, "ExceedsCapability"));
+    assert!(seen.sentence.contains("needs cpu 5 on top of 4 that it holds, more than 8"), "{}", seen.sentence);
 }

@@ -376,7 +376,8 @@ fn more_than_was_admitted_is_accounted_and_told_defect_9() {
         "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}},
     }]}}));
     world.pass(3);
-    assert_eq!(world.says("a").0, "ScaledBeyondAdmission");
+    // Four more than the four that it has are more than its queue can ever have.
+    assert_eq!(world.says("a").0, "ExceedsCapability");
     assert_eq!(world.used("q"), "4");
     // If something else places them nevertheless, the books say so.
     world.place("a-job", 8);

@@ -65,6 +65,25 @@ fn who_is_scaled_up_waits_for_the_difference_and_runs_on() {
 }
 
 #[test]
+fn who_can_never_have_the_difference_is_told_so_with_numbers() {
+    let mut world = World::new(8);
+    web(&mut world);
+    scale(&mut world, 12);
+    world.pass(3);
+    let (reason, message) = world.says("web");
+    assert_eq!(reason, "ExceedsCapability");
+    assert_eq!(
+        message,
+        "can never be more in queue q: needs cpu 9 on top of 3 that it holds, more than 8, which is the capability of queue q"
+    );
+    assert_eq!(world.group("web")["status"]["conditions"][0]["type"], "Scheduled");
+    assert!(world.events().contains(&("Warning".into(), "ExceedsCapability".into())), "{:?}", world.events());
+    world.queue("q", &json!({"capability": {"cpu": "12"}}));
+    world.pass(2);
+    assert_eq!(record(&world, "web-deployment")[1], "12");
+}
+
+#[test]
 fn where_there_is_quota_nothing_waits_and_nothing_is_told() {
     let mut world = World::new(8);
     web(&mut world);

@@ -164,37 +164,53 @@ pub(super) fn is_never(slot: &Slot, shape: &Shape) -> bool {
         && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
 }
 
-/// The reason why a ceiling can never be met, if it can not: more than the whole limit.
-pub(super) fn never(slots: &[Slot], dims: &Dims, fleet: &Fleet, node: Node, shape: &Shape) -> Option<Reason> {
+/// The reason why a ceiling can never be met, if it can not: more than the whole limit, with what the job `holds` there
+/// already.
+pub(super) fn never(
+    slots: &[Slot],
+    dims: &Dims,
+    fleet: &Fleet,
+    node: Node,
+    shape: &Shape,
+    holds: impl Fn(Node, Dim) -> i128,
+) -> Option<Reason> {
     let queue = &slots[node.index()];
-    let exceeds = |bound: Bound, dim: Dim, limit: Quantity| Reason::ExceedsLimit {
-        queue: queue.name.clone(),
-        bound,
-        resource: dims.name(dim).clone(),
-        asked: shape.minimum.get(dims.name(dim).as_str()),
-        limit,
+    let exceeds = |bound: Bound, at: Node, dim: Dim, limit: Quantity| {
+        let asked = shape.minimum.get(dims.name(dim).as_str());
+        Reason::ExceedsLimit {
+            queue: queue.name.clone(),
+            bound,
+            resource: dims.name(dim).clone(),
+            asked,
+            holds: Quantity::from_nano(holds(at, dim)).shown_as(asked),
+            limit,
+        }
     };
+    let asked = || shape.sparse.iter().filter(|(_, asked)| *asked > 0);
     for at in &queue.path {
         let slot = &slots[at.index()];
-        for (dim, asked) in &shape.sparse {
-            if slot.capability.get(*dim).is_some_and(|limit| *asked > limit) {
-                return Some(exceeds(Bound::Queue(slot.name.clone()), *dim, shown_limit(slot, dims, *dim)));
+        for (dim, asked) in asked() {
+            if slot.capability.get(*dim).is_some_and(|limit| asked + holds(*at, *dim) > limit) {
+                let limit = shown_limit(slot, dims, *dim);
+                return Some(exceeds(Bound::Queue(slot.name.clone()), *at, *dim, limit));
             }
         }
     }
     if let Some(whole) = fleet.whole.as_ref() {
         let of = |dim: &Dim| whole.get(dims.name(*dim).as_str());
-        if let Some((dim, _)) = shape.sparse.iter().find(|(dim, asked)| *asked > of(dim).as_nano()) {
-            return Some(exceeds(Bound::Fleet, *dim, of(dim)));
+        let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(Node::ROOT, *dim) > of(dim).as_nano();
+        if let Some((dim, _)) = asked().find(beyond) {
+            return Some(exceeds(Bound::Fleet, Node::ROOT, *dim, of(dim)));
         }
     }
     // Others' guarantees, from the top, where they leave too little first.
     queue.path.iter().rev().filter(|at| **at != Node::ROOT).find_map(|at| {
         let slot = &slots[at.index()];
-        let short = |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| *asked > most);
-        let (dim, _) = shape.sparse.iter().find(short)?;
+        let short =
+            |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
+        let (dim, _) = asked().find(short)?;
         let most = Quantity::from_nano(slot.reach.get(*dim)?).shown_as(fleet.ready.get(dims.name(*dim).as_str()));
-        Some(exceeds(Bound::Guaranteed(slot.name.clone()), *dim, most))
+        Some(exceeds(Bound::Guaranteed(slot.name.clone()), *at, *dim, most))
     })
 }
 

@@ -100,6 +100,8 @@ pub struct Engine {
     /// Of that: queues, or who goes before whom.
     replanted: bool,
     jobs: HashMap<JobId, Standing>,
+    /// Who waits for more of what another one, of the same workload, holds.
+    on_top: HashMap<JobId, JobId>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
@@ -158,6 +160,7 @@ impl Default for Engine {
             stale: false,
             replanted: false,
             jobs: HashMap::new(),
+            on_top: HashMap::new(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
@@ -218,7 +221,9 @@ impl Engine {
         {
             return;
         }
+        let on_top = self.on_top.remove_entry(&job.id);
         self.forget(job.id.as_str());
+        self.on_top.extend(on_top);
         let shape = self.intern(job.ask);
         let first = self.slots[node.index()].line.first_of(shape).cloned();
         self.slots[node.index()].line.insert(key.clone(), shape);
@@ -227,6 +232,14 @@ impl Engine {
         }
         self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
         self.refresh_head(node);
+    }
+
+    /// What a job in line asks for comes on top of what another one holds: if both together are more than a limit it can
+    /// never start. Until it is forgotten.
+    pub fn set_on_top(&mut self, id: &JobId, of: &JobId) {
+        if self.on_top.get(id) != Some(of) {
+            self.on_top.insert(id.clone(), of.clone());
+        }
     }
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
@@ -258,6 +271,7 @@ impl Engine {
 
     /// A job is gone, or not ours to decide about: it neither waits nor holds.
     pub fn forget(&mut self, id: &str) {
+        self.on_top.remove(id);
         match self.jobs.remove(id) {
             None => {}
             Some(Standing::Holding { node, charge, .. }) => self.give_back(node, &charge),

@@ -6,9 +6,11 @@ use crate::{
     quantity::Quantity,
     queue::{
         admit,
+        dense::Dim,
         line::Bed,
         order::JobId,
         spec::{Dequeue, QueueSpec},
+        tree::Node,
     },
     reason::{Position, QueueProblem, Reason},
     resources::Resources,
@@ -75,7 +77,8 @@ impl Engine {
         if let Some(problem) = slot.problem.clone() {
             return Some(Reason::Queue { queue, problem });
         }
-        if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape) {
+        let holds = |at, dim| self.holds_already(id, at, dim);
+        if let Some(never) = admit::never(&self.slots, &self.dims, &self.fleet, *node, shape, holds) {
             return Some(never);
         }
         if self.fleet.ready_clusters == 0 {
@@ -106,6 +109,15 @@ impl Engine {
             });
         }
         Some(Reason::Next { queue, position })
+    }
+
+    /// What the job on top of which this one comes holds of a resource below a queue.
+    pub(super) fn holds_already(&self, id: &str, at: Node, dim: Dim) -> i128 {
+        let Some(Standing::Holding { node, charge, .. }) = self.on_top.get(id).and_then(|of| self.jobs.get(of)) else {
+            return 0;
+        };
+        let below = self.slots[node.index()].path.contains(&at);
+        charge.iter().find(|(held, _)| below && *held == dim).map_or(0, |(_, amount)| *amount)
     }
 
     /// What a job is charged; `None` if it holds nothing.

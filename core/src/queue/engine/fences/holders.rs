@@ -111,7 +111,7 @@ impl Engine {
         let mut holder = None;
         for (rank, shape) in all {
             let since = self.since(&rank, patience);
-            if !self.can_start(id.queue, shape) {
+            if !self.can_start(id.queue, shape, rank.id.as_str()) {
                 continue;
             }
             if since <= self.now {
@@ -185,12 +185,12 @@ impl Engine {
         fence
     }
 
-    /// Whether a shape could start if nothing else were charged: a fence for one that can not, or whose queue starts
-    /// nothing, would be for ever.
-    pub(super) fn can_start(&self, node: Node, shape: ShapeId) -> bool {
+    /// Whether a job could start if nothing else were charged but what it holds already: a fence for one that can not, or
+    /// whose queue starts nothing, would be for ever.
+    pub(super) fn can_start(&self, node: Node, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &Node, dim| {
             let slot = &self.slots[at.index()];
-            admit::headroom(slot, dim).map(|room| room + slot.used.get(dim))
+            admit::headroom(slot, dim).map(|room| room + slot.used.get(dim) - self.holds_already(id, *at, dim))
         };
         let Slot { path, problem, .. } = &self.slots[node.index()];
         let mut asked = self.shape(shape).sparse.iter();

@@ -164,6 +164,32 @@ fn what_can_never_start_is_kept_no_place() {
     assert_eq!(engine.reservation("big"), None);
 }
 
+/// It holds 6 of its queue's 10, and wants 5 more.
+#[test]
+fn what_can_never_come_on_top_of_what_is_held_says_so_with_numbers_and_is_kept_no_place() {
+    let mut engine = engine([queue("q", None, Some(10))], 100, 0);
+    engine.hold(&"web".into(), &"q".into(), &amounts(6, 0));
+    engine.wait(job("web+more", "q", 1, amounts(5, 0)));
+    engine.set_on_top(&"web+more".into(), &"web".into());
+    engine.wait(job("s0", "q", 2, amounts(4, 0)));
+    assert_eq!(at(&mut engine, 100), ["s0"]);
+    let why = engine.why("web+more").unwrap();
+    assert_eq!((why.token(), why.needs_a_change()), ("ExceedsCapability", true));
+    assert_eq!(
+        why.to_string(),
+        "can never be more in queue q: needs cpu 5 on top of 6 that it holds, more than 10, which is the capability of queue q"
+    );
+    assert_eq!(engine.reservation("web+more"), None);
+    // It gives back, and wants the same: that is another matter.
+    engine.hold(&"web".into(), &"q".into(), &amounts(5, 0));
+    assert_eq!(engine.why("web+more").unwrap().token(), "WaitingForQuota");
+    engine.forget("s0");
+    assert_eq!(at(&mut engine, 101), ["web+more"]);
+    engine.forget("web+more");
+    engine.wait(job("web+more", "q", 1, amounts(9, 0)));
+    assert_eq!(engine.why("web+more").unwrap().token(), "WaitingForQuota", "forgotten is forgotten");
+}
+
 /// Whether it fits at all is only asked once it has quota: it may have been given a fence before.
 #[test]
 fn a_holder_that_turns_out_to_fit_nowhere_keeps_no_place() {

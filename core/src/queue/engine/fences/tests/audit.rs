@@ -92,7 +92,7 @@ impl Engine {
                 let Some(cause @ Scarce::Quota(..)) = line.bed(shape).and_then(Bed::cause) else { continue };
                 // Who has enough, and whose turn it is not, is as good as awake.
                 let short = !self.has_enough(*queue, shape);
-                if short && rank.created + patience <= self.now && self.can_start(*queue, shape) {
+                if short && rank.created + patience <= self.now && self.can_start(*queue, shape, rank.id.as_str()) {
                     firsts.entry(FenceId { cause, queue: *queue }).or_default().insert(rank);
                 }
             }
