@@ -78,6 +78,9 @@ pub struct WhyArgs {
     /// Its namespace; without it the kubeconfig's.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -97,6 +100,9 @@ pub struct QueueArgs {
     /// With a name: how many jobs of its line are shown.
     #[arg(long, default_value_t = 10, value_name = "JOBS")]
     pub first: u16,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -132,7 +138,8 @@ pub struct ComponentArgs {
 pub struct ControllerArgs {
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// Who goes first, after queue priority. `caldera why` and `caldera queue` take it to be as it is by default.
+    /// Who goes first, after queue priority. `caldera why` and `caldera queue` read it, and what follows, from ConfigMap
+    /// caldera-controller in the lease's namespace, where the controller writes it.
     #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
     pub order: Order,
     /// Seconds that a job is blocked before its place is kept for it; 0 keeps none, and large jobs may wait for ever.

@@ -69,6 +69,7 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
         },
         patience: Some(i64::from(args.keep_places_after)).filter(|seconds| *seconds > 0),
         start_within: SignedDuration::from_secs(args.start_within.into()),
+        namespace: args.component.lease_namespace.clone(),
         ..caldera_controller::Config::default()
     };
     let policy = &mut config.give_back;

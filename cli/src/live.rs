@@ -11,13 +11,18 @@ use caldera_controller::{
     facts::ClusterFacts,
     index::{Index, Input, Source},
     read::Listed,
+    settings::{self, Settings},
 };
 use caldera_core::fleet::Update;
 use caldera_crds::karmada::cluster::Cluster;
 use caldera_runtime::{client::WriteCounts, members, watch::list_json_as};
 use futures::future::join_all;
 use jiff::Timestamp;
-use kube::Client;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject},
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -53,12 +58,16 @@ enum Answer {
 }
 
 /// Looks once. With a `namespace` the objects there are asked for where those of all namespaces are refused, and its
-/// PodGroups are read.
+/// PodGroups are read. What the controller's admin chose is read in `controllers`, its namespace, or where it usually is.
 ///
 /// # Errors
 /// If the server does not answer.
-pub async fn look(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
-    let (mut live, _) = read(client, namespace).await?;
+pub async fn look(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
+    let ((mut live, _), settings) = futures::try_join!(read(client, namespace), settings(client, controllers))?;
+    match settings {
+        Ok(settings) => settings.apply(&mut live.index),
+        Err(gap) => live.gaps.push(gap),
+    }
     settle(&mut live.index, live.now);
     Ok(live)
 }
@@ -99,6 +108,28 @@ pub async fn read(client: &Client, namespace: Option<&str>) -> anyhow::Result<(L
     }
     bindings.into_iter().for_each(|input| live.index.apply(input, live.now));
     Ok((live, members))
+}
+
+/// What the controller decides by, or why that can not be said.
+async fn settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<Settings, Gap>> {
+    let namespaces: Vec<&str> = namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]);
+    let mut whys = Vec::new();
+    for namespace in &namespaces {
+        let maps: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<ConfigMap>(&()));
+        let why = match maps.get(settings::NAME).await {
+            Ok(found) => match Settings::read(&found.data) {
+                Ok(settings) => return Ok(Ok(settings)),
+                Err(wrong) => wrong,
+            },
+            Err(kube::Error::Api(status)) if status.code == 404 => "there is none".to_owned(),
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => status.message.clone(),
+            Err(error) => return Err(error).context("failed to read the controller's settings"),
+        };
+        whys.push(format!("{namespace}: {why}"));
+    }
+    let why = format!("{}; order, patience and who gives way are taken to be as by default", whys.join("; "));
+    Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
 }
 
 async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {

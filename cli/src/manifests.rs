@@ -3,6 +3,7 @@
 use std::{fs, io::Write as _, process::ExitCode};
 
 use anyhow::Context;
+use caldera_controller::settings;
 use caldera_runtime::{
     watch::resource,
     write::{Body, Write},
@@ -141,7 +142,42 @@ pub fn policies() -> Vec<Value> {
     ]
 }
 
-/// What each component may do on the Karmada API, and no more.
+/// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's objects.
+/// That the members are asked themselves is a role of its own, which nobody has by default: Karmada's proxy leads to all of
+/// a member's API, as far as the member lets its user. Without it their inventories, or summaries, have to do.
+fn readers() -> [Value; 2] {
+    let read = ["get", "list", "watch"];
+    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": read});
+    let role = |name: &str, view: bool, rules: Value| {
+        let mut labels = json!({"app.kubernetes.io/part-of": "caldera"});
+        if view {
+            labels["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
+        }
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels}, "rules": rules,
+        })
+    };
+    let settings = json!({
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME], "verbs": ["get"],
+    });
+    let all = json!([
+        rule("scheduling.volcano.sh", &["queues", "podgroups"]),
+        rule("batch.volcano.sh", &["jobs"]),
+        rule("apps", &["deployments", "statefulsets"]),
+        rule("batch", &["jobs"]),
+        rule("", &["pods", "namespaces"]),
+        rule("scheduling.k8s.io", &["priorityclasses"]),
+        rule("work.karmada.io", &["resourcebindings"]),
+        rule("cluster.karmada.io", &["clusters"]),
+        rule("federation.caldera.dev", &["clusterinventories"]),
+        settings,
+    ]);
+    let proxy = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["get"]}]);
+    [role("caldera-reader", true, all), role("caldera-member-reader", false, proxy)]
+}
+
+/// What each component may do on the Karmada API, and no more; and what readers may.
 pub fn rbac() -> Vec<Value> {
     let read = ["get", "list", "watch"];
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
@@ -195,6 +231,10 @@ pub fn rbac() -> Vec<Value> {
             }),
         ]
     };
+    let settings = json!({
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME],
+        "verbs": ["get", "create", "patch"],
+    });
     let read_inventories = rule(&["federation.caldera.dev"], &["clusterinventories"], &read);
     let inventories = rule(
         &["federation.caldera.dev"],
@@ -229,6 +269,7 @@ pub fn rbac() -> Vec<Value> {
             leases.clone(),
             read_inventories.clone(),
             links.clone(),
+            settings,
         ],
     ));
     // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
@@ -256,6 +297,7 @@ pub fn rbac() -> Vec<Value> {
             read_inventories,
         ],
     ));
+    objects.extend(readers());
     objects
 }
 

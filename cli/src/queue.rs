@@ -34,7 +34,7 @@ struct One {
 
 pub async fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let client = components::client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
-    let live = live::look(&client, None).await?;
+    let live = live::look(&client, None, args.lease_namespace.as_deref()).await?;
     let all = queues(&live.index);
     let (name, tree) = match (args.name.as_deref(), args.form) {
         (Some("tree"), None) => (None, true),

@@ -66,7 +66,7 @@ struct Answer {
 pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut live = live::look(&client, Some(&namespace)).await?;
+    let mut live = live::look(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
     let mut explanation = find(&mut live, &args.job, &namespace)?;
     if !explanation.placed.is_empty() {
         explanation.placed_at = placed_at(&client, explanation.binding.as_deref()).await;
@@ -97,7 +97,7 @@ fn find(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explana
             let _ = write!(text, ", but a {}: ask for {}/{}", word(*kind), words[0], job.name);
         }
     }
-    for gap in live.gaps.iter().filter(|gap| !gap.what.starts_with("member ")) {
+    for gap in live.gaps.iter().filter(|gap| !gap.what.starts_with("member ") && !gap.what.starts_with("configmap ")) {
         let _ = write!(text, "; not seen: {}: {}", gap.what, gap.why);
     }
     anyhow::bail!(text)

@@ -24,6 +24,7 @@ pub mod regrant;
 mod release;
 pub mod room;
 mod run;
+pub mod settings;
 pub mod snapshot;
 pub mod standing;
 #[cfg(test)]

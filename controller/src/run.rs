@@ -38,6 +38,7 @@ use crate::{
     metrics::{ByQueue, Metrics},
     plan::plan,
     read::{opted_in, resource_of},
+    settings::{self, Settings},
     unstarted::{START_WITHIN, Unstarted},
 };
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub epoch: Option<String>,
     /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then all parts are withdrawn.
     pub start_within: SignedDuration,
+    /// Where these settings are published for readers; the namespace must exist.
+    pub namespace: String,
 }
 
 impl Default for Config {
@@ -76,6 +79,7 @@ impl Default for Config {
             give_back: Policy::default(),
             epoch: None,
             start_within: START_WITHIN,
+            namespace: "default".to_owned(),
         }
     }
 }
@@ -113,6 +117,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         stop.clone(),
     );
     watch_host(&client, &inputs, clusters, &stop);
+    tokio::spawn(settings::publish(client.clone(), Settings::of(&config), config.namespace.clone(), stop.clone()));
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();
     index.claims.policy = config.give_back.clone();

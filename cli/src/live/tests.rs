@@ -1,6 +1,9 @@
 //! What is asked of the server, and what becomes of an answer that says no.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use caldera_controller::explain::{Basis, Verdict, binding_of, explain, queues};
 use caldera_core::gang::WorkloadRef;
@@ -23,6 +26,7 @@ fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>)
                     "message": format!("no {path} for you"), "reason": "Forbidden",
                 }),
             ),
+            None if path.ends_with("/configmaps/caldera-controller") => (200, chosen()),
             None => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items(&path)})),
         };
         let response =
@@ -30,6 +34,14 @@ fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>)
         async move { response.map_err(tower::BoxError::from) }
     });
     (Client::new(service, "ns"), asked)
+}
+
+/// What the admin chose.
+fn chosen() -> Value {
+    json!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-controller", "namespace": "caldera-system"},
+        "data": {"settings.json": r#"{"order": "fifo"}"#},
+    })
 }
 
 fn items(path: &str) -> Value {
@@ -95,22 +107,23 @@ fn job() -> WorkloadRef {
 #[tokio::test]
 async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     let (client, asked) = server(|_| None);
-    let mut live = look(&client, Some("ns")).await.unwrap();
+    let mut live = look(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps, []);
     let key = binding_of(&live.index, &job()).unwrap();
     let seen = explain(&mut live.index, &key, live.now).unwrap();
     assert_eq!((seen.verdict, seen.basis), (Verdict::CanNeverStart, Basis::Live));
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
-    // Each kind once, and what is published of the member. It is asked for one node and one pod first: whether it answers.
+    // Each kind once, what the admin chose, and what is published of the member. It is asked for one node and one pod first:
+    // whether it answers.
     let of_the_member = asked.iter().filter(|request| request.contains("/clusters/m1/proxy/")).count();
-    assert_eq!((asked.len() - of_the_member, of_the_member), (Source::all().len() + 1, 5), "{asked:?}");
+    assert_eq!((asked.len() - of_the_member, of_the_member), (Source::all().len() + 2, 5), "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
     let (client, _) = server(|path| path.contains("/proxy/").then_some(503));
-    let mut live = look(&client, Some("ns")).await.unwrap();
+    let mut live = look(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps.iter().map(|gap| gap.what.as_str()).collect::<Vec<_>>(), ["member m1"]);
     let key = binding_of(&live.index, &job()).unwrap();
     let seen = explain(&mut live.index, &key, live.now).unwrap();
@@ -123,7 +136,7 @@ async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
 #[tokio::test]
 async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_is_missing() {
     let (client, _) = server(|path| (!path.contains("/namespaces/ns/") && !path.ends_with("/queues")).then_some(403));
-    let mut live = look(&client, Some("ns")).await.unwrap();
+    let mut live = look(&client, Some("ns"), None).await.unwrap();
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert!(missing.contains(&"resourcebindings.work.karmada.io") && missing.contains(&"clusters.cluster.karmada.io"));
     assert!(live.gaps.iter().all(|gap| gap.why.contains("for you")), "{:?}", live.gaps);
@@ -138,15 +151,85 @@ async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_i
 #[tokio::test]
 async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
     let (client, _) = server(|path| (path.ends_with("/clusters") || path.ends_with("/statefulsets")).then_some(404));
-    let live = look(&client, None).await.unwrap();
+    let live = look(&client, None, None).await.unwrap();
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert_eq!(missing, ["clusters.cluster.karmada.io"]);
     assert!(live.index.is_complete());
 }
 
 #[tokio::test]
+async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lack_is_told() {
+    let (client, asked) = server(|path| path.contains("/namespaces/caldera-system/").then_some(404));
+    assert_eq!(look(&client, None, None).await.unwrap().gaps, []);
+    let maps = |asked: &[String]| -> Vec<String> {
+        asked.iter().filter(|request| request.contains("/configmaps/")).cloned().collect()
+    };
+    let path = |namespace: &str| format!("GET /api/v1/namespaces/{namespace}/configmaps/caldera-controller");
+    assert_eq!(maps(&asked.lock().unwrap()), [path("caldera-system"), path("default")]);
+    let (client, asked) = server(|path| path.contains("/configmaps/").then_some(403));
+    let live = look(&client, None, Some("ops")).await.unwrap();
+    assert_eq!(maps(&asked.lock().unwrap()), [path("ops")]);
+    assert_eq!(live.gaps.len(), 1);
+    assert_eq!(live.gaps[0].what, "configmap caldera-controller");
+    assert!(live.gaps[0].why.ends_with("taken to be as by default"), "{:?}", live.gaps);
+}
+
+/// Every right that the printed roles of these names give: group, resource, verb.
+fn rights(roles: &[&str]) -> BTreeSet<(String, String, String)> {
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = BTreeSet::new();
+    for object in crate::manifests::rbac() {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        for rule in object["rules"].as_array().into_iter().flatten().filter(|_| roles.contains(&name)) {
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    let verbs = texts(&rule["verbs"]);
+                    rights.extend(verbs.into_iter().map(|verb| (group.clone(), resource.clone(), verb)));
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// What a request needs: group, resource, verb.
+fn needs(request: &str) -> (String, String, String) {
+    let path = request.strip_prefix("GET /").unwrap_or_else(|| panic!("{request} writes"));
+    let parts: Vec<&str> = path.split('/').collect();
+    let (group, rest) = if parts[0] == "api" { ("", &parts[2..]) } else { (parts[1], &parts[3..]) };
+    let rest = if rest[0] == "namespaces" && rest.len() > 2 { &rest[2..] } else { rest };
+    let (resource, verb) = match rest {
+        [resource] => ((*resource).to_owned(), "list"),
+        [resource, _] => ((*resource).to_owned(), "get"),
+        [resource, _, sub, ..] => (format!("{resource}/{sub}"), "get"),
+        _ => panic!("{request} is no request for objects"),
+    };
+    (group.to_owned(), resource, verb.to_owned())
+}
+
+/// With all of them the answers lack nothing; without the members' own, their summaries do.
+#[tokio::test]
+async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
+    let (client, asked) = server(|_| None);
+    look(&client, Some("ns"), None).await.unwrap();
+    read(&client, None).await.unwrap();
+    let both = rights(&["caldera-reader", "caldera-member-reader"]);
+    let alone = rights(&["caldera-reader"]);
+    let mut through = 0;
+    for request in asked.lock().unwrap().iter() {
+        let needed = needs(request);
+        assert!(both.contains(&needed), "{request} needs {needed:?}");
+        through += usize::from(!alone.contains(&needed));
+        assert!(alone.contains(&needed) || needed.1 == "clusters/proxy", "{request}");
+    }
+    assert!(through > 0 && both.iter().all(|(.., verb)| ["get", "list", "watch"].contains(&verb.as_str())));
+}
+
+#[tokio::test]
 async fn a_server_that_fails_is_an_error_and_not_an_empty_answer() {
     let (client, _) = server(|path| path.ends_with("resourcebindings").then_some(500));
-    let error = look(&client, None).await.unwrap_err();
+    let error = look(&client, None, None).await.unwrap_err();
     assert!(format!("{error:#}").contains("failed to list resourcebindings.work.karmada.io"), "{error:#}");
 }
