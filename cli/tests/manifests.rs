@@ -200,3 +200,19 @@ fn what_would_be_half_a_deployment_is_refused() {
         assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
     }
 }
+
+/// `cli/src/live/tests.rs` holds the roles against all that is asked.
+#[test]
+fn who_may_view_may_ask_why_but_not_the_members_themselves() {
+    let rbac = printed(&["--only", "rbac"]);
+    let role = |name: &str| {
+        let is = |object: &&Value| object["kind"] == "ClusterRole" && object["metadata"]["name"] == name;
+        rbac.iter().find(is).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let views = |name: &str| role(name)["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true";
+    assert!(views("caldera-reader") && !views("caldera-member-reader"));
+    let reads = role("caldera-reader")["rules"].to_string();
+    for never in ["secrets", "clusters/proxy", "create", "patch", "\"*\""] {
+        assert!(!reads.contains(never), "{never}");
+    }
+}
