@@ -12,6 +12,7 @@ use caldera_core::{
     admission::Admission,
     gang::{Gang, SOLE_TASK, Task},
     queue::{Ask, FitClass, TaskAsk},
+    resources::Resources,
 };
 
 /// What should become of a record.
@@ -85,13 +86,23 @@ pub fn with(record: &Admission, what: What, granted: &Admission) -> Admission {
 fn less(gang: &Gang, record: &Admission) -> Option<Admission> {
     let mut cut = Admission { tasks: BTreeMap::new(), ..record.clone() };
     let mut dropped = false;
+    let mut left = Resources::new();
     for task in &gang.tasks {
         let had = record.pods_of(&task.name);
         let over = had.saturating_sub(task.replicas);
         let freed = task.request.times(u64::from(over).saturating_mul(u64::from(record.copies)));
         cut.charged.saturating_sub(&freed);
+        let stays = task.request.times(u64::from(had - over).saturating_mul(u64::from(record.copies)));
+        left.add(&stays);
         cut.tasks.insert(task.name.clone(), had - over);
         dropped |= over > 0;
+    }
+    // Pods that ask for more than when they were admitted keep what they need of what was charged.
+    for (name, needed) in left.iter() {
+        let keeps = needed.min(record.charged.get(name.as_str()));
+        if keeps > cut.charged.get(name.as_str()) {
+            cut.charged.set(name.clone(), keeps);
+        }
     }
     dropped.then_some(cut)
 }
@@ -157,7 +168,6 @@ mod tests {
     use caldera_core::{
         gang::{NodeClaim, Partition},
         quantity::Quantity,
-        resources::Resources,
     };
 
     use super::*;
@@ -204,6 +214,15 @@ mod tests {
     fn who_wants_less_is_granted_less_in_every_copy() {
         let cut = of(&gang(1, &[("a", 1, 1), ("w", 3, 1)]), true, 2, &record(2, &[("a", 1), ("w", 8)], 36));
         assert_eq!(cut, Some(Regrant::Less(record(2, &[("a", 1), ("w", 3)], 16))));
+    }
+
+    /// Four pods were admitted for one cpu each; each asks for two now, and there are three.
+    #[test]
+    fn who_wants_fewer_and_larger_pods_keeps_what_they_need_of_what_was_charged() {
+        let cut = of(&gang(1, &[(SOLE_TASK, 3, 1)]), false, 1, &record(1, &[(SOLE_TASK, 4)], 4));
+        assert_eq!(cut, Some(Regrant::Less(record(1, &[(SOLE_TASK, 3)], 4))));
+        let cut = of(&gang(1, &[(SOLE_TASK, 1, 1)]), false, 1, &record(1, &[(SOLE_TASK, 4)], 4));
+        assert_eq!(cut, Some(Regrant::Less(record(1, &[(SOLE_TASK, 1)], 2))));
     }
 
     #[test]

@@ -30,6 +30,46 @@ fn scale(world: &mut World, replicas: u32) {
     world.patch("ResourceBinding", "web-deployment", &json!({"spec": {"replicas": replicas}}));
 }
 
+/// Its user changes what each pod asks for.
+fn resize(world: &mut World, cpu: &str) {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    world.patch("Deployment", "web", &json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
+}
+
+/// Karmada sends a changed template to the members by itself, and Kubernetes lets only Deployments and StatefulSets change
+/// it (docs/design.md 4, "changed requests"). What is guaranteed is this.
+#[test]
+fn a_changed_template_is_charged_as_soon_as_it_is_seen_and_nobody_is_admitted_into_what_it_took() {
+    let mut world = World::new(8);
+    web(&mut world);
+    resize(&mut world, "2");
+    // Before the controller decides anything else.
+    world.job("a", "q", 3);
+    assert!(world.settle().is_empty(), "3 of 8 were used, 6 are");
+    world.pass(3);
+    assert_eq!((world.used("q").as_str(), world.says("web").0.as_str()), ("6", "HoldsMoreThanAdmitted"));
+    assert!(world.events().contains(&("Warning".into(), "HoldsMoreThanAdmitted".into())), "{:?}", world.events());
+    assert_eq!(record(&world, "web-deployment")[1], "3", "it was admitted for no more");
+    // Nor is it given more pods on top.
+    scale(&mut world, 4);
+    world.pass(3);
+    assert_eq!(record(&world, "web-deployment")[1], "3");
+    assert_eq!(world.used("q"), "6");
+    scale(&mut world, 3);
+    // Even beyond what its queue can have: it is charged, and all others wait.
+    resize(&mut world, "5");
+    world.job("b", "q", 1);
+    assert!(world.pass(3).is_empty());
+    assert_eq!(world.used("q"), "15");
+    // What it gives back is free at once.
+    resize(&mut world, "1");
+    let mut released = world.pass(3);
+    released.sort();
+    assert_eq!((released, world.used("q").as_str()), (vec!["a-job".to_owned(), "b-job".to_owned()], "7"));
+    world.pass(3);
+    assert_eq!(world.says("web").0, "Placed");
+}
+
 fn record(world: &World, binding: &str) -> Value {
     let record = &world.get("ResourceBinding", binding)["metadata"]["annotations"]["caldera.dev/admission"];
     let record: Value = serde_json::from_str(record.as_str().unwrap()).unwrap();
