@@ -1,12 +1,14 @@
 //! The paths below an object: status, scale, binding, eviction, finalize, token; and the kinds that only answer reviews.
 
+mod scale;
+
 use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Attributes, Operation};
 use crate::auth;
-use crate::body::{Document, Format, essence};
+use crate::body::{Document, Format};
 use crate::call::{Call, Payload, Reply};
 use crate::clock::seconds;
 use crate::delete::{Deleted, delete_one};
@@ -15,11 +17,9 @@ use crate::fields::Writer;
 use crate::meta;
 use crate::options::{DeleteOptions, WriteOptions};
 use crate::read;
-use crate::registry_form::view_value;
-use crate::resource::{Resource, ScalePaths};
-use crate::schema::{FieldError, TypeSchema};
+use crate::schema::TypeSchema;
 use crate::selector::LabelSelector;
-use crate::write::{self, Part, patch_invalid};
+use crate::write::{self, Part};
 
 pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
@@ -42,7 +42,7 @@ pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
         "resize" => Part::Named("resize"),
         "approval" => Part::Named("approval"),
         "ephemeralcontainers" => Part::Named("ephemeralcontainers"),
-        "scale" => return scale(call).await,
+        "scale" => return scale::scale(call).await,
         "binding" => return bind(call).await,
         "eviction" => return evict(call).await,
         "token" => return token(call),
@@ -335,232 +335,4 @@ fn token(call: &Call) -> Result<Reply, Status> {
     request["status"] =
         json!({"token": uuid::Uuid::new_v4().simple().to_string(), "expirationTimestamp": seconds(expires)});
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
-}
-
-/// Where the numbers of a kind's scale are.
-fn scale_paths(call: &Call) -> ScalePaths {
-    match call.resource.custom.as_ref().and_then(|c| c.scale.clone()) {
-        Some(paths) => paths,
-        None => ScalePaths {
-            spec_replicas: ".spec.replicas".into(),
-            status_replicas: ".status.replicas".into(),
-            label_selector: None,
-        },
-    }
-}
-
-fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.trim_start_matches('.').split('.').try_fold(object, |value, part| value.get(part))
-}
-
-fn put_at(object: &mut Value, path: &str, value: Value) {
-    let mut here = object;
-    for part in path.trim_start_matches('.').split('.') {
-        if !here.is_object() {
-            *here = json!({});
-        }
-        here = &mut here[part];
-    }
-    *here = value;
-}
-
-/// The `Scale` of an object.
-fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
-    let mut metadata = json!({});
-    for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = object.get("metadata").and_then(|m| m.get(member)) {
-            metadata[member] = value.clone();
-        }
-    }
-    let mut spec = json!({});
-    if let Some(replicas) = at(object, &paths.spec_replicas).filter(|r| r.as_i64() != Some(0)) {
-        spec["replicas"] = replicas.clone();
-    }
-    let mut status = json!({"replicas": at(object, &paths.status_replicas).cloned().unwrap_or_else(|| 0.into())});
-    let selector = match &paths.label_selector {
-        Some(path) => at(object, path).and_then(Value::as_str).map(Into::into),
-        None if resource.is_custom() => None,
-        None => object.pointer("/spec/selector").map(|s| selector_text(s, &resource.plural)),
-    };
-    if let Some(selector) = selector.filter(|s: &String| !s.is_empty()) {
-        status["selector"] = selector.into();
-    }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
-}
-
-/// A selector in the text form.
-fn selector_text(selector: &Value, plural: &str) -> String {
-    let mut terms = Vec::new();
-    let equal = if plural == "replicationcontrollers" { Some(selector) } else { selector.get("matchLabels") };
-    for (key, value) in equal.and_then(Value::as_object).into_iter().flatten() {
-        terms.push((key.clone(), format!("{key}={}", value.as_str().unwrap_or_default())));
-    }
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
-        let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
-        let values: Vec<&str> = expression
-            .get("values")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let values = values.join(",");
-        let term = match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            _ => format!("!{key}"),
-        };
-        terms.push((key.to_owned(), term));
-    }
-    terms.sort();
-    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
-}
-
-async fn scale(call: &mut Call) -> Result<Reply, Status> {
-    let paths = scale_paths(call);
-    let name = call.info.name.clone();
-    let live = call.get(&name).ok_or_else(|| call.not_found(&name));
-    if call.info.verb == "get" {
-        let object = view_value(&call.resource, &live?);
-        return Ok(Reply::Plain { code: 200, value: scale_of(&call.resource, &paths, &object) });
-    }
-    let (options, change) = if call.info.verb == "update" {
-        let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
-        let scale = scale_body(call)?;
-        (options, ScaleChange::Put(scale))
-    } else {
-        let apply = essence(&call.content_type) == "application/apply-patch+yaml";
-        let options = WriteOptions::parse(&call.query, "PatchOptions", apply)?;
-        (options, ScaleChange::Patch(scale_patch_kind(call)?))
-    };
-    let bytes = call.body.clone();
-    let before = scale_of(&call.resource, &paths, &view_value(&call.resource, &live?));
-    let mut after = change.applied(&bytes, &before)?;
-    let asked = after.clone();
-    admit(call, &options, Operation::Update, &name, Some(&before), &mut after).await?;
-    // A webhook's own idea of the scale holds for the state that it was shown.
-    let change = if after == asked { change } else { ScaleChange::Put(after) };
-    let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
-        let before = scale_of(&call.resource, &paths, live);
-        let after = change.applied(&bytes, &before)?;
-        rescaled(call, &paths, live, &after)
-    };
-    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite).await?;
-    match reply {
-        Reply::Object { code, payload } => {
-            Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })
-        }
-        other => Ok(other),
-    }
-}
-
-enum ScaleChange {
-    Put(Value),
-    Patch(ScalePatch),
-}
-
-impl ScaleChange {
-    fn applied(&self, bytes: &[u8], before: &Value) -> Result<Value, Status> {
-        match self {
-            ScaleChange::Put(scale) => Ok(scale.clone()),
-            ScaleChange::Patch(kind) => patched_scale(*kind, bytes, before),
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum ScalePatch {
-    Json,
-    Merge,
-    Strategic,
-}
-
-fn scale_patch_kind(call: &Call) -> Result<ScalePatch, Status> {
-    let custom = call.resource.is_custom();
-    match essence(&call.content_type) {
-        "application/json-patch+json" => Ok(ScalePatch::Json),
-        "application/merge-patch+json" | "application/apply-patch+yaml" => Ok(ScalePatch::Merge),
-        "application/strategic-merge-patch+json" if !custom => Ok(ScalePatch::Strategic),
-        _ if custom => Err(Status::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ])),
-        _ => {
-            let mut status = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
-            status.details = Some(Box::default());
-            Err(status)
-        }
-    }
-}
-
-fn scale_body(call: &Call) -> Result<Value, Status> {
-    let scale = document(call)?;
-    let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (kind, api_version) = (member("kind"), member("apiVersion"));
-    if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
-        return Err(Status::bad_request(
-            "no kind is registered for the type v1.Scale in scheme \
-             \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
-        ));
-    }
-    let name = meta::name(&scale);
-    if !name.is_empty() && name != call.info.name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.info.name
-        )));
-    }
-    if scale.pointer("/spec/replicas").is_some_and(|r| !r.is_i64()) {
-        let found = meta::json_type(&scale["spec"]["replicas"]);
-        return Err(Status::bad_request(format!(
-            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {found} into Go struct field \
-             ScaleSpec.spec.replicas of type int32"
-        )));
-    }
-    Ok(scale)
-}
-
-fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value, Status> {
-    let patch = match serde_json::from_slice::<Value>(bytes) {
-        Ok(patch) => patch,
-        Err(_) => crate::body::yaml(bytes).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
-    };
-    let result = match kind {
-        ScalePatch::Json => crate::patch::json_patch(before, &patch),
-        ScalePatch::Merge => crate::patch::merge_patch(before, &patch),
-        ScalePatch::Strategic => {
-            let schema = TypeSchema::builtin("autoscaling", "v1", "Scale");
-            crate::patch::strategic_merge(before, &patch, &schema)
-        }
-    };
-    let after = result.map_err(write::patch_status)?;
-    if after.pointer("/spec/replicas").is_some_and(|r| !r.is_i64() && !r.is_null()) {
-        let found = meta::json_type(&after["spec"]["replicas"]);
-        let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
-        return Err(patch_invalid(&after.to_string(), &why));
-    }
-    Ok(after)
-}
-
-/// The object with the scale's number in it.
-fn rescaled(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Result<Value, Status> {
-    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-    let uid = meta::text(scale, "uid");
-    let found = meta::text(live, "uid");
-    if !uid.is_empty() && uid != found {
-        return Err(write::uid_precondition(call, &call.info.name, uid, found));
-    }
-    if replicas < 0 && !call.resource.is_custom() {
-        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-        return Err(Status::invalid("autoscaling", "Scale", meta::name(live), &[error]));
-    }
-    let mut object = live.clone();
-    put_at(&mut object, &paths.spec_replicas, replicas.into());
-    let version = meta::text(scale, "resourceVersion");
-    if !version.is_empty() {
-        meta::metadata_mut(&mut object).insert("resourceVersion".into(), version.into());
-    }
-    Ok(object)
 }

@@ -11,7 +11,10 @@ mod history;
 mod invariants;
 mod ledger;
 mod prng;
+mod processes;
+mod setting;
 mod stand_in;
+mod story;
 mod world;
 
 use std::{

@@ -3,131 +3,28 @@
 //! Controllers read what the watch brought (as client-go's informers do) and write through a [`Writer`], whose name is
 //! the field manager and user agent, so that a server's audit and `managedFields` tell the parts of Karmada apart.
 
+mod error;
+mod follow;
+mod resource;
 mod write;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::Duration,
 };
 
-use futures::TryStreamExt;
-use kube::{Client, core::WatchEvent};
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+pub use error::ApiError;
+pub use resource::Resource;
 pub use write::{Delete, Writer};
 
 use super::object::{Gvk, ObjectExt, Shared};
-
-/// A request that did not succeed.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {source}")]
-pub struct ApiError {
-    what: String,
-    source: Box<kube::Error>,
-}
-
-impl ApiError {
-    fn new(what: impl Into<String>, source: kube::Error) -> Self {
-        Self { what: what.into(), source: Box::new(source) }
-    }
-
-    /// The server's own words, as client-go's `err.Error()` gives them.
-    #[must_use]
-    pub fn message(&self) -> String {
-        match &*self.source {
-            kube::Error::Api(status) => status.message.clone(),
-            other => other.to_string(),
-        }
-    }
-
-    /// HTTP status of the answer, 0 when there was none.
-    #[must_use]
-    pub fn code(&self) -> u16 {
-        match &*self.source {
-            kube::Error::Api(status) => status.code,
-            _ => 0,
-        }
-    }
-
-    /// The machine-readable reason, `""` when there is none.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        match &*self.source {
-            kube::Error::Api(status) => &status.reason,
-            _ => "",
-        }
-    }
-
-    /// No such object or resource.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.code() == 404
-    }
-
-    /// Somebody else wrote first.
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        self.code() == 409 && self.reason() != "AlreadyExists"
-    }
-
-    /// A create met an object of that name.
-    #[must_use]
-    pub fn already_exists(&self) -> bool {
-        self.code() == 409 && self.reason() == "AlreadyExists"
-    }
-}
-
-/// How a kind is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
-    /// Its kind.
-    pub gvk: Gvk,
-    /// In paths.
-    pub plural: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// What may be done with it.
-    pub verbs: Vec<String>,
-}
-
-impl Resource {
-    fn path(&self, namespace: &str, name: &str) -> String {
-        let mut path = if self.gvk.group.is_empty() {
-            format!("/api/{}", self.gvk.version)
-        } else {
-            format!("/apis/{}/{}", self.gvk.group, self.gvk.version)
-        };
-        if self.namespaced && !namespace.is_empty() {
-            path += "/namespaces/";
-            path += namespace;
-        }
-        path += "/";
-        path += &self.plural;
-        if !name.is_empty() {
-            path += "/";
-            path += name;
-        }
-        path
-    }
-
-    /// `jobs.batch`.
-    #[must_use]
-    pub fn group_resource(&self) -> String {
-        let dot = if self.gvk.group.is_empty() { "" } else { "." };
-        format!("{}{dot}{}", self.plural, self.gvk.group)
-    }
-
-    /// Whether it can be listed and watched.
-    #[must_use]
-    pub fn watchable(&self) -> bool {
-        ["list", "watch"].iter().all(|verb| self.verbs.iter().any(|one| one == verb))
-    }
-}
 
 /// What happened to an object. Neither side: nothing; only `new`: it appeared; only `old`: it went.
 #[derive(Debug, Clone)]
@@ -410,125 +307,5 @@ impl Server {
             Some(object) => Ok(Some(object)),
             None => Ok(self.live(gvk, namespace, name).await?.map(Arc::new)),
         }
-    }
-
-    async fn follow(&self, gvk: &Gvk, kind: &Kind) {
-        let mut pause = Backoff::default();
-        loop {
-            match self.list_and_watch(gvk, kind, &mut pause).await {
-                Ok(()) => debug!(server = self.name, %gvk, "watch ended"),
-                Err(error) => {
-                    debug!(server = self.name, %gvk, %error, "watch failed");
-                    tokio::time::sleep(pause.next()).await;
-                }
-            }
-        }
-    }
-
-    async fn list_and_watch(&self, gvk: &Gvk, kind: &Kind, pause: &mut Backoff) -> Result<(), ApiError> {
-        let path = self.resource(gvk).await?.path("", "");
-        let list = self.get_raw(&path).await?;
-        let mut version = list.text("/metadata/resourceVersion").to_owned();
-        self.replace(gvk, kind, list);
-        loop {
-            let query =
-                format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}");
-            let what = || format!("watch {path} on {}", self.name);
-            let request = http::Request::get(&query)
-                .body(Vec::new())
-                .map_err(|error| ApiError::new(what(), kube::Error::HttpError(error)))?;
-            let events =
-                self.client.request_events::<Value>(request).await.map_err(|error| ApiError::new(what(), error))?;
-            let mut events = std::pin::pin!(events);
-            while let Some(event) = events.try_next().await.map_err(|error| ApiError::new(what(), error))? {
-                pause.reset();
-                match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        version = object.resource_version().to_owned();
-                        Self::apply(kind, object, true);
-                    }
-                    WatchEvent::Deleted(object) => {
-                        version = object.resource_version().to_owned();
-                        Self::apply(kind, object, false);
-                    }
-                    WatchEvent::Bookmark(mark) => version = mark.metadata.resource_version,
-                    WatchEvent::Error(status) => return Err(ApiError::new(what(), kube::Error::Api(status))),
-                }
-            }
-        }
-    }
-
-    fn replace(&self, gvk: &Gvk, kind: &Kind, mut list: Value) {
-        let items = match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        let mut fresh = BTreeMap::new();
-        for mut object in items {
-            // Items of typed lists come without these.
-            object.put(&["apiVersion"], json!(gvk.api_version()));
-            object.put(&["kind"], json!(gvk.kind));
-            fresh.insert((object.namespace().to_owned(), object.name().to_owned()), Arc::new(object));
-        }
-        let (changes, handlers) = {
-            let mut state = lock(&kind.state);
-            let old = std::mem::replace(&mut state.objects, fresh);
-            let mut changes = Vec::new();
-            for (name, new) in &state.objects {
-                let before = old.get(name);
-                if before.is_none_or(|before| before.resource_version() != new.resource_version()) {
-                    changes.push(Change { old: before.cloned(), new: Some(new.clone()) });
-                }
-            }
-            for (name, gone) in old {
-                if !state.objects.contains_key(&name) {
-                    changes.push(Change { old: Some(gone), new: None });
-                }
-            }
-            (changes, state.handlers.clone())
-        };
-        tell(&handlers, &changes);
-        let _ = kind.synced.send_replace(true);
-    }
-
-    fn apply(kind: &Kind, object: Value, exists: bool) {
-        let name = (object.namespace().to_owned(), object.name().to_owned());
-        let (change, handlers) = {
-            let mut state = lock(&kind.state);
-            let change = if exists {
-                let new = Arc::new(object);
-                Change { old: state.objects.insert(name, new.clone()), new: Some(new) }
-            } else {
-                state.objects.remove(&name);
-                // The last state, which the deletion event carries, is what handlers want to see.
-                Change { old: Some(Arc::new(object)), new: None }
-            };
-            (change, state.handlers.clone())
-        };
-        tell(&handlers, std::slice::from_ref(&change));
-    }
-}
-
-fn tell(handlers: &[Handler], changes: &[Change]) {
-    for change in changes {
-        for handler in handlers {
-            handler(change);
-        }
-    }
-}
-
-/// Gaps between attempts to reach a server: doubling from 50 ms to 1 s.
-#[derive(Debug, Default)]
-struct Backoff(u32);
-
-impl Backoff {
-    fn next(&mut self) -> Duration {
-        let gap = Duration::from_millis(50 << self.0.min(7)).min(Duration::from_secs(1));
-        self.0 += 1;
-        gap
-    }
-
-    fn reset(&mut self) {
-        self.0 = 0;
     }
 }

@@ -11,6 +11,7 @@
 
 mod compare;
 mod interpreter;
+mod recorder;
 mod recording;
 mod replay;
 mod stage;

@@ -1,0 +1,139 @@
+//! Pods: their state is worked out from their containers.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::*;
+
+pub fn pod(o: &Value, now: Timestamp) -> Vec<Value> {
+    let state = PodState::of(o);
+    let restarts = match state.last_restart.filter(|_| state.restarts > 0) {
+        Some(last) => format!("{} ({} ago)", state.restarts, human(now.duration_since(last).as_secs())),
+        None => state.restarts.to_string(),
+    };
+    let gates = list(o, "spec.readinessGates");
+    let passed = gates.iter().filter(|g| {
+        let holds = |c: &&Value| text(c, "type") == text(g, "conditionType") && text(c, "status") == "True";
+        list(o, "status.conditions").iter().any(|c| holds(&c))
+    });
+    cells![
+        name(o),
+        format!("{}/{}", state.ready, state.containers),
+        state.reason,
+        restarts,
+        age(o, now),
+        text_or(o, "status.podIP", NONE),
+        text_or(o, "spec.nodeName", NONE),
+        text_or(o, "status.nominatedNodeName", NONE),
+        if gates.is_empty() { NONE.to_owned() } else { format!("{}/{}", passed.count(), gates.len()) }
+    ]
+}
+
+/// What the containers' states add up to.
+struct PodState {
+    ready: usize,
+    containers: usize,
+    restarts: i64,
+    last_restart: Option<Timestamp>,
+    reason: String,
+}
+
+impl PodState {
+    fn of(o: &Value) -> PodState {
+        let mut state = PodState {
+            ready: 0,
+            containers: count(o, "spec.containers"),
+            restarts: 0,
+            last_restart: None,
+            reason: text_or(o, "status.reason", &text(o, "status.phase")),
+        };
+        let gated = |c: &&Value| text(c, "type") == "PodScheduled" && text(c, "reason") == "SchedulingGated";
+        if list(o, "status.conditions").iter().any(|c| gated(&c)) {
+            state.reason = "SchedulingGated".into();
+        }
+        if !state.initializing(o) {
+            state.running(o);
+        }
+        if at(o, "metadata.deletionTimestamp").is_some() {
+            let lost = text(o, "status.reason") == "NodeLost";
+            if lost {
+                state.reason = "Unknown".into();
+            } else if !matches!(text(o, "status.phase").as_str(), "Succeeded" | "Failed") {
+                state.reason = "Terminating".into();
+            }
+        }
+        state
+    }
+
+    fn note_restarts(&mut self, container: &Value) {
+        self.restarts += number(container, "restartCount");
+        let finished = text(container, "lastState.terminated.finishedAt").parse().ok();
+        self.last_restart = self.last_restart.max(finished);
+    }
+
+    /// Looks at the init containers; true while they are not done.
+    fn initializing(&mut self, o: &Value) -> bool {
+        let specs = list(o, "spec.initContainers");
+        let sidecar = |c: &Value| {
+            let spec = specs.iter().find(|s| text(s, "name") == text(c, "name"));
+            spec.is_some_and(|s| text(s, "restartPolicy") == "Always")
+        };
+        self.containers += specs.iter().filter(|s| text(s, "restartPolicy") == "Always").count();
+        for (i, container) in list(o, "status.initContainerStatuses").iter().enumerate() {
+            self.note_restarts(container);
+            let ended = at(container, "state.terminated");
+            if ended.is_some_and(|t| number(t, "exitCode") == 0) {
+                continue;
+            }
+            if sidecar(container) && at(container, "started").and_then(Value::as_bool) == Some(true) {
+                self.ready += usize::from(at(container, "ready").and_then(Value::as_bool) == Some(true));
+                continue;
+            }
+            let waiting = text(container, "state.waiting.reason");
+            self.reason = match ended {
+                Some(ended) => format!("Init:{}", ending(ended)),
+                None if !waiting.is_empty() && waiting != "PodInitializing" => format!("Init:{waiting}"),
+                None => format!("Init:{i}/{}", specs.len()),
+            };
+            return true;
+        }
+        false
+    }
+
+    fn running(&mut self, o: &Value) {
+        self.restarts = 0;
+        self.last_restart = None;
+        let mut has_running = false;
+        for container in list(o, "status.containerStatuses").iter().rev() {
+            self.note_restarts(container);
+            let waiting = text(container, "state.waiting.reason");
+            if !waiting.is_empty() {
+                self.reason = waiting;
+            } else if let Some(ended) = at(container, "state.terminated") {
+                self.reason = ending(ended);
+            } else if at(container, "ready").and_then(Value::as_bool) == Some(true)
+                && at(container, "state.running").is_some()
+            {
+                has_running = true;
+                self.ready += 1;
+            }
+        }
+        if self.reason == "Completed" && has_running {
+            let is_ready = |c: &Value| text(c, "type") == "Ready" && text(c, "status") == "True";
+            self.reason = if list(o, "status.conditions").iter().any(is_ready) { "Running" } else { "NotReady" }.into();
+        }
+    }
+}
+
+fn ending(ended: &Value) -> String {
+    match (text(ended, "reason"), number(ended, "signal")) {
+        (reason, _) if !reason.is_empty() => reason,
+        (_, 0) => format!("ExitCode:{}", number(ended, "exitCode")),
+        (_, signal) => format!("Signal:{signal}"),
+    }
+}
+
+pub fn pod_template(o: &Value, _now: Timestamp) -> Vec<Value> {
+    let (names, images) = containers(o, "template.spec.containers");
+    cells![name(o), names, images, labels(o, "template.metadata.labels")]
+}
