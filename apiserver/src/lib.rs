@@ -27,6 +27,7 @@ mod options;
 pub mod patch;
 mod pod;
 mod podspec;
+mod priority;
 mod protobuf;
 mod read;
 mod registry_form;

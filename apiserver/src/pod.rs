@@ -4,14 +4,12 @@
 use serde_json::{Value, json};
 
 use crate::error::Status;
-use crate::meta;
 use crate::server::ApiServer;
-use crate::store::Key;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
     crate::limits::apply(server, pod)?;
     tolerate_node_problems(pod);
-    resolve_priority(server, pod)?;
+    crate::priority::resolve(server, pod)?;
     let class = quality_class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {
@@ -56,50 +54,6 @@ fn tolerate_node_problems(pod: &mut Value) {
                 .push(json!({"key": problem, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
-}
-
-fn resolve_priority(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
-    let class_name = pod.pointer("/spec/priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (value, policy, default_class) = match class_name.as_str() {
-        "system-cluster-critical" => (2_000_000_000, None, None),
-        "system-node-critical" => (2_000_001_000, None, None),
-        "" => {
-            let classes = server.store().list("priorityclasses.scheduling.k8s.io", None);
-            let default = classes
-                .iter()
-                .filter(|c| c.value.get("globalDefault") == Some(&Value::Bool(true)))
-                .min_by_key(|c| c.value.get("value").and_then(Value::as_i64));
-            match default {
-                Some(class) => {
-                    let (value, policy) = priority_of(&class.value);
-                    (value, policy, Some(meta::name(&class.value).to_owned()))
-                }
-                None => (0, None, None),
-            }
-        }
-        name => {
-            let found = server.store().get("priorityclasses.scheduling.k8s.io", &Key::new("", name));
-            let Some(class) = found else {
-                let why = format!("no PriorityClass with name {name} was found");
-                return Err(Status::forbidden("", "pods", meta::name(pod), &why));
-            };
-            let (value, policy) = priority_of(&class.value);
-            (value, policy, None)
-        }
-    };
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
-    if let Some(name) = default_class {
-        spec.insert("priorityClassName".into(), name.into());
-    }
-    spec.insert("priority".into(), value.into());
-    let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
-    spec.entry("preemptionPolicy").or_insert_with(|| policy.into());
-    Ok(())
-}
-
-fn priority_of(class: &Value) -> (i64, Option<String>) {
-    let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
-    (value, class.get("preemptionPolicy").and_then(Value::as_str).map(Into::into))
 }
 
 /// `qos.GetPodQOS`, by the written quantities: equal limits and requests of cpu and memory everywhere are Guaranteed.

@@ -34,15 +34,21 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
     `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
     (allow it to be set to 1 if it was previously negative)";
 
-/// A pod's spec is fixed but for images, deadlines and more tolerations. (The real server shows a diff after the sentence.)
+/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The real
+/// server shows a diff after the sentence.)
 fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
+    let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
+    let (before, now) = (gates(old), gates(new));
+    if let Some((index, gate)) = now.iter().enumerate().find(|(_, gate)| !before.contains(gate)) {
+        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
+        return vec![FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)];
+    }
     let fixed = |spec: &Value| {
         let mut spec = spec.clone();
         for list in ["containers", "initContainers", "ephemeralContainers"] {
             for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 if let Some(container) = container.as_object_mut() {
                     container.remove("image");
-                    container.remove("resources");
                 }
             }
         }
@@ -51,15 +57,14 @@ fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
                 "activeDeadlineSeconds",
                 "tolerations",
                 "terminationGracePeriodSeconds",
-                "nodeName",
                 "schedulingGates",
-                "priority",
-                "preemptionPolicy",
                 "ephemeralContainers",
-                "nodeSelector",
-                "affinity",
             ] {
                 map.remove(member);
+            }
+            if !before.is_empty() {
+                map.remove("nodeSelector");
+                map.remove("affinity");
             }
         }
         spec
@@ -251,13 +256,38 @@ pub fn validate_workload(resource: &Resource, object: &Value, old: Option<&Value
             if let Some(old) = old.filter(|_| resource.group == "apps") {
                 let before = old.pointer("/spec/selector").unwrap_or(&NULL);
                 let now = spec.get("selector").unwrap_or(&NULL);
-                if before != now {
+                if plural == "statefulsets" {
+                    errors.extend(immutable_set(spec, old.get("spec").unwrap_or(&NULL)));
+                } else if before != now {
                     errors.push(FieldError::invalid("spec.selector", now, "field is immutable"));
                 }
             }
         }
     }
     errors
+}
+
+/// A StatefulSet's spec is fixed but for these.
+fn immutable_set(new: &Value, old: &Value) -> Option<FieldError> {
+    const MAY_CHANGE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        if let Some(map) = spec.as_object_mut() {
+            map.retain(|member, _| !MAY_CHANGE.contains(&member.as_str()));
+        }
+        spec
+    };
+    let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+               'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+    (fixed(new) != fixed(old)).then(|| FieldError::forbidden("spec", why))
 }
 
 fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
@@ -342,5 +372,49 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
         if before != now && !(member == "template" && suspended) {
             errors.push(FieldError::invalid(format!("spec.{member}"), now, "field is immutable"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec() -> Value {
+        json!({"containers": [{"name": "c", "image": "x", "resources": {}}], "priority": 0})
+    }
+
+    #[test]
+    fn a_pod_is_bound_not_patched_to_a_node() {
+        for change in [json!({"nodeName": "n"}), json!({"priority": 5}), json!({"nodeSelector": {"a": "b"}})] {
+            let mut new = spec();
+            json_patch::merge(&mut new, &change);
+            assert_eq!(immutable_spec(&new, &spec()).len(), 1, "{change}");
+        }
+        let mut image = spec();
+        image["containers"][0]["image"] = "y".into();
+        assert!(immutable_spec(&image, &spec()).is_empty());
+    }
+
+    #[test]
+    fn gates_only_go_and_while_they_are_there_a_pod_may_be_sent_elsewhere() {
+        let mut gated = spec();
+        gated["schedulingGates"] = json!([{"name": "g"}]);
+        assert!(immutable_spec(&spec(), &gated).is_empty());
+        assert_eq!(immutable_spec(&gated, &spec())[0].field, "spec.schedulingGates[0].name");
+        let mut elsewhere = gated.clone();
+        elsewhere["nodeSelector"] = json!({"a": "b"});
+        assert!(immutable_spec(&elsewhere, &gated).is_empty());
+    }
+
+    #[test]
+    fn a_stateful_set_keeps_its_service_and_selector() {
+        let old = json!({"serviceName": "s", "replicas": 1, "selector": {}});
+        let mut new = old.clone();
+        new["replicas"] = 2.into();
+        assert!(immutable_set(&new, &old).is_none());
+        new["serviceName"] = "t".into();
+        assert!(immutable_set(&new, &old).is_some());
     }
 }

@@ -167,6 +167,7 @@ pub fn prepare_create(
         ("", "secrets") => prepare_secret(object),
         ("", "nodes") => taint_new_node(object),
         ("batch", "jobs") => prepare_job(object),
+        ("scheduling.k8s.io", "priorityclasses") => crate::priority::admit_class(server, object)?,
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
         _ => {}
@@ -334,6 +335,7 @@ pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         }
         ("", "configmaps" | "secrets") => data_errors(resource, object, old),
         ("", "pods") => crate::podspec::validate_pod(object, old),
+        ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),
         ("batch", "jobs") => {
             let mut errors = crate::podspec::validate_workload(resource, object, old);
             errors.extend(completions_error(object, old));

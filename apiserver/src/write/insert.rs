@@ -164,7 +164,9 @@ pub(super) fn kind_errors(
 ) -> Vec<FieldError> {
     let Some(custom) = &resource.custom else {
         let mut errors = resource.schema.validate_after(before, object, old);
-        errors.extend(strategy::validate(resource, object, old));
+        // A binding, a resize and the like are how a fixed field changes.
+        let fixed = old.filter(|_| !matches!(part, Part::Named(_)));
+        errors.extend(strategy::validate(resource, object, fixed));
         return errors;
     };
     let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
