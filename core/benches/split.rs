@@ -219,6 +219,16 @@ fn split_gang_by_dynamic_weight(bencher: Bencher<'_, '_>, count: usize) {
     bencher.bench_local(|| solve(black_box(&problem)).is_ok());
 }
 
+/// Pods of three tasks in one cluster: there are GPUs enough in each, and places for each task alone; not for all.
+#[divan::bench(args = [3, 100, 1000])]
+fn split_gang_refused_by_fragments(bencher: Bencher<'_, '_>, count: usize) {
+    let (mut gang, rooms) = (gang(vec![task("a", 10, 1, 4), task("b", 9, 2, 4), task("c", 8, 1, 0)]), rooms(count, 8));
+    gang.one_cluster = Some("ranks".into());
+    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    assert!(solve(&problem).is_err());
+    bencher.bench_local(|| solve(black_box(&problem)).is_err());
+}
+
 /// What a gang of three tasks asks of a fleet with sixteen racks in each cluster.
 #[derive(Debug, Clone, Copy)]
 enum Asks {

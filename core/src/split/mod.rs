@@ -21,6 +21,7 @@ mod nodes;
 mod objective;
 mod one;
 mod pack;
+mod price;
 mod promise;
 mod reach;
 mod refusal;

@@ -8,7 +8,7 @@ use super::{
     exact,
     nodes::Where,
     pack::{Kit, Room},
-    total,
+    price, total,
 };
 
 /// Combinations of sizes that are tried for the largest that fits.
@@ -140,7 +140,20 @@ impl Search<'_> {
                 return found;
             }
         }
-        exact::pack(kit, room, want, sites, &self.steps)
+        exact::pack(kit, room, want, sites, &self.steps).or_else(|| self.by_price(room, want, sites))
+    }
+
+    fn by_price(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
+        if (0..want.len()).any(|task| self.kit.unit(task) > 1) {
+            return None;
+        }
+        let mut pods = vec![vec![0; want.len()]; sites];
+        let packing = price::pack(&self.kit, room, want, &self.steps).filter(price::Packing::is_whole)?;
+        for pick in packing.picks {
+            let site = &mut pods[room.site_of(pick.group)];
+            site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
+        }
+        Some(pods)
     }
 
     /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the most.

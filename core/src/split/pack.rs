@@ -137,9 +137,12 @@ impl<'a> Kit<'a> {
         self.by_name || !self.labels.iter().all(|label| capacity.shows(label))
     }
 
-    /// Whether some task names labels of its nodes.
+    /// Whether some task asks more of its nodes than room.
     pub(super) fn selects(&self) -> bool {
-        self.gang.tasks.iter().any(|task| !(task.node.selector.is_empty() && task.node.affinity.is_empty()))
+        let any = |task: &crate::gang::Task| {
+            !(task.node.selector.is_empty() && task.node.affinity.is_empty()) || task.node.most_per_node.is_some()
+        };
+        self.gang.tasks.iter().any(any)
     }
 
     pub(crate) fn resources(&self) -> &[ResourceName] {
@@ -245,6 +248,29 @@ impl Room {
 
     pub(super) fn all_groups(&self) -> impl Iterator<Item = Group> + '_ {
         self.groups.iter().copied()
+    }
+
+    /// Of the clusters that were joined, whose a group's nodes are.
+    pub(super) fn site_of(&self, group: usize) -> usize {
+        self.groups[group].site as usize
+    }
+
+    pub(super) fn class_of(&self, group: usize) -> u32 {
+        self.groups[group].class
+    }
+
+    /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
+    pub(super) fn take_mix(&mut self, kit: &Kit<'_>, group: usize, nodes: u32, mix: &[u32]) {
+        let Group { class, site, .. } = self.groups[group];
+        self.groups[group].nodes -= nodes;
+        self.groups.push(Group { nodes, class, site });
+        let width = kit.width();
+        let used = |column: usize| {
+            let of = |(task, pods): (usize, &u32)| kit.request(task)[column].saturating_mul(i64::from(*pods));
+            mix.iter().enumerate().map(of).fold(0, i64::saturating_add)
+        };
+        let left: Vec<i64> = (0..width).map(|column| self.free[group * width + column] - used(column)).collect();
+        self.free.extend(left);
     }
 
     /// What a group's nodes have free.

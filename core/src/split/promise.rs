@@ -6,6 +6,7 @@ use super::{
     ORDERS, exact,
     nodes::Where,
     pack::{Group, Kit, Room, units},
+    price, total,
 };
 use crate::{
     gang::{Gang, Task, TaskName},
@@ -92,7 +93,7 @@ fn filled(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<
 /// Up to so many tasks are packed in every order.
 const TASKS: usize = 4;
 /// Steps of exact packing.
-const STEPS: u32 = 20_000;
+const STEPS: u32 = 50_000;
 
 /// Pods in a room.
 struct Packed {
@@ -140,8 +141,30 @@ fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32)
     if let Some((room, classes)) = exact::packed(kit, room, &wanted, &Cell::new(STEPS)) {
         return Packed { room, left: vec![0; wanted.len()], classes };
     }
+    if let Some(packed) = by_price(kit, room, &wanted, unit)
+        && best.as_ref().is_none_or(|(least, _)| total(&packed.left) < *least)
+    {
+        return packed;
+    }
     let none = || Packed { room: room.clone(), left: wanted, classes: Classes::new() };
     best.map_or_else(none, |(_, best)| best)
+}
+
+/// Single pods by prices, as the split packs many; `None` if there are partitions.
+fn by_price(kit: &Kit<'_>, room: &Room, wanted: &[u32], unit: impl Fn(usize) -> u32) -> Option<Packed> {
+    if (0..wanted.len()).any(|task| unit(task) > 1) {
+        return None;
+    }
+    let packing = price::pack(kit, room, wanted, &Cell::new(STEPS))?;
+    let (mut room, mut classes) = (room.clone(), Classes::new());
+    for pick in &packing.picks {
+        let class = room.class_of(pick.group);
+        for (task, pods) in pick.mix.iter().enumerate().filter(|(_, pods)| **pods > 0) {
+            *classes.entry((task, class)).or_default() += pods * pick.nodes;
+        }
+        room.take_mix(kit, pick.group, pick.nodes, &pick.mix);
+    }
+    Some(Packed { room, left: packing.left, classes })
 }
 
 /// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several clusters

@@ -1,5 +1,6 @@
 mod objective;
 mod partitions;
+mod planted;
 mod properties;
 mod topology;
 mod wide;

@@ -1,0 +1,198 @@
+//! Packing many pods of several tasks where no order of the tasks packs them: node by node, by prices.
+//!
+//! Rule (a relaxation of vector packing by multipliers): each task has a price, and every node takes the mix of pods that is
+//! worth most; a task of which pods are left over becomes dearer, and all is packed anew. What it packs does fit; that it finds
+//! nothing proves nothing (how often it errs is measured: `tests/planted.rs`). Bounded by rounds, mixes of a node, and steps.
+
+use std::cell::Cell;
+
+use super::{
+    pack::{Kit, Room},
+    total,
+};
+
+/// Most tasks that are mixed.
+const TASKS: usize = 4;
+/// Packings that are tried.
+const ROUNDS: u64 = 32;
+/// Most mixes of pods on one node.
+const MIXES: usize = 256;
+/// Mixes that are valued in one step.
+const A_STEP: usize = 8;
+/// Steps of whatever is valued.
+const A_PICK: usize = 4;
+/// The price of all that is free of a resource.
+const WHOLE: i128 = 1 << 40;
+/// Prices are between these, so that they can be compared and summed.
+const LEAST: u64 = 1 << 16;
+const DEAREST: u64 = 1 << 44;
+
+/// So many pods of each task on each of so many nodes of a group.
+#[derive(Debug, Clone)]
+pub(super) struct Pick {
+    pub group: usize,
+    pub nodes: u32,
+    pub mix: Vec<u32>,
+}
+
+/// Where pods find a place, and those that find none.
+#[derive(Debug, Clone)]
+pub(super) struct Packing {
+    pub picks: Vec<Pick>,
+    pub left: Vec<u32>,
+}
+
+impl Packing {
+    pub(super) fn is_whole(&self) -> bool {
+        total(&self.left) == 0
+    }
+}
+
+/// A group of equal nodes, and what one of them may take: pods of each task, as much as fits.
+struct Group {
+    group: usize,
+    nodes: u32,
+    mixes: Vec<Vec<u32>>,
+}
+
+/// Where these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of partitions it
+/// knows nothing.
+pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<Packing> {
+    let mut tasks: Vec<usize> = (0..kit.tasks()).filter(|task| pods[*task] > 0).collect();
+    // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
+    tasks.sort_by_cached_key(|task| room.most(kit, *task));
+    if !(2..=TASKS).contains(&tasks.len()) || steps.get() == 0 {
+        return None;
+    }
+    let groups = groups(kit, room, pods, &tasks);
+    spend(steps, groups.iter().map(|group| group.mixes.len()).sum())?;
+    let mut prices = first_prices(kit, room, pods);
+    let mut best: Option<Packing> = None;
+    for round in 1..=ROUNDS {
+        let Some(packing) = packed(&groups, pods, &prices, steps) else { return best };
+        if packing.is_whole() {
+            return Some(packing);
+        }
+        let left = packing.left.clone();
+        if best.as_ref().is_none_or(|best| total(&left) < total(&best.left)) {
+            best = Some(packing);
+        }
+        for ((price, left), pods) in prices.iter_mut().zip(&left).zip(pods).filter(|((_, left), _)| **left > 0) {
+            // Less from round to round, so that it settles.
+            let more = *price / u64::from(*pods) * u64::from(*left) * 4;
+            *price = (*price + more.clamp(*price / 16, *price) / round.isqrt()).min(DEAREST);
+        }
+    }
+    best
+}
+
+/// `None` if they are used up.
+fn spend(steps: &Cell<u32>, mixes: usize) -> Option<()> {
+    let used = u32::try_from(mixes / A_STEP + A_PICK).unwrap_or(u32::MAX);
+    let left = steps.get().checked_sub(used);
+    steps.set(left.unwrap_or(0));
+    left.map(|_| ())
+}
+
+/// Those that fit fewer tasks first, for others may have more to take from them.
+fn groups(kit: &Kit<'_>, room: &Room, pods: &[u32], tasks: &[usize]) -> Vec<Group> {
+    let mut groups: Vec<(usize, Group)> = Vec::new();
+    for (group, (class, nodes)) in room.groups().enumerate() {
+        let mut mixes = Vec::new();
+        let open: Vec<usize> =
+            tasks.iter().copied().filter(|task| room.class_admits(kit, class as u32, *task)).collect();
+        let mut free = room.free_of(kit, group).to_vec();
+        mix(kit, pods, &open, &open, &mut free, &mut vec![0; kit.tasks()], &mut mixes);
+        let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
+        if fits > 0 && nodes > 0 {
+            groups.push((fits, Group { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
+        }
+    }
+    groups.sort_by_key(|(fits, _)| *fits);
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Every mix of these tasks that leaves no room for more of any.
+fn mix(
+    kit: &Kit<'_>,
+    pods: &[u32],
+    open: &[usize],
+    tasks: &[usize],
+    free: &mut Vec<i64>,
+    so_far: &mut Vec<u32>,
+    all: &mut Vec<Vec<u32>>,
+) {
+    let Some((task, rest)) = tasks.split_first() else {
+        let more = |task: usize| {
+            let fits = free.iter().zip(kit.request(task)).all(|(free, asked)| asked <= free);
+            fits && so_far[task] < pods[task]
+        };
+        if total(so_far) > 0 && !open.iter().any(|task| more(*task)) {
+            all.push(so_far.clone());
+        }
+        return;
+    };
+    let asked = kit.request(*task);
+    let fits = free.iter().zip(asked).filter(|(_, asked)| **asked > 0).map(|(free, asked)| free / asked).min();
+    let most = fits.map_or(u32::MAX, |fits| u32::try_from(fits).unwrap_or(u32::MAX)).min(pods[*task]);
+    let least = if rest.is_empty() { most } else { 0 };
+    for count in (least..=most).rev() {
+        if all.len() >= MIXES {
+            return;
+        }
+        take(free, asked, -i64::from(count));
+        so_far[*task] = count;
+        mix(kit, pods, open, rest, free, so_far, all);
+        take(free, asked, i64::from(count));
+    }
+    so_far[*task] = 0;
+}
+
+fn take(free: &mut [i64], asked: &[i64], times: i64) {
+    free.iter_mut().zip(asked).for_each(|(free, asked)| *free = free.saturating_add(asked.saturating_mul(times)));
+}
+
+/// A pod's price at first: its part of all that is free.
+fn first_prices(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Vec<u64> {
+    let mut free = vec![0_i128; kit.resources().len()];
+    for (group, (_, nodes)) in room.groups().enumerate() {
+        for (sum, amount) in free.iter_mut().zip(room.free_of(kit, group)) {
+            *sum = sum.saturating_add(i128::from(*amount).saturating_mul(nodes as i128));
+        }
+    }
+    let price = |task: usize| {
+        let parts = kit.request(task).iter().zip(&free).filter(|(_, free)| **free > 0);
+        let sum: i128 = parts.map(|(asked, free)| i128::from(*asked) * WHOLE / free).sum();
+        u64::try_from(sum).unwrap_or(DEAREST).clamp(LEAST, DEAREST)
+    };
+    (0..pods.len()).map(price).collect()
+}
+
+/// Every node's most valuable mix of what is left, and what is left after all; `None` if the steps are used up.
+fn packed(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
+    let (mut picks, mut left) = (Vec::new(), pods.to_vec());
+    for group in groups {
+        let mut nodes = group.nodes;
+        while nodes > 0 && total(&left) > 0 {
+            spend(steps, group.mixes.len())?;
+            // What is nearly placed is worth less than what is not.
+            let each = |task: usize| prices[task] / u64::from(pods[task].max(1)) * u64::from(pods[task] + left[task]);
+            let each: Vec<u64> = (0..pods.len()).map(each).collect();
+            let worth = |mix: &&Vec<u32>| -> u64 {
+                let parts = mix.iter().zip(&left).zip(&each);
+                parts
+                    .map(|((mix, left), each)| u64::from(*mix.min(left)).saturating_mul(*each))
+                    .fold(0, u64::saturating_add)
+            };
+            let Some(best) = group.mixes.iter().rev().max_by_key(worth) else { break };
+            let mix: Vec<u32> = best.iter().zip(&left).map(|(mix, left)| *mix.min(left)).collect();
+            let most = mix.iter().zip(&left).filter(|(mix, _)| **mix > 0).map(|(mix, left)| left / mix).min();
+            let Some(most) = most else { break };
+            let count = most.min(nodes.div_ceil(4)).max(1);
+            left.iter_mut().zip(&mix).for_each(|(left, mix)| *left -= mix * count);
+            nodes -= count;
+            picks.push(Pick { group: group.group, nodes: count, mix });
+        }
+    }
+    Some(Packing { picks, left })
+}
