@@ -11,6 +11,7 @@ mod examples;
 mod give_back;
 mod lifecycle;
 mod links;
+mod lying;
 mod queueing;
 mod restarts;
 mod services;

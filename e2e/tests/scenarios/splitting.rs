@@ -57,6 +57,50 @@ fn a_gang_larger_than_any_member_is_split_and_completes() {
 }
 
 #[test]
+fn a_gang_of_three_tasks_goes_over_three_members_when_no_two_hold_it() {
+    run_alone("three", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let cores = free_cores(&s).await;
+        let mut sizes: Vec<(u32, String)> =
+            cores.iter().map(|(m, nodes)| (nodes.iter().map(|n| n / 2).sum(), m.clone())).collect();
+        sizes.sort();
+        let [smallest, second, third, ..] = sizes.as_slice() else {
+            println!("three: skipped, it needs three members");
+            return Ok(());
+        };
+        // More than the two largest of them take; the rest is in the smallest.
+        let pods = second.0 + third.0 + 1 + smallest.0 / 2;
+        ensure!(smallest.0 > 0 && pods >= 8, "the members are too small: {sizes:?}");
+        let tasks =
+            [task("ps", 2, "2", "sleep 1"), task("eval", 3, "2", "sleep 1"), task("worker", pods - 5, "2", "sleep 1")];
+        let mut workload = job("three", &queue, &tasks);
+        workload["spec"]["minAvailable"] = pods.into();
+        let names = [&smallest.1, &second.1, &third.1];
+        let mut placement = aggregated();
+        placement["clusterAffinity"] = json!({"clusterNames": names});
+        s.submit(Kind::Job, workload, &placement).await?;
+        let clusters = s.until_placed("three-job").await?;
+        ensure!(clusters.len() == 3, "split over {clusters:?}");
+        let mut sums = [0; 3];
+        for (member, replicas) in &clusters {
+            let copy = s.until_in_member(member, Kind::Job, "three", "is there", |_| true).await?;
+            ensure!(number(&copy["spec"]["minAvailable"]) == *replicas, "{copy}");
+            for (sum, task) in sums.iter_mut().zip(copy["spec"]["tasks"].as_array().context("tasks")?) {
+                ensure!(task["minAvailable"] == task["replicas"], "{copy}");
+                *sum += number(&task["replicas"]);
+            }
+        }
+        ensure!(sums == [2, 3, u64::from(pods) - 5], "{sums:?}");
+        let done = s.until_phase("three", "Completed").await?;
+        for (task, sum) in ["ps", "eval", "worker"].into_iter().zip(sums) {
+            let succeeded = &done["status"]["taskStatusCount"][task]["phase"]["Succeeded"];
+            ensure!(number(succeeded) == sum, "{}", done["status"]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a2_02_every_task_is_placed_not_only_the_first() {
     run("tasks", async |s| {
         let queue = s.queue("q", json!({"cpu": "4"})).await?;

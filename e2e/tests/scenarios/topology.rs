@@ -101,3 +101,95 @@ fn a_hard_gang_runs_in_one_hyper_node_that_is_pinned_in_its_copy() {
         result
     });
 }
+
+/// The label by which a node is found.
+const HOST: &str = "kubernetes.io/hostname";
+
+/// The nodes of an InfiniBand network, by label, as an admin or a discovery of the fabric writes it.
+async fn infiniband(s: &Scenario, member: &str, name: &str, nodes: &[Value]) -> anyhow::Result<()> {
+    let hosts: Vec<&Value> = nodes.iter().map(|node| &node["metadata"]["labels"][HOST]).collect();
+    let of = json!({"matchExpressions": [{"key": HOST, "operator": "In", "values": hosts}]});
+    let members = json!([{"type": "Node", "selector": {"labelMatch": of}}]);
+    let object = json!({
+        "apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": s.own(name)},
+        "spec": {"tier": 1, "tierName": s.own("infiniband"), "members": members},
+    });
+    s.create_in_member(member, Kind::HyperNode, object).await
+}
+
+/// A job of three tasks that must be in one InfiniBand network: two of one pod, and workers.
+fn training(s: &Scenario, name: &str, queue: &str, pods: u64) -> Value {
+    let workers = u32::try_from(pods.saturating_sub(2)).unwrap_or(u32::MAX);
+    let tasks =
+        [task("ps", 1, "2", "sleep 1"), task("eval", 1, "2", "sleep 1"), task("worker", workers, "2", "sleep 1")];
+    let mut workload = job(name, queue, &tasks);
+    workload["spec"]["minAvailable"] = pods.into();
+    workload["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierName": s.own("infiniband")});
+    workload
+}
+
+async fn play_infiniband(s: &Scenario, networks: &[(String, Vec<Value>)]) -> anyhow::Result<()> {
+    let queue = s.queue("q", json!({})).await?;
+    let size = |nodes: &[Value]| nodes.iter().map(|node| cores(node) / 2).sum::<u64>();
+    let mut sizes: Vec<(u64, &(String, Vec<Value>))> = networks.iter().map(|one| (size(&one.1), one)).collect();
+    sizes.sort_by_key(|(size, _)| *size);
+    let [.., (second, _), (largest, (member, nodes))] = sizes.as_slice() else { return Ok(()) };
+    // One network alone holds it; of no node's size.
+    let pods = (second + 1).max(3);
+    s.submit(Kind::Job, training(s, "train", &queue, pods), &aggregated()).await?;
+    let clusters = s.until_placed("train-job").await?;
+    ensure!(clusters == [(member.clone(), pods)], "{clusters:?}");
+    let names: Vec<String> = nodes.iter().map(named).collect();
+    for (task, count) in [("ps", 1), ("eval", 1), ("worker", pods - 2)] {
+        for index in 0..count {
+            let pod = format!("train-{task}-{index}");
+            let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
+            let pod = s.until_in_member(member, Kind::Pod, &pod, "is bound", bound).await?;
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            ensure!(names.iter().any(|name| name == node), "{pod}");
+        }
+    }
+    s.until_phase("train", "Completed").await?;
+    // The networks together would hold it.
+    let wide = s.submit(Kind::Job, training(s, "wide", &queue, largest + 1), &aggregated()).await?;
+    let says = |group: &Value| {
+        let conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+        let mut messages = conditions.filter_map(|condition| condition["message"].as_str());
+        messages.any(|message| message.contains("none holds it") && message.contains(&format!("takes {largest}")))
+    };
+    s.until_podgroup(&wide, "says what the best network takes", says).await?;
+    let binding = s.get(Kind::Binding, "wide-job").await?.context("it has a binding")?;
+    ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
+    Ok(())
+}
+
+#[test]
+fn a_job_of_three_tasks_runs_in_one_infiniband_network_of_all_members() {
+    run_alone("infiniband", async |s: Arc<Scenario>| {
+        let mut networks = Vec::new();
+        for member in s.members() {
+            let mut nodes = s.list_in_member(member, Kind::Node, None).await;
+            nodes.retain(|node| node["metadata"]["labels"][HOST].is_string());
+            nodes.sort_by_key(|node| (cores(node), named(node)));
+            // The largest, so that some nodes are in none.
+            let nodes = nodes.split_off(nodes.len().saturating_sub(2));
+            if nodes.len() == 2 {
+                networks.push((member.to_owned(), nodes));
+            }
+        }
+        let size = |nodes: &[Value]| nodes.iter().map(cores).sum::<u64>();
+        let largest = networks.iter().map(|(_, nodes)| size(nodes)).max().unwrap_or(0);
+        if networks.iter().filter(|(_, nodes)| size(nodes) == largest).count() != 1 || networks.len() < 2 {
+            println!("infiniband: skipped, no two networks of different sizes");
+            return Ok(());
+        }
+        for (at, (member, nodes)) in networks.iter().enumerate() {
+            infiniband(&s, member, &format!("ib-{at}"), nodes).await?;
+        }
+        let result = play_infiniband(&s, &networks).await;
+        for (at, (member, _)) in networks.iter().enumerate() {
+            s.delete_in_member(member, Kind::HyperNode, &s.own(&format!("ib-{at}"))).await?;
+        }
+        result
+    });
+}
