@@ -17,6 +17,7 @@ mod held;
 mod named;
 mod pool;
 mod profile;
+mod relabel;
 mod shown;
 mod sorted;
 
@@ -311,37 +312,6 @@ impl Inventory {
 
     fn specs(&self) -> impl Iterator<Item = &NodeSpec> + Clone {
         self.nodes.values().filter_map(|state| state.spec.as_ref())
-    }
-
-    /// Shapes carry these labels from now on (but not those that tell most nodes apart), so that who selects on them is
-    /// answered by shape and not node by node; true if that makes other shapes.
-    pub fn show(&mut self, labels: &Arc<BTreeSet<String>>) -> bool {
-        let nodes = self.nodes.values().filter_map(|state| state.spec.as_ref()).map(|spec| &spec.node);
-        let changed = self.shown.ask(labels, nodes);
-        if changed {
-            self.relabel();
-        }
-        changed
-    }
-
-    /// Every node's kind anew, by the labels that shapes carry now.
-    fn relabel(&mut self) {
-        for spec in self.nodes.values_mut().filter_map(|state| state.spec.as_mut()) {
-            let labels = Arc::new(self.shown.of(&spec.node));
-            let KindRef(kind) = &spec.kind;
-            let (taints, allocatable) = (Arc::clone(&kind.taints), Arc::clone(&kind.allocatable));
-            spec.kind = KindRef(self.kinds.keep(Kind { labels, taints, allocatable }));
-        }
-        self.sort();
-    }
-
-    /// Every node's labels anew, as they take the least.
-    fn part_labels(&mut self) {
-        let nodes = self.nodes.values().filter_map(|state| state.spec.as_ref()).map(|spec| &spec.node);
-        let parted = self.labels.part(nodes);
-        let specs = self.nodes.values_mut().filter_map(|state| state.spec.as_mut());
-        specs.zip(parted).for_each(|(spec, node)| spec.node = node);
-        self.sort();
     }
 
     /// The shapes where some nodes get something back.

@@ -51,6 +51,12 @@ impl NodeRef {
         value.or_else(|| (key == HOSTNAME).then_some(&*self.0.name))
     }
 
+    /// Where those of its labels are kept that it shares with others, unless it has one of `keys` for itself.
+    pub(super) fn shared(&self, keys: &BTreeSet<String>) -> Option<usize> {
+        let own = |key: &String| self.0.own.iter().any(|(known, _)| **known == **key);
+        (!keys.iter().any(own)).then_some(Arc::as_ptr(&self.0.common) as usize)
+    }
+
     /// By key.
     fn labels(&self) -> impl Iterator<Item = &Label> {
         let (mut common, mut own) = (self.0.common.iter().peekable(), self.0.own.iter().peekable());
