@@ -10,6 +10,7 @@ mod lifecycle;
 mod queue_note;
 mod regrant;
 mod snapshot;
+mod two;
 mod unstarted;
 mod world;
 

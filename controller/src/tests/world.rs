@@ -127,36 +127,9 @@ impl World {
     }
 
     pub fn tell(&mut self, object: &Value, gone: bool) {
-        fn event<T>(value: T, gone: bool) -> Event<T> {
-            if gone { Event::Deleted(value) } else { Event::Applied(value) }
+        if object["kind"] != "Event" {
+            self.index.apply(input(object, gone), self.now);
         }
-        let object = object.clone();
-        let input = match object["kind"].as_str().unwrap() {
-            "Queue" => Input::Queues(event(QueueFacts::read(&serde_json::from_value::<Queue>(object).unwrap()), gone)),
-            "ResourceBinding" => {
-                Input::Bindings(event(Binding::read(&serde_json::from_value::<ResourceBinding>(object).unwrap()), gone))
-            }
-            "PodGroup" => {
-                Input::Groups(event(GroupFacts::read(&serde_json::from_value::<PodGroup>(object).unwrap()), gone))
-            }
-            "PriorityClass" => {
-                Input::Classes(event(ClassFacts::read(&serde_json::from_value::<PriorityClass>(object).unwrap()), gone))
-            }
-            "Cluster" => {
-                Input::Clusters(event(ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap()), gone))
-            }
-            "Command" => {
-                let command = CommandFacts::read(&serde_json::from_value::<Command>(object).unwrap()).unwrap();
-                Input::Commands(event(command, gone))
-            }
-            "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
-            "Event" => return,
-            _ => {
-                let workload = Workload::read(&object).unwrap();
-                Input::Workloads(workload.kind, event(workload, gone))
-            }
-        };
-        self.index.apply(input, self.now);
     }
 
     pub fn cluster(&mut self, name: &str, cpu: &str) {
@@ -311,7 +284,7 @@ impl World {
         released
     }
 
-    fn carry_out(&mut self, write: &Write) -> Result<Value, Failure> {
+    pub fn carry_out(&mut self, write: &Write) -> Result<Value, Failure> {
         if let Some(at) = self.fail.iter().position(|(plural, _)| *plural == write.resource.plural) {
             return Err(self.fail.remove(at).1);
         }
@@ -376,6 +349,38 @@ impl World {
 
     pub fn used(&self, queue: &str) -> String {
         self.index.engine.usage(&queue.into()).used.get("cpu").to_string()
+    }
+}
+
+/// What a watch tells of an object.
+pub fn input(object: &Value, gone: bool) -> Input {
+    fn event<T>(value: T, gone: bool) -> Event<T> {
+        if gone { Event::Deleted(value) } else { Event::Applied(value) }
+    }
+    let object = object.clone();
+    match object["kind"].as_str().unwrap() {
+        "Queue" => Input::Queues(event(QueueFacts::read(&serde_json::from_value::<Queue>(object).unwrap()), gone)),
+        "ResourceBinding" => {
+            Input::Bindings(event(Binding::read(&serde_json::from_value::<ResourceBinding>(object).unwrap()), gone))
+        }
+        "PodGroup" => {
+            Input::Groups(event(GroupFacts::read(&serde_json::from_value::<PodGroup>(object).unwrap()), gone))
+        }
+        "PriorityClass" => {
+            Input::Classes(event(ClassFacts::read(&serde_json::from_value::<PriorityClass>(object).unwrap()), gone))
+        }
+        "Cluster" => {
+            Input::Clusters(event(ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap()), gone))
+        }
+        "Command" => {
+            let command = CommandFacts::read(&serde_json::from_value::<Command>(object).unwrap()).unwrap();
+            Input::Commands(event(command, gone))
+        }
+        "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
+        _ => {
+            let workload = Workload::read(&object).unwrap();
+            Input::Workloads(workload.kind, event(workload, gone))
+        }
     }
 }
 
