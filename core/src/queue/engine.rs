@@ -230,6 +230,7 @@ impl Engine {
         if let Some(first) = first.filter(|first| key < *first) {
             self.first_changed(node, shape, &first);
         }
+        self.rank_again(node, shape);
         self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
         self.refresh_head(node);
     }
@@ -365,15 +366,16 @@ impl Engine {
         }
         self.fences.doubt_all();
         self.wake_behind();
-        self.wake_after_settling();
         self.give_up_after_settling();
+        self.wake_after_settling();
         self.restart_order();
     }
 
     fn candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
         let slot = &self.slots[node.index()];
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
-        slot.line.candidate(dequeue).map(|(key, shape)| (key.clone(), shape))
+        let (key, shape) = slot.line.candidate(dequeue)?;
+        Some((self.first_holder(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
     fn release(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[FenceId]) -> Release {

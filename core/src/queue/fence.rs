@@ -2,8 +2,9 @@
 //!
 //! Rule: reservation by ageing with EASY backfill (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead
 //! of nodes, as far as shares allow. Of the jobs of one queue that one ceiling holds up, the first in rank (priority, then
-//! age) gets a *fence* once it has waited long enough: from its own queue up to the ceiling that is short its demand counts
-//! as taken.
+//! age, where a deadline counts for an hour of it at most) gets a *fence* once it has waited long enough, or is at its
+//! deadline: from its own queue up to the ceiling that is short its demand counts as taken. Of a fifo queue only the first
+//! in line gets one.
 //!
 //! Whom it holds back: its own queue always. Queues beside its own, and beside those above it, only if each of its queues
 //! below the common one stays *within* what it deserves of the scarce resource with the holder started, or has nothing
@@ -32,9 +33,10 @@ use std::{
 };
 
 use super::{
+    blocked::{Blocked, First},
     dense::{Dim, Sparse},
     line::ShapeId,
-    order::JobId,
+    order::{JobId, JobKey},
     room::Kept,
     tree::Node,
 };
@@ -44,12 +46,34 @@ use super::{
 pub(super) struct Seniority {
     pub(super) queue_priority: Reverse<i32>,
     pub(super) priority: Reverse<i32>,
+    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`Seniority::AHEAD`] after it came.
+    pub(super) by: i64,
     /// Seconds since 1970.
     pub(super) created: i64,
     pub(super) id: JobId,
 }
 
 impl Seniority {
+    /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others that are
+    /// as old, at most as if it were this much older: so those with deadlines, however many come, starve nobody.
+    const AHEAD: i64 = 3600;
+
+    /// A job's place among those of a queue of this priority.
+    pub(super) fn new(queue_priority: i32, key: &JobKey) -> Self {
+        Self {
+            queue_priority: Reverse(queue_priority),
+            priority: key.priority,
+            by: key.deadline.min(key.created.saturating_add(Self::AHEAD)),
+            created: key.created,
+            id: key.id.clone(),
+        }
+    }
+
+    /// When it has waited long enough: at its deadline already, if that is sooner.
+    pub(super) fn ripe(&self, patience: i64) -> i64 {
+        self.created.saturating_add(patience).min(self.by).max(self.created)
+    }
+
     /// Whether its priorities alone put it before the other.
     pub(super) fn overrules(&self, other: &Self) -> bool {
         (self.queue_priority, self.priority) < (other.queue_priority, other.priority)
@@ -149,8 +173,7 @@ pub(super) struct Fences {
     of: BTreeMap<JobId, FenceId>,
     /// What each shape that sleeps because of fences heeds.
     heeded: BTreeMap<(Node, ShapeId), Vec<FenceId>>,
-    /// Who sleeps for a cause in a queue, in rank.
-    ranked: BTreeMap<FenceId, BTreeSet<(Seniority, ShapeId)>>,
+    blocked: Blocked,
     /// To be looked at again.
     pub(super) dirty: BTreeSet<FenceId>,
     /// To be looked at again once nobody is awake.
@@ -180,6 +203,21 @@ impl Fences {
     /// Those about room in clusters.
     pub(super) fn rooms(&self) -> Vec<FenceId> {
         self.all.range(FenceId { cause: Scarce::Room(0), queue: Node::ROOT }..).map(|(id, _)| *id).collect()
+    }
+
+    /// Those that jobs of a shape hold in a queue, the first in rank first.
+    pub(super) fn of_shape(&self, node: Node, shape: ShapeId) -> Vec<FenceId> {
+        let own = self.at(node).map(|((_, cause), _)| FenceId { cause: *cause, queue: node });
+        let mut held: Vec<(FenceId, &Fence)> = own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
+        held.retain(|(_, fence)| fence.shape == shape);
+        held.sort_by_key(|(_, fence)| fence.turn());
+        held.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Those of a queue's own jobs.
+    pub(super) fn of_queue(&self, node: Node) -> Vec<FenceId> {
+        let own = self.at(node).map(|((_, cause), _)| FenceId { cause: *cause, queue: node });
+        own.filter(|id| self.all.contains_key(id)).collect()
     }
 
     /// The fence that a job holds.
@@ -303,39 +341,45 @@ impl Fences {
 
 /// Who would get one.
 impl Fences {
-    /// A shape sleeps for a cause.
-    pub(super) fn slept(&mut self, id: FenceId, entry: (Seniority, ShapeId)) {
-        self.ranked.entry(id).or_default().insert(entry);
-        self.dirty.insert(id);
-    }
-
-    /// It does not any more.
-    pub(super) fn woke(&mut self, id: FenceId, entry: &(Seniority, ShapeId)) {
-        if let Some(ranked) = self.ranked.get_mut(&id) {
-            ranked.remove(entry);
-            if ranked.is_empty() {
-                self.ranked.remove(&id);
-            }
+    /// A shape sleeps for a cause; these of it may be the next to get a fence.
+    pub(super) fn slept(&mut self, id: FenceId, shape: ShapeId, firsts: Vec<First>, now: i64) {
+        let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
+        if self.blocked.lie_down(id, shape, firsts, now) {
+            self.dirty.insert(id);
+            self.due.extend(young.map(|ripe| (ripe, id)));
         }
     }
 
-    pub(super) fn is_asleep(&self, id: FenceId, entry: &(Seniority, ShapeId)) -> bool {
-        self.ranked.get(&id).is_some_and(|ranked| ranked.contains(entry))
+    /// It does not any more.
+    pub(super) fn woke(&mut self, node: Node, shape: ShapeId) {
+        self.blocked.get_up(node, shape);
     }
 
-    /// Who sleeps for a cause in a queue, the first in rank first.
+    pub(super) fn is_asleep(&self, id: FenceId, shape: ShapeId) -> bool {
+        self.blocked.sleeps(id, shape)
+    }
+
+    /// Who sleeps for a cause in a queue and has waited long enough, the first in rank first.
     pub(super) fn ranked(&self, id: FenceId) -> impl Iterator<Item = &(Seniority, ShapeId)> {
-        self.ranked.get(&id).into_iter().flatten()
+        self.blocked.ranked(id)
+    }
+
+    /// Those who have waited long enough by now are due; the others will be looked at when they have.
+    pub(super) fn ripen(&mut self, id: FenceId, now: i64) {
+        if let Some(next) = self.blocked.ripen(id, now) {
+            self.due.insert((next, id));
+        }
     }
 
     /// Queues in which somebody sleeps for want of room.
-    pub(super) fn roomless(&self) -> impl Iterator<Item = FenceId> {
-        self.ranked.range(FenceId { cause: Scarce::Room(0), queue: Node::ROOT }..).map(|(id, _)| *id)
+    pub(super) fn roomless(&self) -> BTreeSet<FenceId> {
+        self.blocked.roomless()
     }
 
     /// Ceilings are others than they were: everything is to be looked at again.
     pub(super) fn doubt_all(&mut self) {
-        self.dirty.extend(self.ranked.keys().chain(self.all.keys()));
+        self.dirty.extend(self.blocked.causes());
+        self.dirty.extend(self.all.keys());
     }
 
     /// What was put off is looked at now.
@@ -345,7 +389,7 @@ impl Fences {
 
     /// Queues hold more or less than before.
     pub(super) fn moved(&mut self, path: &[Node]) {
-        if !self.ranked.is_empty() || !self.all.is_empty() {
+        if !self.blocked.is_empty() || !self.all.is_empty() {
             self.moved.extend(path);
         }
     }

@@ -66,6 +66,25 @@ impl Line {
         self.shapes.get(&shape).and_then(BTreeSet::first)
     }
 
+    /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest without.
+    pub(super) fn firsts_of(&self, shape: ShapeId) -> Vec<&JobKey> {
+        let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
+        let mut firsts = Vec::new();
+        let mut next = same.first();
+        while let Some(first) = next {
+            firsts.push(first);
+            let from = |priority, deadline| JobKey { priority, deadline, created: i64::MIN, id: "".into() };
+            if first.deadline < JobKey::NO_DEADLINE {
+                let oldest = same.range(from(first.priority, JobKey::NO_DEADLINE)..).next();
+                firsts.extend(oldest.filter(|oldest| oldest.priority == first.priority));
+            }
+            let alike = same.last().is_some_and(|last| last.priority == first.priority);
+            let lower = first.priority.0.checked_sub(1).filter(|_| !alike);
+            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), i64::MIN)..).next());
+        }
+        firsts
+    }
+
     pub(super) fn count_of(&self, shape: ShapeId) -> usize {
         self.shapes.get(&shape).map_or(0, BTreeSet::len)
     }
@@ -77,11 +96,6 @@ impl Line {
 
     pub(super) fn bed(&self, shape: ShapeId) -> Option<Bed> {
         self.asleep.get(&shape).copied()
-    }
-
-    /// What the shape of the first in line that may ever start sleeps on.
-    pub(super) fn bed_of_first(&self) -> Option<Bed> {
-        self.bed(self.front()?.1)
     }
 
     /// The job to look at next.
@@ -213,6 +227,20 @@ mod tests {
         assert_eq!(line.candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
         line.remove(&key(0, 1, "a"));
         assert!(line.len() == 0 && line.candidate(Dequeue::Traverse).is_none());
+    }
+
+    #[test]
+    fn of_each_priority_the_earliest_deadline_and_the_oldest_without_may_rank_first() {
+        let mut line = Line::default();
+        for (priority, created, id) in [(9, 7, "a"), (9, 5, "b"), (0, 4, "c"), (0, 6, "d"), (i32::MIN, 1, "e")] {
+            line.insert(key(priority, created, id), ShapeId(0));
+        }
+        for (deadline, id) in [(90, "f"), (80, "g")] {
+            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0));
+        }
+        line.insert(key(99, 0, "other"), ShapeId(1));
+        let firsts: Vec<&str> = line.firsts_of(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
+        assert_eq!(firsts, ["b", "g", "c", "e"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! [`engine`] (all together, by events), [`give_back`] (who makes room).
 
 pub mod admit;
+mod blocked;
 mod dense;
 pub mod engine;
 mod entitled;

@@ -11,7 +11,7 @@ use super::{
     dense::{Ceilings, Dense, Dim, Dims, Sparse},
     entitled::{self, Asked},
     line::Line,
-    spec::{Fleet, QueueSpec, QueueState},
+    spec::{Dequeue, Fleet, QueueSpec, QueueState},
 };
 use crate::{gang::QueueName, reason::QueueProblem};
 
@@ -93,6 +93,11 @@ impl Slot {
     /// Whether it says what it deserves, so that its weight does not.
     pub(super) fn sets_deserved(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
+    }
+
+    /// Whether only the first in line may start.
+    pub(super) fn is_fifo(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo)
     }
 
     /// The most of `dim` that it can have now.

@@ -99,6 +99,7 @@ impl Engine {
         if was_first && !alone {
             self.first_changed(node, shape, key);
         }
+        self.rank_again(node, shape);
         self.refresh_head(node);
         self.ease_own(node);
     }

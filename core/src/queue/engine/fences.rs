@@ -4,14 +4,13 @@ mod beds;
 mod holders;
 mod rooms;
 
-use std::cmp::Reverse;
-
 use super::{Engine, Standing};
 use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
         admit::{self, Shape},
+        blocked::First,
         dense::Dim,
         fence::{Fence, FenceId, Scarce, Seniority},
         line::{Bed, ShapeId},
@@ -162,11 +161,21 @@ impl Engine {
 impl Engine {
     pub(super) fn seniority(&self, node: Node, key: &JobKey) -> Seniority {
         let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
-        Seniority {
-            queue_priority: Reverse(if self.policy == OrderPolicy::Fifo { 0 } else { priority }),
-            priority: key.priority,
-            created: key.created,
-            id: key.id.clone(),
+        Seniority::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
+    }
+
+    /// Who of a shape goes first: whoever a place is kept for goes before others who ask for the same, unless their
+    /// priority is higher. Else they would be told no for what is kept for it, and it with them.
+    pub(super) fn first_holder(&self, node: Node, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
+        if self.fences.is_empty() || self.slots[node.index()].is_fifo() {
+            return None;
+        }
+        let rank = self.seniority(node, key);
+        let held = self.fences.of_shape(node, shape).into_iter().filter_map(|id| self.fences.get(id));
+        let first = held.map(|fence| &fence.rank).find(|holder| !rank.overrules(holder))?;
+        match self.jobs.get(&first.id) {
+            Some(Standing::Waiting { key, .. }) => Some(key),
+            _ => None,
         }
     }
 

@@ -6,10 +6,10 @@ use super::{Engine, Rank, Standing};
 use crate::queue::{
     admit,
     dense::Dim,
+    fence::FenceId,
     line::Bed,
     order::{JobId, JobKey, OrderPolicy, Share},
     sleepers::{STEPS, Sleeper, Sleepers, Turns},
-    spec::Dequeue,
     tournament::{Head, Touch},
     tree::{Node, Slot},
 };
@@ -74,12 +74,15 @@ impl Engine {
         self.heads.touch(node, Touch::Head);
         let slot = &self.slots[node.index()];
         // Of such a queue only the first in line counts, wherever it sleeps.
-        if slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo) {
-            let bed = slot.line.bed_of_first();
+        if slot.is_fifo() {
+            let bed = slot.line.front().and_then(|(_, shape)| slot.line.bed(shape));
             self.touch_sleepers(node);
             if let Some(Bed::Quota(at, dim, _) | Bed::Fenced(at, dim, _)) = bed {
                 self.ease(at, dim);
             }
+            let front = bed.and_then(Bed::cause).map(|cause| FenceId { cause, queue: node });
+            self.fences.dirty.extend(front);
+            self.fences.dirty.extend(self.fences.of_queue(node));
         }
     }
 

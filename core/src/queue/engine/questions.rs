@@ -4,14 +4,7 @@ use super::{Engine, NoRoom, Standing, Usage};
 use crate::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{
-        admit,
-        dense::Dim,
-        line::Bed,
-        order::JobId,
-        spec::{Dequeue, QueueSpec},
-        tree::Node,
-    },
+    queue::{admit, dense::Dim, line::Bed, order::JobId, spec::QueueSpec, tree::Node},
     reason::{Position, QueueProblem, Reason},
     resources::Resources,
 };
@@ -60,10 +53,9 @@ impl Engine {
     pub fn heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
             let slot = &self.slots[node.index()];
-            let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
             let line = &slot.line;
             let of = line.len();
-            let heads = line.hopeful().take(if fifo { each.min(1) } else { each });
+            let heads = line.hopeful().take(if slot.is_fifo() { each.min(1) } else { each });
             heads.map(move |(key, _)| (&key.id, Position { place: line.before(key) + 1, of }))
         })
     }
@@ -84,9 +76,8 @@ impl Engine {
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }
-        let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
         let is_hopeless = matches!(slot.line.bed(*shape_id), Some(Bed::Never));
-        if fifo && !is_hopeless && slot.line.front().is_some_and(|(front, _)| front < key) {
+        if slot.is_fifo() && !is_hopeless && slot.line.front().is_some_and(|(front, _)| front < key) {
             return Some(Reason::BehindHead { queue, position });
         }
         if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {

@@ -64,8 +64,8 @@ impl Engine {
             return woke;
         }
         let here = FenceId { cause: Scarce::Room(0), queue: node };
-        if self.fences.ranked(here).next().is_some() || !self.slots[node.index()].children.is_empty() {
-            let first = self.fences.roomless().next();
+        if self.fences.roomless().contains(&here) || !self.slots[node.index()].children.is_empty() {
+            let first = self.fences.roomless().pop_first();
             self.fences.dirty.extend(first);
         }
         woke
@@ -92,35 +92,25 @@ impl Engine {
     /// The first of a queue that a cause holds up for long enough.
     pub(super) fn refence_quota(&mut self, id: FenceId, patience: i64) -> bool {
         let Scarce::Quota(at, dim) = id.cause else { return false };
-        let claimant = self
-            .claimant()
-            .filter(|(rank, node, shape)| *node == id.queue && self.fences.is_asleep(id, &(rank.clone(), *shape)));
+        self.fences.ripen(id, self.now);
+        let claimant =
+            self.claimant().filter(|(_, node, shape)| *node == id.queue && self.fences.is_asleep(id, *shape));
         let claimant = claimant.map(|(rank, _, shape)| (rank, shape));
         let mut doubtful = false;
         // Who has enough is yet to be looked at: if others take it first, this is looked at again.
-        let mut is_short = |(_, shape): &&(Seniority, ShapeId)| {
+        let mut is_short = |(_, shape): &(Seniority, ShapeId)| {
             let short = !self.has_enough(id.queue, *shape);
             doubtful |= !short;
             short
         };
-        let all: Vec<(Seniority, ShapeId)> =
-            claimant.iter().chain(self.fences.ranked(id)).filter(&mut is_short).take(LOOKS + 1).cloned().collect();
+        let ranked = claimant.into_iter().chain(self.ranked(id, patience)).filter(&mut is_short).take(LOOKS + 1);
+        let all: Vec<(Seniority, ShapeId)> = ranked.collect();
         if doubtful {
             self.fences.doubted.insert(id);
         }
-        let mut holder = None;
-        for (rank, shape) in all {
-            let since = self.since(&rank, patience);
-            if !self.can_start(id.queue, shape, rank.id.as_str()) {
-                continue;
-            }
-            if since <= self.now {
-                holder = Some((rank, shape, since));
-                break;
-            }
-            self.fences.later(since, id);
-        }
-        let Some((rank, shape, since)) = holder else { return self.unfence(id) };
+        let can_start = |(rank, shape): &(Seniority, ShapeId)| self.can_start(id.queue, *shape, rank.id.as_str());
+        let Some((rank, shape)) = all.into_iter().find(can_start) else { return self.unfence(id) };
+        let since = self.since(&rank, patience);
         let claims = self.claim.as_ref() == Some(&rank.id);
         let same = |fence: &Fence| fence.rank == rank && fence.shape == shape && fence.claims == claims;
         if self.fences.get(id).is_some_and(same) {
@@ -141,9 +131,21 @@ impl Engine {
         }
     }
 
+    /// Who sleeps for a cause and has waited long enough, the first in rank first: of a fifo queue only the first in line,
+    /// for nobody else can start there.
+    pub(super) fn ranked(&self, id: FenceId, patience: i64) -> impl Iterator<Item = (Seniority, ShapeId)> {
+        let slot = &self.slots[id.queue.index()];
+        let fifo = slot.is_fifo();
+        let front = slot.line.front().filter(|_| fifo).map(|(key, shape)| (self.seniority(id.queue, key), shape));
+        let due = move |(rank, shape): &(Seniority, ShapeId)| {
+            self.fences.is_asleep(id, *shape) && rank.ripe(patience) <= self.now
+        };
+        front.into_iter().filter(due).chain(self.fences.ranked(id).filter(move |_| !fifo).cloned())
+    }
+
     /// When a job has waited long enough; at once if others give way for it.
     pub(super) fn since(&self, rank: &Seniority, patience: i64) -> i64 {
-        rank.created.saturating_add(if self.claim.as_ref() == Some(&rank.id) { 0 } else { patience })
+        if self.claim.as_ref() == Some(&rank.id) { rank.created } else { rank.ripe(patience) }
     }
 
     pub(super) fn claimant(&self) -> Option<(Seniority, Node, ShapeId)> {
@@ -239,9 +241,7 @@ impl Engine {
         let all: Vec<(Scarce, Node, ShapeId)> =
             asleep.chain(roomless.map(|(node, shape)| (Scarce::Room(0), *node, *shape))).collect();
         for (cause, node, shape) in all {
-            if let Some((rank, ..)) = self.sleeper(node, shape) {
-                self.fences.slept(FenceId { cause, queue: node }, (rank, shape));
-            }
+            self.rank(FenceId { cause, queue: node }, shape);
         }
     }
 

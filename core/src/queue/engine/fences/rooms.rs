@@ -74,22 +74,18 @@ impl Engine {
     /// The first of each queue that lack room for long enough, in rank; before all, who others give way for.
     pub(super) fn roomless(&mut self, patience: i64) -> Vec<(Seniority, Node, ShapeId, i64)> {
         let mut firsts = Vec::new();
-        let mut young = Vec::new();
         let open = |id: &FenceId| self.slots[id.queue.index()].problem.is_none();
-        for id in self.fences.roomless().filter(open) {
-            for (rank, shape) in self.fences.ranked(id).take(LOOKS) {
-                let since = self.since(rank, patience);
-                if since <= self.now {
-                    firsts.push((self.claim.as_ref() != Some(&rank.id), rank.clone(), id.queue, *shape, since));
-                    break;
-                }
-                young.push((since, id));
+        for id in self.fences.roomless().into_iter().filter(open).collect::<Vec<_>>() {
+            self.fences.ripen(id, self.now);
+            let first = self.ranked(id, patience).next();
+            if let Some((rank, shape)) = first {
+                let since = self.since(&rank, patience);
+                firsts.push((self.claim.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
             }
         }
-        young.into_iter().for_each(|(since, id)| self.fences.later(since, id));
-        let of_claimant = self.claimant().filter(|(rank, node, shape)| {
+        let of_claimant = self.claimant().filter(|(_, node, shape)| {
             let id = FenceId { cause: Scarce::Room(0), queue: *node };
-            self.fences.is_asleep(id, &(rank.clone(), *shape))
+            self.fences.is_asleep(id, *shape)
         });
         if let Some((rank, node, shape)) = of_claimant {
             firsts.retain(|(_, _, queue, ..)| *queue != node);

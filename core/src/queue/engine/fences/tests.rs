@@ -2,6 +2,7 @@
 //! `full_fleet` hold them against it whatever happens.
 
 mod audit;
+mod deadlines;
 mod full_fleet;
 mod histories;
 mod rooms;

@@ -1,7 +1,7 @@
 //! The naive model of fences: every verdict and every fence by looking at everything again.
 
 use super::*;
-use crate::queue::{Dequeue, sleepers::Sleepers};
+use crate::queue::sleepers::Sleepers;
 
 impl Engine {
     /// Every sleeper still has a reason to sleep, and every fence is the one that looking at everything again would give.
@@ -11,14 +11,14 @@ impl Engine {
             for shape in slot.line.shapes() {
                 let asked = &self.shape(shape).sparse;
                 let short = admit::first_short(&self.slots, &slot.path, asked);
-                let key = slot.line.first_of(shape).unwrap();
+                let first = slot.line.first_of(shape).unwrap();
+                let key = self.first_holder(*node, first, shape).unwrap_or(first);
                 let heeded = self.heeded_by_all(*node, key, shape);
                 assert_eq!(heeded, self.heeded(*node, key, shape).into_iter().collect());
                 let heeded: Vec<FenceId> = heeded.into_iter().collect();
                 let held_back = self.fenced_short(&heeded, &slot.path, self.shape(shape));
-                let fifo = slot.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo);
-                let in_turn =
-                    slot.problem.is_none() && (!fifo || slot.line.front().is_some_and(|(front, _)| front == key));
+                let is_front = || slot.line.front().is_some_and(|(front, _)| front == key);
+                let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
                 match slot.line.bed(shape) {
                     // Nobody looks at those whose turn it can not be.
                     Some(Bed::Quota(..) | Bed::Fenced(..)) if !in_turn => {}
@@ -88,12 +88,17 @@ impl Engine {
         for queue in self.index.values() {
             let line = &self.slots[queue.index()].line;
             for shape in line.shapes() {
-                let rank = self.seniority(*queue, line.first_of(shape).unwrap());
                 let Some(cause @ Scarce::Quota(..)) = line.bed(shape).and_then(Bed::cause) else { continue };
+                let id = FenceId { cause, queue: *queue };
+                let fifo = self.slots[queue.index()].is_fifo();
                 // Who has enough, and whose turn it is not, is as good as awake.
                 let short = !self.has_enough(*queue, shape);
-                if short && rank.created + patience <= self.now && self.can_start(*queue, shape, rank.id.as_str()) {
-                    firsts.entry(FenceId { cause, queue: *queue }).or_default().insert(rank);
+                for key in line.firsts_of(shape) {
+                    let rank = self.seniority(*queue, key);
+                    let may = short && (!fifo || line.front().is_some_and(|(front, _)| front == key));
+                    if may && rank.ripe(patience) <= self.now && self.can_start(*queue, shape, rank.id.as_str()) {
+                        firsts.entry(id).or_default().insert(rank);
+                    }
                 }
             }
         }
