@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, QueueName, TaskName, WorkloadRef},
-    queue::{Ask, ledger::Stage},
+    queue::{Ask, NoEta, ledger::Stage},
     reason::Reason,
     resources::{ResourceName, Resources},
 };
@@ -459,13 +459,21 @@ fn eta(index: &Index, id: &str) -> Eta {
     let nobody = |basis: &str| Eta { at: None, basis: basis.to_owned() };
     match index.engine.reservation(id) {
         Some(kept) => match kept.start {
-            Some(start) => Eta {
+            Ok(start) => Eta {
                 at: at(start),
-                basis: "its place is kept, and all that has to end before it has said how long it runs".to_owned(),
+                basis: "its place is kept, and enough of what has to end before it has said how long it runs"
+                    .to_owned(),
             },
-            None => nobody(
-                "its place is kept: it starts as soon as enough has ended, but what has to end has not said when",
+            Err(NoEta::Unsaid) => nobody(
+                "its place is kept: it starts as soon as enough has ended, but what has to end has not said when, or should \
+                 have by now",
             ),
+            Err(NoEta::Shared) => nobody(
+                "its place is kept in its own queue; above it, beyond what that deserves, others may take what comes free",
+            ),
+            Err(NoEta::Room) => {
+                nobody("its place in clusters is kept: when enough of what runs there has ended is not known")
+            }
         },
         None => nobody("no place is kept for it yet: others rank before it, or it has not waited long enough"),
     }

@@ -422,7 +422,7 @@ fn kept(index: &Index, id: &JobId) -> String {
         let clusters: Vec<&str> = kept.clusters.iter().map(ClusterName::as_str).collect();
         note += &format!(" in {}", clusters.join(", "));
     }
-    if let Some(start) = kept.start {
+    if let Ok(start) = kept.start {
         note += &format!("; by what running jobs say of themselves it starts at {} at the latest", time(start));
     }
     note

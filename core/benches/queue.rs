@@ -237,6 +237,63 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     });
 }
 
+/// A thousand queues are full of a hundred thousand jobs that said how long they run, and each keeps a place for one that
+/// waits; another, short one wants to pass it. When can each of the thousand start, after one job said otherwise?
+#[divan::bench(args = [1_000, 10_000, 100_000])]
+fn etas_of_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
+    let (mut engine, runs) = estimates(running);
+    let mut end = 20_000;
+    bencher.bench_local(|| {
+        end += 1;
+        engine.set_end(&runs, Some(end));
+        assert!((0..1_000).all(|i| engine.reservation(&format!("waits{i}")).is_some_and(|kept| kept.start.is_ok())));
+    });
+}
+
+/// The same: a job said otherwise, who may pass now?
+#[divan::bench(args = [1_000, 10_000, 100_000])]
+fn backfill_beside_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
+    let (mut engine, runs) = estimates(running);
+    let mut end = 20_000;
+    bencher.bench_local(|| {
+        end += 1;
+        engine.set_end(&runs, Some(end));
+        assert!(engine.next(|_, _| Fit::Yes).is_none());
+    });
+}
+
+fn estimates(running: usize) -> (Engine, String) {
+    let mut engine = Engine::default();
+    engine.set_fleet(fleet(1 << 50));
+    let each = (running / 1_000) as i64;
+    for i in 0..1_000 {
+        let mut spec = QueueSpec::unlimited(format!("queue{i}"));
+        spec.capability.set("cpu", Quantity::from_units(each + 1));
+        engine.set_queue(spec);
+    }
+    for i in 0..running {
+        let (id, queue) = (JobId::from(format!("runs{i}")), format!("queue{}", i % 1_000).into());
+        engine.hold(&id, &queue, &request(1));
+        engine.set_end(id.as_str(), Some(10_000 + (i as i64 * 7_919) % 86_400));
+    }
+    let ask = |cpu: i64, run_for| {
+        let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1 };
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for })
+    };
+    let (big, long) = (ask(each.min(4) + 1, None), ask(1, Some(1 << 40)));
+    for i in 0..1_000 {
+        let job = |id: String, ask: &Arc<Ask>, created| {
+            let queue = format!("queue{i}").into();
+            Job { id: id.into(), queue, priority: 0, created, deadline: None, ask: Arc::clone(ask) }
+        };
+        engine.wait(job(format!("waits{i}"), &big, 0));
+        engine.wait(job(format!("long{i}"), &long, 1));
+    }
+    engine.set_now(9_000);
+    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    (engine, "runs0".to_owned())
+}
+
 /// B1: everything fits; nanoseconds per released job.
 #[divan::bench(args = [
     Cell::new(30, 3_000, Order::Strict),

@@ -7,6 +7,7 @@
 //! (`tests/model.rs` holds the engine against that).
 
 mod books;
+mod ends;
 mod entitlement;
 mod fences;
 mod growth;
@@ -34,7 +35,7 @@ use super::{
     tournament::Tournament,
     tree::{self, Node, Slot},
 };
-pub use fences::Reservation;
+pub use fences::{NoEta, Reservation};
 
 use crate::{admission::Admission, gang::QueueName, resources::Resources};
 
@@ -102,6 +103,7 @@ pub struct Engine {
     jobs: HashMap<JobId, Standing>,
     /// Who waits for more of what another one, of the same workload, holds.
     on_top: HashMap<JobId, JobId>,
+    ends: ends::Ends,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
@@ -161,6 +163,7 @@ impl Default for Engine {
             replanted: false,
             jobs: HashMap::new(),
             on_top: HashMap::new(),
+            ends: ends::Ends::default(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
@@ -252,11 +255,15 @@ impl Engine {
     /// anything seen before says so now.
     pub fn hold_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
         let node = self.node(queue);
-        self.stale |= self.slots[node.index()].learn(above);
+        let moved = self.slots[node.index()].learn(above);
+        (self.stale, self.replanted) = (self.stale | moved, self.replanted | moved);
         let charge = self.dims.sparse(charge);
         match self.jobs.get_mut(id) {
-            Some(Standing::Holding { node: was, charge: had, .. }) if *was == node => {
+            Some(Standing::Holding { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
+                    if let Some(end) = *end {
+                        self.ends.change(&self.slots[node.index()].path, end, had, &charge);
+                    }
                     let had = std::mem::replace(had, charge.clone());
                     self.charge(node, &charge);
                     self.give_back(node, &had);
@@ -275,7 +282,12 @@ impl Engine {
         self.on_top.remove(id);
         match self.jobs.remove(id) {
             None => {}
-            Some(Standing::Holding { node, charge, .. }) => self.give_back(node, &charge),
+            Some(Standing::Holding { node, charge, end }) => {
+                if let Some(end) = end {
+                    self.ends.change(&self.slots[node.index()].path, end, &charge, &[]);
+                }
+                self.give_back(node, &charge);
+            }
             Some(Standing::Waiting { node, key, shape, .. }) => {
                 self.unfence_job(id);
                 self.leave_line(node, &key);
@@ -329,12 +341,12 @@ impl Engine {
             let heeded = self.heeded(node, &key, id);
             let path = &self.slots[node.index()].path;
             if let Some((at, dim, needed)) = self.fenced_short(&heeded, path, self.shape(id)) {
-                self.fences.bind(&heeded, node, id);
+                self.fences.bind(&heeded, node, id, self.shape(id).ask.run_for.is_some());
                 self.sleep(node, id, Bed::Fenced(at, dim, needed));
                 continue;
             }
             if let Some((fence, dim)) = self.behind(&heeded, path, self.shape(id)) {
-                self.fences.bind_behind(fence, node, id);
+                self.fences.bind_behind(fence, node, id, self.shape(id).ask.run_for.is_some());
                 self.sleep(node, id, Bed::Behind(dim));
                 continue;
             }
@@ -361,8 +373,10 @@ impl Engine {
         }
         self.drop_unused();
         tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        self.books += 1;
         if std::mem::take(&mut self.replanted) {
             self.wake_fenced();
+            self.count_ends_again();
         }
         self.fences.doubt_all();
         self.wake_behind();

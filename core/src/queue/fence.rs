@@ -126,8 +126,10 @@ pub(super) struct Fence {
     pub(super) bound: BTreeSet<(Node, ShapeId)>,
     /// Those that sleep because of what a queue above them and the holder may have.
     pub(super) behind: BTreeSet<(Node, ShapeId)>,
-    /// When the holder can start at the latest, if that is known, for this state of the books.
-    pub(super) shadow: Cell<Option<(u64, Option<i64>)>>,
+    /// Of all these, those who say how long they run.
+    pub(super) timed: BTreeSet<(Node, ShapeId)>,
+    /// When the holder can start at the latest, if that is known, for this state of the books and of the fences, and this time.
+    pub(super) shadow: Cell<Option<([u64; 2], i64, Option<i64>)>>,
 }
 
 impl Fence {
@@ -154,7 +156,8 @@ impl Fence {
     /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own fence.
     fn binds(&self, rank: &Seniority, holder: Option<&Self>) -> bool {
         match holder {
-            Some(holder) => self.turn() < holder.turn(),
+            // Not even one that others give way for holds back a higher priority, whether or not that one holds a fence.
+            Some(holder) => self.turn() < holder.turn() && !rank.overrules(&self.rank),
             None => self.rank.id != rank.id && !rank.overrules(&self.rank),
         }
     }
@@ -174,6 +177,9 @@ pub(super) struct Fences {
     /// What each shape that sleeps because of fences heeds.
     heeded: BTreeMap<(Node, ShapeId), Vec<FenceId>>,
     blocked: Blocked,
+    timed: BTreeSet<FenceId>,
+    /// Counts changes of which there are and how far they reach.
+    pub(super) version: u64,
     /// To be looked at again.
     pub(super) dirty: BTreeSet<FenceId>,
     /// To be looked at again once nobody is awake.
@@ -232,6 +238,7 @@ impl Fences {
             behind.extend(self.join(*node, id, fence.turn()));
         }
         self.changed = true;
+        self.version += 1;
         self.of.insert(fence.rank.id.clone(), id);
         self.all.insert(id, fence);
         behind
@@ -239,6 +246,8 @@ impl Fences {
 
     pub(super) fn remove(&mut self, id: FenceId) -> Option<Fence> {
         let fence = self.all.remove(&id)?;
+        self.version += 1;
+        self.timed.remove(&id);
         for node in &fence.nodes[..=fence.reach] {
             self.part(*node, id, &fence.turn());
         }
@@ -252,6 +261,7 @@ impl Fences {
         let Some(fence) = self.all.get_mut(&id) else { return Vec::new() };
         let (was, turn, nodes) = (fence.reach, fence.turn(), fence.nodes.clone());
         fence.reach = reach;
+        self.version += u64::from(was != reach);
         let mut behind = Vec::new();
         for node in nodes.iter().take(reach + 1).skip(was + 1) {
             behind.extend(self.join(*node, id, turn.clone()));
@@ -296,21 +306,23 @@ impl Fences {
         binding
     }
 
-    /// A shape sleeps because of these.
-    pub(super) fn bind(&mut self, heeded: &[FenceId], node: Node, shape: ShapeId) {
+    /// A shape sleeps because of these; `timed`: it says how long it runs.
+    pub(super) fn bind(&mut self, heeded: &[FenceId], node: Node, shape: ShapeId, timed: bool) {
         for id in heeded {
             if let Some(fence) = self.all.get_mut(id) {
                 fence.bound.insert((node, shape));
             }
+            self.set_timed(*id, node, shape, timed);
         }
         self.heeded.insert((node, shape), heeded.to_vec());
     }
 
     /// A shape sleeps because of what a queue above it and this one's holder may have.
-    pub(super) fn bind_behind(&mut self, id: FenceId, node: Node, shape: ShapeId) {
+    pub(super) fn bind_behind(&mut self, id: FenceId, node: Node, shape: ShapeId, timed: bool) {
         if let Some(fence) = self.all.get_mut(&id) {
             fence.behind.insert((node, shape));
         }
+        self.set_timed(id, node, shape, timed);
         self.heeded.insert((node, shape), vec![id]);
     }
 
@@ -321,7 +333,23 @@ impl Fences {
                 fence.bound.remove(&(node, shape));
                 fence.behind.remove(&(node, shape));
             }
+            self.set_timed(id, node, shape, false);
         }
+    }
+
+    fn set_timed(&mut self, id: FenceId, node: Node, shape: ShapeId, timed: bool) {
+        let Some(fence) = self.all.get_mut(&id) else { return };
+        if timed {
+            fence.timed.insert((node, shape));
+            self.timed.insert(id);
+        } else if fence.timed.remove(&(node, shape)) && fence.timed.is_empty() {
+            self.timed.remove(&id);
+        }
+    }
+
+    /// Those because of which somebody sleeps who says how long it runs.
+    pub(super) fn timed(&self) -> Vec<FenceId> {
+        self.timed.iter().copied().collect()
     }
 
     /// Those that count below a node, by cause.

@@ -28,7 +28,7 @@ mod tournament;
 mod tree;
 
 pub use admit::{Ask, FitClass, TaskAsk};
-pub use engine::{Engine, Entitlement, Job, PATIENCE, Release, Reservation, Usage};
+pub use engine::{Engine, Entitlement, Job, NoEta, PATIENCE, Release, Reservation, Usage};
 pub use fault::{QueueFault, QueueField};
 pub use order::{JobId, OrderPolicy};
 pub use room::{Fit, Growth, Kept, Room};

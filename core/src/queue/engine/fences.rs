@@ -36,8 +36,20 @@ pub struct Reservation {
     pub short: Option<(Bound, ResourceName)>,
     /// The clusters that are kept for it, if it lacks room.
     pub clusters: Vec<ClusterName>,
-    /// When it can start at the latest, in seconds since 1970, if all that must end first has said how long it runs.
-    pub start: Option<i64>,
+    /// When it can start at the latest, in seconds since 1970, if nobody of higher priority comes and whoever says how long it
+    /// runs keeps to it.
+    pub start: Result<i64, NoEta>,
+}
+
+/// Why nobody can say when a place that is kept can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoEta {
+    /// Not all that must end first has said when, or should have by now.
+    Unsaid,
+    /// Above what its queue deserves nothing is kept: others may take what comes free there.
+    Shared,
+    /// It lacks room in clusters, and what runs there is not known here.
+    Room,
 }
 
 /// Facts in.
@@ -69,17 +81,6 @@ impl Engine {
                 self.fences.dirty.insert(id);
                 self.fences.later(self.now, id);
             }
-        }
-    }
-
-    /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the job
-    /// holds something.
-    pub fn set_end(&mut self, id: &str, end: Option<i64>) {
-        if let Some(Standing::Holding { end: known, .. }) = self.jobs.get_mut(id)
-            && *known != end
-        {
-            *known = end;
-            self.books += 1;
         }
     }
 }
@@ -123,37 +124,28 @@ impl Engine {
         self.heeded(*node, key, *shape).iter().filter_map(|id| self.fences.get(*id)).any(asks)
     }
 
-    /// When the demand of a fence's holder fits at the latest, by the ends of what is charged there now.
-    fn start_of(&self, id: FenceId) -> Option<i64> {
-        let Scarce::Quota(at, _) = id.cause else { return None };
-        let fence = self.fences.get(id)?;
-        let mut lacks: Vec<(Dim, i128)> = fence
-            .asked
-            .iter()
-            .filter_map(|(dim, asked)| Some((*dim, asked - admit::headroom(&self.slots[at.index()], *dim)?)))
-            .filter(|(_, lacking)| *lacking > 0)
-            .collect();
-        let mut ends: Vec<(i64, &super::Sparse)> = Vec::new();
-        for standing in self.jobs.values() {
-            let Standing::Holding { node, charge, end } = standing else { continue };
-            let counts = self.slots[node.index()].path.contains(&at)
-                && charge.iter().any(|(dim, _)| lacks.iter().any(|(lacking, _)| lacking == dim));
-            if let (true, Some(end)) = (counts, end) {
-                ends.push((*end, charge));
-            }
-        }
-        ends.sort_by_key(|(end, _)| *end);
+    /// When the demand of a fence's holder fits at the latest, beside all who go before it, by the ends of what is charged
+    /// now: under every ceiling on its way up.
+    pub(super) fn start_of(&self, id: FenceId) -> Result<i64, NoEta> {
+        let fence = self.fences.get(id).filter(|_| matches!(id.cause, Scarce::Quota(..))).ok_or(NoEta::Room)?;
+        let path = &self.slots[id.queue.index()].path;
+        let before = self.fences.binding(path, &fence.rank);
         let mut start = self.now;
-        for (end, charge) in ends {
-            if lacks.iter().all(|(_, lacking)| *lacking <= 0) {
-                break;
+        for (i, at) in path.iter().enumerate() {
+            for (dim, asked) in fence.asked.iter().filter(|(_, asked)| *asked > 0) {
+                let Some(room) = admit::headroom(&self.slots[at.index()], *dim) else { continue };
+                let lacks = asked + self.taken(&before, *at, *dim) - room;
+                if lacks <= 0 {
+                    continue;
+                }
+                if i > fence.reach {
+                    return Err(NoEta::Shared);
+                }
+                let end = self.ends.when(*at, *dim, lacks, self.now).ok_or(NoEta::Unsaid)?;
+                start = start.max(end);
             }
-            for (dim, lacking) in &mut lacks {
-                *lacking -= charge.iter().find(|(charged, _)| charged == dim).map_or(0, |(_, amount)| *amount);
-            }
-            start = start.max(end);
         }
-        lacks.iter().all(|(_, lacking)| *lacking <= 0).then_some(start)
+        Ok(start)
     }
 }
 
@@ -195,12 +187,32 @@ impl Engine {
     /// [`Engine::start_of`], worked out once for each state of the books.
     fn shadow(&self, id: FenceId) -> Option<i64> {
         let fence = self.fences.get(id)?;
-        if let Some((_, start)) = fence.shadow.get().filter(|(books, _)| *books == self.books) {
+        let state = [self.books, self.fences.version];
+        if let Some((.., start)) = fence.shadow.get().filter(|(known, at, _)| (*known, *at) == (state, self.now)) {
             return start;
         }
-        let start = self.start_of(id);
-        fence.shadow.set(Some((self.books, start)));
+        let start = self.start_of(id).ok();
+        fence.shadow.set(Some((state, self.now, start)));
         start
+    }
+
+    /// Who says how long it runs may end before a holder can start, now that this is later: it looks again.
+    pub(super) fn wake_shadowed(&mut self) -> bool {
+        let mut woke = false;
+        for id in self.fences.timed() {
+            let Some(shadow) = self.shadow(id) else { continue };
+            let sleepers = self.fences.get(id).into_iter().flat_map(|fence| &fence.timed);
+            let ends = |(node, shape): &&(Node, ShapeId)| {
+                let first = self.slots[node.index()].line.first_of(*shape);
+                first.is_some()
+                    && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
+            };
+            for (node, shape) in sleepers.filter(ends).copied().collect::<Vec<_>>() {
+                self.wake(node, shape);
+                woke = true;
+            }
+        }
+        woke
     }
 
     /// What of a resource fences count as taken at a queue.

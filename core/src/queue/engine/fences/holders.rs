@@ -41,7 +41,7 @@ impl Engine {
                 break;
             }
         }
-        woke
+        woke | self.wake_shadowed()
     }
 
     /// A queue holds more or less than before: fences may reach farther, or not as far.
@@ -181,6 +181,7 @@ impl Engine {
             since,
             bound: std::collections::BTreeSet::new(),
             behind: std::collections::BTreeSet::new(),
+            timed: std::collections::BTreeSet::new(),
             shadow: std::cell::Cell::default(),
         };
         fence.reach = self.reach(&fence);
@@ -227,6 +228,7 @@ impl Engine {
             self.room_grew();
         }
         let fences = std::mem::take(&mut self.fences);
+        self.fences.version = fences.version + 1;
         self.fences.changed = fences.changed || !fences.is_empty();
         for (node, shape) in fences.iter().flat_map(|(_, fence)| fence.sleepers()) {
             self.wake(node, shape);

@@ -3,6 +3,7 @@
 
 mod audit;
 mod deadlines;
+mod ends;
 mod full_fleet;
 mod histories;
 mod rooms;
@@ -14,7 +15,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::super::{Engine, Job, PATIENCE, Release, Standing};
+use super::super::{Engine, Job, NoEta, PATIENCE, Release, Standing};
 use crate::{
     quantity::Quantity,
     queue::{
@@ -77,7 +78,7 @@ fn small_jobs_pass_a_blocked_one_until_it_has_waited_long_enough() {
     engine.forget("s1");
     assert!(at(&mut engine, 2 + PATIENCE).is_empty(), "4 are free, and kept");
     let kept = engine.reservation("big").unwrap();
-    assert_eq!((kept.since, kept.start), (1 + PATIENCE, None));
+    assert_eq!((kept.since, kept.start), (1 + PATIENCE, Err(NoEta::Unsaid)));
     engine.forget("s0");
     assert_eq!(at(&mut engine, 3 + PATIENCE), ["big"]);
     engine.forget("big");
@@ -140,7 +141,7 @@ fn who_ends_before_the_holder_can_start_passes() {
     engine.wait(job("big", "q", 1, amounts(10, 0)));
     assert_eq!(at(&mut engine, 100), ["s0"]);
     engine.set_end("s0", Some(200));
-    assert_eq!(engine.reservation("big").unwrap().start, Some(200));
+    assert_eq!(engine.reservation("big").unwrap().start, Ok(200));
     engine.wait(known(job("short", "q", 2, amounts(2, 0)), 100));
     engine.wait(known(job("long", "q", 3, amounts(2, 0)), 101));
     engine.wait(job("unknown", "q", 4, amounts(2, 0)));

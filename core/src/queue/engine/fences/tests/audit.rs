@@ -68,7 +68,7 @@ impl Engine {
                     .filter(|(other, _)| other.cause == id.cause)
                     .all(|(_, other)| turn(other) >= turn(fence));
                 let binds = match own {
-                    Some((_, own)) => turn(fence) < turn(own),
+                    Some((_, own)) => turn(fence) < turn(own) && !rank.overrules(&fence.rank),
                     None => !rank.overrules(&fence.rank),
                 };
                 if first && binds {
@@ -77,9 +77,37 @@ impl Engine {
             }
         }
         if let Some(run_for) = self.shape(shape).ask.run_for {
-            heeded.retain(|id| self.start_of(*id).is_none_or(|start| self.now + run_for > start));
+            heeded.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
         }
         heeded
+    }
+
+    /// When a holder can start at the latest, by looking at all that runs.
+    fn start_by_all(&self, id: FenceId) -> Option<i64> {
+        let fence = self.fences.get(id).filter(|_| matches!(id.cause, Scarce::Quota(..)))?;
+        let path = &self.slots[id.queue.index()].path;
+        let before = self.fences.binding(path, &fence.rank);
+        let mut starts = vec![self.now];
+        for (at, (dim, asked)) in path.iter().flat_map(|at| fence.asked.iter().map(move |asked| (at, asked))) {
+            let Some(room) = admit::headroom(&self.slots[at.index()], *dim) else { continue };
+            let lacks =
+                asked + before.iter().map(|id| self.fences.get(*id).unwrap().taken(*at, *dim)).sum::<i128>() - room;
+            if lacks <= 0 {
+                continue;
+            }
+            let protected = &fence.nodes[..=fence.reach];
+            let ends = self.jobs.values().filter_map(|job| match job {
+                Standing::Holding { node, charge, end: Some(end) } if self.slots[node.index()].path.contains(at) => {
+                    Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
+                }
+                _ => None,
+            });
+            let ends: Vec<_> = ends.filter(|(end, _)| *end > self.now && protected.contains(at)).collect();
+            let enough =
+                |until: &i64| ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks;
+            starts.push(ends.iter().map(|(end, _)| *end).filter(enough).min()?);
+        }
+        starts.into_iter().max()
     }
 
     fn audit_holders(&self) {

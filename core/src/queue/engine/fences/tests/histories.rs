@@ -6,9 +6,17 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    Arrive { queue: usize, priority: i32, cpu: i64, gpu: i64, known: Option<i64> },
+    Arrive {
+        queue: usize,
+        priority: i32,
+        cpu: i64,
+        gpu: i64,
+        known: Option<i64>,
+    },
     End(usize),
     Leave(usize),
+    /// One that runs says in how long it ends.
+    Says(usize, Option<i64>),
     Pass(i64),
     Room,
     Fleet(i64),
@@ -21,6 +29,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(queue, priority, cpu, gpu, known)| Event::Arrive { queue, priority, cpu, gpu, known }),
         3 => (0..40usize).prop_map(Event::End),
         1 => (0..40usize).prop_map(Event::Leave),
+        2 => (0..40usize, prop::option::of(0..200i64)).prop_map(|(n, after)| Event::Says(n, after)),
         2 => (1..90i64).prop_map(Event::Pass),
         1 => Just(Event::Room),
         1 => (8..20i64).prop_map(Event::Fleet),
@@ -51,6 +60,9 @@ proptest! {
                 }
                 Event::End(n) if !running.is_empty() => engine.forget(&running.remove(n % running.len())),
                 Event::Leave(n) if !waiting.is_empty() => engine.forget(&waiting.remove(n % waiting.len())),
+                Event::Says(n, after) if !running.is_empty() => {
+                    engine.set_end(&running[n % running.len()], after.map(|after| now + after));
+                }
                 Event::Pass(seconds) => now += seconds,
                 Event::Room => engine.room_grew(),
                 Event::Fleet(cpu) => {
@@ -61,7 +73,7 @@ proptest! {
                     let spec = engine.queues().find(|spec| spec.name == format!("q{n}").into()).unwrap().clone();
                     engine.set_queue(QueueSpec { priority, ..spec });
                 }
-                Event::End(_) | Event::Leave(_) => {}
+                Event::End(_) | Event::Leave(_) | Event::Says(..) => {}
             }
             for id in at(&mut engine, now) {
                 waiting.retain(|other| *other != id);
