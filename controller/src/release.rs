@@ -87,11 +87,11 @@ impl caldera_core::queue::Room for Clusters<'_> {
         }
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask) -> Option<Kept> {
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<Kept> {
         if self.at_least(id).is_some() {
             return None;
         }
-        self.question(id, |room, question| room.keep(question, ask)).flatten()
+        self.question(id, |room, question| room.keep(question, ask, vain)).flatten()
     }
 }
 

@@ -346,8 +346,9 @@ impl Room {
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there: as few as can hold it once what
-    /// runs there is gone, those with the most free first, so that it need not wait for more than it must.
-    pub fn keep(&mut self, question: Question<'_>, ask: &Ask) -> Option<Kept> {
+    /// runs there is gone, those with the most free first, so that it need not wait for more than it must. Not those that were
+    /// kept in `vain`.
+    pub fn keep(&mut self, question: Question<'_>, ask: &Ask, vain: &[ClusterName]) -> Option<Kept> {
         self.fleet.refresh();
         let minimum = ask.minimum();
         self.fleet.work_out_emptied();
@@ -356,6 +357,7 @@ impl Room {
             .fleet
             .emptied()
             .filter(|(cluster, ..)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
+            .filter(|(cluster, ..)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
             .map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free()))
             .collect();
         emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(&minimum, free)), cluster.name.clone()));

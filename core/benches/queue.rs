@@ -277,7 +277,7 @@ fn estimates(running: usize) -> (Engine, String) {
         engine.set_end(id.as_str(), Some(10_000 + (i as i64 * 7_919) % 86_400));
     }
     let ask = |cpu: i64, run_for| {
-        let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1 };
+        let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1, step: 1 };
         Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for })
     };
     let (big, long) = (ask(each.min(4) + 1, None), ask(1, Some(1 << 40)));

@@ -219,7 +219,7 @@ impl<'w> Site<'w> {
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
     /// few as can hold it once what runs there is gone, those with the most free first.
-    pub fn keep(&mut self, job: usize) -> Option<Kept> {
+    pub fn keep(&mut self, job: usize, vain: &[ClusterName]) -> Option<Kept> {
         let shape = &self.world.jobs[job].shape;
         let least = &shape.least;
         let tolerations = &shape.binding.placement.tolerations;
@@ -228,6 +228,7 @@ impl<'w> Site<'w> {
             .clusters()
             .into_iter()
             .filter(|(cluster, _)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
+            .filter(|(cluster, _)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
             .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
             .collect();
         emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(least, free)), cluster.name.clone()));

@@ -104,6 +104,8 @@ pub struct Engine {
     /// Who waits for more of what another one, of the same workload, holds.
     on_top: HashMap<JobId, JobId>,
     ends: ends::Ends,
+    /// Of those who wait and clusters were kept for.
+    terms: BTreeMap<JobId, fences::Term>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
@@ -164,6 +166,7 @@ impl Default for Engine {
             jobs: HashMap::new(),
             on_top: HashMap::new(),
             ends: ends::Ends::default(),
+            terms: BTreeMap::new(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),

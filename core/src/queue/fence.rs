@@ -22,8 +22,8 @@
 //! It starts within its patience and, for each queue and each ceiling on its way up, the longest time that those run that
 //! hold something there. What it costs: at most one holder's demand for each ceiling and resource stands idle. Jobs that
 //! lack room in clusters are fenced the same way, by clusters and resources. As long as the fleet has as much idle as such a
-//! job asks for, it is nobody's share: its clusters are kept from everybody. Otherwise, while it is not within, its own
-//! queue waits for it everywhere, and no cluster is kept. Fences are worked out from who waits, for how long and what queues
+//! job asks for, it is nobody's share: its clusters are kept from everybody, for a term (`engine/fences/terms.rs`).
+//! Otherwise, while it is not within, its own queue waits for it everywhere, and no cluster is kept. Fences are worked out from who waits, for how long and what queues
 //! hold, and from nothing else: a restart makes the same ones.
 
 use std::{
@@ -128,8 +128,16 @@ pub(super) struct Fence {
     pub(super) behind: BTreeSet<(Node, ShapeId)>,
     /// Of all these, those who say how long they run.
     pub(super) timed: BTreeSet<(Node, ShapeId)>,
-    /// When the holder can start at the latest, if that is known, for this state of the books and of the fences, and this time.
-    pub(super) shadow: Cell<Option<([u64; 2], i64, Option<i64>)>>,
+    pub(super) shadow: Cell<Option<Shadow>>,
+}
+
+/// When a holder can start at the latest, as it was worked out last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shadow {
+    /// The states of the books and of the fences, and the time, for which it is so.
+    pub(super) of: (u64, u64, i64),
+    /// `None` if that is not known.
+    pub(super) start: Option<i64>,
 }
 
 impl Fence {

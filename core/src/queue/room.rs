@@ -26,8 +26,9 @@ pub trait Room {
     /// Does the job's minimum fit somewhere now, without what is `kept` for others?
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit;
 
-    /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it.
-    fn keep(&mut self, id: &JobId, ask: &Ask) -> Option<Kept>;
+    /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in clusters that
+    /// were kept in `vain`.
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<Kept>;
 }
 
 /// A function, which keeps nothing for anybody.
@@ -38,7 +39,7 @@ impl<F: FnMut(&JobId, &Ask) -> Fit> Room for Asked<F> {
         (self.0)(id, ask)
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<Kept> {
         None
     }
 }

@@ -224,8 +224,8 @@ impl Room for Clusters<'_, '_> {
         }
     }
 
-    fn keep(&mut self, id: &JobId, _: &Ask) -> Option<Kept> {
-        self.site.keep(index(id))
+    fn keep(&mut self, id: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<Kept> {
+        self.site.keep(index(id), vain)
     }
 }
 

@@ -3,6 +3,9 @@
 mod beds;
 mod holders;
 mod rooms;
+mod terms;
+
+pub(super) use terms::Term;
 
 use super::{Engine, Standing};
 use crate::{
@@ -12,7 +15,7 @@ use crate::{
         admit::{self, Shape},
         blocked::First,
         dense::Dim,
-        fence::{Fence, FenceId, Scarce, Seniority},
+        fence::{Fence, FenceId, Scarce, Seniority, Shadow},
         line::{Bed, ShapeId},
         order::{JobId, JobKey, OrderPolicy},
         room::Kept,
@@ -187,12 +190,12 @@ impl Engine {
     /// [`Engine::start_of`], worked out once for each state of the books.
     fn shadow(&self, id: FenceId) -> Option<i64> {
         let fence = self.fences.get(id)?;
-        let state = [self.books, self.fences.version];
-        if let Some((.., start)) = fence.shadow.get().filter(|(known, at, _)| (*known, *at) == (state, self.now)) {
-            return start;
+        let of = (self.books, self.fences.version, self.now);
+        if let Some(known) = fence.shadow.get().filter(|known| known.of == of) {
+            return known.start;
         }
         let start = self.start_of(id).ok();
-        fence.shadow.set(Some((state, self.now, start)));
+        fence.shadow.set(Some(Shadow { of, start }));
         start
     }
 

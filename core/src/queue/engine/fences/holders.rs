@@ -249,6 +249,7 @@ impl Engine {
 
     /// A job is no longer blocked, or gone.
     pub(in crate::queue::engine) fn unfence_job(&mut self, id: &str) {
+        self.terms.remove(id);
         if let Some(id) = self.fences.held_by(id) {
             self.unfence(id);
         }

@@ -41,7 +41,10 @@ impl Engine {
         let mut beyond: Option<Fence> = None;
         let mut looks = 0;
         for (rank, node, shape, since) in self.roomless(patience) {
-            // The same one keeps the same clusters: a drain that moves never ends.
+            if self.rests(&rank.id) {
+                continue;
+            }
+            // The same one keeps the same clusters for a while: a drain that moves never ends.
             let had = self.fences.held_by(rank.id.as_str()).and_then(|id| self.fences.get(id)?.kept.clone());
             let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
             let behind = wanted.iter().flat_map(|fence| &fence.kept).any(|kept| kept.resources.iter().any(asks));
@@ -55,14 +58,17 @@ impl Engine {
             }
             looks += usize::from(had.is_none());
             let ask = std::sync::Arc::clone(&self.shape(shape).ask);
-            let Some(kept) = had.or_else(|| room.keep(&rank.id, &ask)) else { continue };
+            let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
             // Its quota is there now, and has to be when there is room.
             let fence = self.fence(rank, node, shape, since, Node::ROOT, &scarce);
             let fence = Fence { kept: Some(kept), scarce: scarce.into(), ..fence };
             let fence = Fence { reach: self.reach(&fence), ..fence };
             match fence.is_whole() {
-                true if !behind && wanted.len() < usize::from(ROOMS) => wanted.push(fence),
+                true if !behind && wanted.len() < usize::from(ROOMS) => {
+                    self.begin_term(&fence.rank.id, node);
+                    wanted.push(fence);
+                }
                 false if beyond.is_none() => beyond = Some(fence),
                 _ => {}
             }

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 
 use super::super::{Engine, Job, NoEta, PATIENCE, Release, Standing};
 use crate::{
+    gang::ClusterName,
     quantity::Quantity,
     queue::{
         Ask, Fit, FitClass, Fleet, Growth, JobId, Kept, OrderPolicy, QueueSpec, Room, TaskAsk, admit,

@@ -212,8 +212,9 @@ impl Room for Clusters {
         }
     }
 
-    fn keep(&mut self, _: &JobId, ask: &Ask) -> Option<Kept> {
+    fn keep(&mut self, _: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<Kept> {
         let mut order: Vec<usize> = (0..self.free.len()).collect();
+        order.retain(|i| !vain.contains(&format!("m{i}").as_str().into()));
         order.sort_by_key(|i| Reverse(self.free[*i]));
         let found = (1..=order.len())
             .find_map(|n| Self::place(self.emptied(), Self::pods(ask), |i| order[..n].contains(&i)))?;

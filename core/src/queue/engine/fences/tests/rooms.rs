@@ -16,7 +16,7 @@ impl Room for OneCluster {
         Fit::No { never: false, detail: "full".to_owned() }
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<Kept> {
         Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
     }
 }
@@ -57,7 +57,7 @@ impl Room for Alike {
         }
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<Kept> {
         Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
     }
 }
@@ -107,7 +107,7 @@ impl Room for ForSmall {
         }
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask) -> Option<Kept> {
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<Kept> {
         Some(Kept { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
     }
 }
@@ -127,4 +127,64 @@ fn who_overrules_the_holder_is_asked_though_one_alike_was_refused() {
         assert_eq!(engine.next_in(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
         assert_eq!(engine.next_in(&mut ForSmall), None);
     }
+}
+
+/// Two clusters of which neither ever has room for a stuck one, though nobody can tell.
+struct Stuck;
+
+impl Room for Stuck {
+    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+        let barred = |name: &str| kept.iter().any(|kept| kept.clusters.contains(&name.into()));
+        match id.as_str() {
+            "small" if !barred("m1") => Fit::Yes,
+            _ => Fit::No { never: false, detail: "full".to_owned() },
+        }
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<Kept> {
+        let cluster = ["m1", "m2"].into_iter().map(ClusterName::from).find(|name| !vain.contains(name))?;
+        Some(Kept { clusters: vec![cluster], resources: vec!["cpu".into()] })
+    }
+}
+
+#[test]
+fn clusters_are_kept_for_a_term_then_others_then_none_and_twice_as_long() {
+    let mut engine = engine([queue("q", None, None), queue("r", None, None)], 100, 0);
+    engine.set_policy(OrderPolicy::Strict);
+    let mut stuck = |id: &str, queue: &str, fit| {
+        let mut job = job(id, queue, 0, amounts(10, 0));
+        Arc::make_mut(&mut job.ask).fit = FitClass(fit);
+        engine.wait(job);
+    };
+    stuck("stuck", "q", 1);
+    stuck("too", "r", 2);
+    let mut kept = |now: i64| {
+        engine.set_now(now);
+        assert_eq!(engine.next_in(&mut Stuck), None);
+        let of = |id: &str| engine.reservation(id).map(|kept| kept.clusters[0].to_string());
+        (of("stuck"), of("too"), engine.due().filter(|due| *due > now))
+    };
+    let m = |name: &str| Some(name.to_owned());
+    assert_eq!(kept(60), (m("m1"), None, Some(3660)));
+    assert_eq!(kept(3659), (m("m1"), None, Some(3660)));
+    assert_eq!(kept(3660), (m("m2"), None, Some(7260)));
+    // Now another one has its turn.
+    assert_eq!(kept(7260), (None, m("m1"), Some(10860)));
+    // And again, twice as long.
+    let later = [10860, 18059, 18060, 25259, 25260].map(|now| kept(now).0);
+    assert_eq!(later, [m("m1"), m("m1"), m("m2"), m("m2"), None]);
+}
+
+#[test]
+fn others_pass_while_who_waits_in_vain_rests() {
+    let mut engine = engine([queue("q", None, None)], 100, 0);
+    let mut stuck = job("stuck", "q", 0, amounts(10, 0));
+    Arc::make_mut(&mut stuck.ask).fit = FitClass(1);
+    engine.wait(stuck);
+    engine.set_now(60);
+    assert_eq!(engine.next_in(&mut Stuck), None);
+    engine.wait(job("small", "q", 50, amounts(1, 0)));
+    assert_eq!(engine.next_in(&mut Stuck), None);
+    engine.set_now(3660);
+    assert_eq!(engine.next_in(&mut Stuck).unwrap().id.as_str(), "small");
 }
