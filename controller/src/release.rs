@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     admission::Admission,
-    gang::WorkloadRef,
+    gang::{ClusterName, WorkloadRef},
     place::Groups,
     queue::{Ask, Fit, JobId, Kept},
 };

@@ -29,6 +29,10 @@ pub enum Standing {
     OutOfScope,
     /// Not in line, for this reason.
     Blocked(Reason),
+    /// Out of line for a while, for this reason, since then (seconds since 1970): it still ranks ([`Engine::step_aside`]).
+    ///
+    /// [`Engine::step_aside`]: caldera_core::queue::Engine::step_aside
+    Aside(Job, Reason, i64),
     /// In line.
     InLine(Job),
     /// Holds a charge.

@@ -80,12 +80,18 @@ impl Index {
             opted_in: self.opted_in.contains(&*binding.key.namespace),
         };
         let standing = standing::standing(binding, workload, around, |name| self.priority_of(name));
-        if !matches!(standing, Standing::InLine(_)) {
-            return Some(standing);
+        let Standing::InLine(job) = standing else { return Some(standing) };
+        // Seconds at most, and each refusal another: what is always refused keeps nothing from others.
+        if let Some((detail, _)) = entry.refused.as_ref().filter(|(_, until)| *until > self.now) {
+            return Some(Standing::Blocked(Reason::NotReleased { detail: detail.to_string() }));
         }
-        let refused = entry.refused.as_ref().filter(|(_, until)| *until > self.now);
-        let refused = refused.map(|(detail, _)| Reason::NotReleased { detail: detail.to_string() });
-        Some(refused.or_else(|| self.sits_out(binding)).map_or(standing, Standing::Blocked))
+        let since = binding.eviction.as_ref().map_or(0, |eviction| eviction.at);
+        Some(match self.sits_out(binding) {
+            None => Standing::InLine(job),
+            Some(reason @ Reason::PutBack { .. }) => Standing::Aside(job, reason, since),
+            // It gave way for another: what it gave is not to be kept for itself.
+            Some(reason) => Standing::Blocked(reason),
+        })
     }
 
     fn take_stand(&mut self, key: &Key, standing: Standing) {
@@ -105,6 +111,10 @@ impl Index {
             }
             Standing::Blocked(reason) => {
                 self.engine.forget(id.as_str());
+                State::Blocked(Box::new(reason))
+            }
+            Standing::Aside(job, reason, since) => {
+                self.engine.step_aside(job, since);
                 State::Blocked(Box::new(reason))
             }
             Standing::InLine(job) => {

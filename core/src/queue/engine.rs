@@ -78,6 +78,7 @@ pub struct Usage {
 enum Standing {
     Waiting { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
     Holding { node: Node, charge: Sparse, end: Option<i64> },
+    Aside { node: Node, key: JobKey, shape: ShapeId, rank: Rank, since: i64 },
 }
 
 /// What a job says about its place, whether or not the policy looks at it.
@@ -106,6 +107,8 @@ pub struct Engine {
     ends: ends::Ends,
     /// Of those who wait and clusters were kept for.
     terms: BTreeMap<JobId, fences::Term>,
+    /// By queue, who is out of line for a while.
+    aside: BTreeMap<Node, BTreeSet<JobId>>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
@@ -167,6 +170,7 @@ impl Default for Engine {
             on_top: HashMap::new(),
             ends: ends::Ends::default(),
             terms: BTreeMap::new(),
+            aside: BTreeMap::new(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
@@ -291,6 +295,7 @@ impl Engine {
                 }
                 self.give_back(node, &charge);
             }
+            Some(Standing::Aside { node, shape, .. }) => self.step_back(id, node, shape),
             Some(Standing::Waiting { node, key, shape, .. }) => {
                 self.unfence_job(id);
                 self.leave_line(node, &key);

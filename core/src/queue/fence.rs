@@ -87,11 +87,13 @@ pub(super) enum Scarce {
     Quota(Node, Dim),
     /// Room in clusters; there can be several that do not lack the same.
     Room(u8),
+    /// It is out of line for a while; who ranks lower by priority waits for it.
+    Aside,
 }
 
 impl Scarce {
     const FIRST: Self = Self::Quota(Node::ROOT, Dim::FIRST);
-    const LAST: Self = Self::Room(u8::MAX);
+    const LAST: Self = Self::Aside;
 }
 
 /// One fence: there is at most one for each ceiling (or slot) and queue.
@@ -216,14 +218,15 @@ impl Fences {
 
     /// Those about room in clusters.
     pub(super) fn rooms(&self) -> Vec<FenceId> {
-        self.all.range(FenceId { cause: Scarce::Room(0), queue: Node::ROOT }..).map(|(id, _)| *id).collect()
+        let [first, end] = [Scarce::Room(0), Scarce::Aside].map(|cause| FenceId { cause, queue: Node::ROOT });
+        self.all.range(first..end).map(|(id, _)| *id).collect()
     }
 
     /// Those that jobs of a shape hold in a queue, the first in rank first.
     pub(super) fn of_shape(&self, node: Node, shape: ShapeId) -> Vec<FenceId> {
         let own = self.at(node).map(|((_, cause), _)| FenceId { cause: *cause, queue: node });
         let mut held: Vec<(FenceId, &Fence)> = own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
-        held.retain(|(_, fence)| fence.shape == shape);
+        held.retain(|(id, fence)| fence.shape == shape && id.cause != Scarce::Aside);
         held.sort_by_key(|(_, fence)| fence.turn());
         held.into_iter().map(|(id, _)| id).collect()
     }
@@ -306,7 +309,10 @@ impl Fences {
             for ((_, cause), front) in self.at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = FenceId { cause: *cause, queue };
-                if !binding.contains(&id) && self.all.get(&id).is_some_and(|fence| fence.binds(rank, holder)) {
+                let binds = |fence: &Fence| {
+                    fence.binds(rank, holder) && (*cause != Scarce::Aside || fence.rank.overrules(rank))
+                };
+                if !binding.contains(&id) && self.all.get(&id).is_some_and(binds) {
                     binding.push(id);
                 }
             }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use caldera_core::{
-    gang::TaskName,
+    gang::{ClusterName, TaskName},
     queue::{self, Ask, Engine, Fit, FitClass, JobId, Kept, OrderPolicy, QueueSpec, Room},
     reason::Reason,
     resources::Resources,

@@ -38,7 +38,7 @@ impl Engine {
             .jobs
             .values()
             .map(|standing| match standing {
-                Standing::Waiting { node, .. } | Standing::Holding { node, .. } => *node,
+                Standing::Waiting { node, .. } | Standing::Holding { node, .. } | Standing::Aside { node, .. } => *node,
             })
             .collect();
         let (slots, unused) = (&self.slots, &mut self.unused);

@@ -1,5 +1,6 @@
 //! Fences at work: who gets one, whom it holds back, and when that ends. The rule is in [`super::super::fence`].
 
+mod aside;
 mod beds;
 mod holders;
 mod rooms;
@@ -112,6 +113,7 @@ impl Engine {
                 Some((bound, self.dims.name(dim).clone()))
             }
             Scarce::Room(_) => None,
+            Scarce::Aside => return None,
         };
         let kept = fence.kept.as_ref().filter(|_| fence.is_whole());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();

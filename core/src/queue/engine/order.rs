@@ -26,6 +26,9 @@ impl Engine {
         (self.stale, self.replanted) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for standing in jobs.values_mut() {
+            if let Standing::Aside { key, rank, .. } = standing {
+                *key = self.key(key.id.clone(), key.created, *rank);
+            }
             let Standing::Waiting { node, key, shape, rank } = standing else { continue };
             self.leave_line(*node, key);
             *key = self.key(key.id.clone(), key.created, *rank);

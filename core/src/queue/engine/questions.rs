@@ -121,7 +121,7 @@ impl Engine {
                     .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
                     .collect(),
             ),
-            Standing::Waiting { .. } => None,
+            Standing::Waiting { .. } | Standing::Aside { .. } => None,
         }
     }
 

@@ -34,6 +34,7 @@ impl Engine {
                 match id.cause {
                     Scarce::Quota(..) => woke |= self.refence_quota(id, patience),
                     Scarce::Room(_) => rooms = true,
+                    Scarce::Aside => woke |= self.refence_aside(id, patience),
                 }
             }
             woke |= rooms && self.refence_rooms(patience, room);
@@ -236,6 +237,7 @@ impl Engine {
         if self.patience.is_none() {
             return;
         }
+        self.doubt_aside();
         let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
             sleepers.iter().map(|(node, shape)| (Scarce::Quota(*at, *dim), node, shape))
         });

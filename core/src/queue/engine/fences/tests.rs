@@ -1,6 +1,7 @@
 //! The rules of fences by name; `audit` looks at everything again, `histories` and
 //! `full_fleet` hold them against it whatever happens.
 
+mod aside;
 mod audit;
 mod deadlines;
 mod ends;

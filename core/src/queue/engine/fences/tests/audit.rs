@@ -71,7 +71,8 @@ impl Engine {
                     Some((_, own)) => turn(fence) < turn(own) && !rank.overrules(&fence.rank),
                     None => !rank.overrules(&fence.rank),
                 };
-                if first && binds {
+                let lower = id.cause != Scarce::Aside || fence.rank.overrules(&rank);
+                if first && binds && lower {
                     heeded.insert(**id);
                 }
             }
