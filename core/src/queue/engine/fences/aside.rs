@@ -46,8 +46,9 @@ impl Engine {
             }
             _ => None,
         });
-        let now = |(_, shape, _, until): &(Seniority, ShapeId, i64, i64)| {
-            *until > self.now && self.can_start(id.queue, *shape) && self.slots[id.queue.index()].problem.is_none()
+        let now = |(rank, shape, _, until): &(Seniority, ShapeId, i64, i64)| {
+            let may = self.can_start(id.queue, *shape, rank.id.as_str());
+            *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
         };
         let Some((rank, shape, since, until)) = all.filter(now).min() else { return self.unfence(id) };
         self.fences.later(until, id);
