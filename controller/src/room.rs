@@ -100,6 +100,10 @@ impl Room {
 
     /// Something happened in a member.
     pub fn update(&mut self, cluster: &str, update: Update) {
+        // The scheduler asks what the members' own queues let start; what it refuses comes back.
+        if matches!(update, Update::Queues(_)) {
+            return;
+        }
         // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
         let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
         let only_takes = binds && !self.fleet.awaits(cluster);

@@ -1,0 +1,46 @@
+//! What stops a task.
+
+use super::{Kit, Room, units};
+use crate::{gang::ClusterName, split::Lack};
+
+impl Kit<'_> {
+    /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.
+    pub(crate) fn lack(&self, task: usize, rooms: &[(&ClusterName, Room)]) -> Lack {
+        let width = self.width();
+        let mut matching = 0_u64;
+        let mut fits = vec![0_u64; width];
+        let mut free = vec![0_i128; width];
+        for (_, room) in rooms {
+            for group in 0..room.groups.len() {
+                if !room.admits(self, group, task) {
+                    continue;
+                }
+                let nodes = u64::from(room.groups[group].nodes);
+                matching += nodes;
+                for (column, amount) in room.free(group, width).iter().enumerate() {
+                    free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
+                    let asked = self.request(task)[column];
+                    if asked > 0 {
+                        fits[column] =
+                            fits[column].saturating_add((amount / asked).unsigned_abs().saturating_mul(nodes));
+                    }
+                }
+            }
+        }
+        if matching == 0 {
+            return Lack::NoNodeMatches;
+        }
+        let tightest = (0..width).filter(|column| self.request(task)[*column] > 0).min_by_key(|column| fits[*column]);
+        match tightest {
+            Some(column) if column >= self.resources.len() => {
+                Lack::Apart { most: self.apart[column - self.resources.len()].1, nodes: matching }
+            }
+            Some(column) => Lack::Resource {
+                name: self.resources[column].clone(),
+                each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
+                free: units(&self.resources[column], free[column]),
+            },
+            None => Lack::NoNodeMatches,
+        }
+    }
+}
