@@ -31,7 +31,7 @@ use crate::{
     place::Cluster,
     plan::Within,
     resources::Resources,
-    split::{FederationTopology, Near, without, without_in},
+    split::{FederationTopology, Near, held_in},
 };
 
 /// What a member's watcher tells.
@@ -80,11 +80,9 @@ pub struct Promise {
 
 impl Promise {
     /// A capacity without so many pods of each task, which this promise has in the cluster.
-    fn hold(&self, capacity: &Capacity, cluster: &str, pods: &[u32]) -> Capacity {
-        match self.within.get(cluster) {
-            Some(within) => without_in(capacity, &self.gang, pods, within),
-            None => without(capacity, &self.gang, pods),
-        }
+    fn hold(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
+        let anywhere = Within::default();
+        held_in(capacity, &self.gang, pods, self.within.get(cluster).unwrap_or(&anywhere))
     }
 
     /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
@@ -337,7 +335,7 @@ impl Fleet {
             }
             for key in added {
                 if let (Some(made), Some(unseen)) = (self.promises.get(&key), member.unseen.get(&key)) {
-                    member.capacity = made.promise.hold(&member.capacity, name, unseen);
+                    member.capacity = made.promise.hold(std::mem::take(&mut member.capacity), name, unseen);
                 }
             }
         }
@@ -460,7 +458,7 @@ fn free(member: &Member, name: &str, promises: Vec<&Promise>) -> Capacity {
         let seen = seen(member, promise);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = promise.hold(&capacity, name, &unseen);
+            capacity = promise.hold(capacity, name, &unseen);
         }
     }
     capacity

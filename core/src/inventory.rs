@@ -27,6 +27,7 @@ use std::{
 };
 
 pub use amounts::Amounts;
+pub(crate) use capacity::Less;
 pub use capacity::{Capacity, Shape, Source};
 pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
 pub use gone::Gone;

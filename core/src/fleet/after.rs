@@ -72,7 +72,7 @@ impl Fleet {
         let down = member.down.is_some();
         let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
         for (made, pods) in unseen {
-            capacity = made.promise.hold(&capacity, name, &pods);
+            capacity = made.promise.hold(capacity, name, &pods);
         }
         capacity
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Amounts, DomainId, Domains, NodeRef, Profile};
+use super::{Amounts, DomainId, Domains, NodeRef, Profile, scale};
 use crate::{
     gang::{Operator, Requirement, Taint},
     quantity::Quantity,
@@ -73,6 +73,17 @@ pub struct Shape {
     pub domains: Vec<(DomainId, u32)>,
 }
 
+/// Nodes of one shape that have less free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Less {
+    /// Place of the shape.
+    pub shape: usize,
+    /// How many of its nodes.
+    pub nodes: usize,
+    /// How much less each has, as pods are packed ([`scale`]).
+    pub used: Vec<(ResourceName, i64)>,
+}
+
 impl Capacity {
     /// Nodes without domains.
     #[must_use]
@@ -98,6 +109,42 @@ impl Capacity {
     pub fn with(&self, shapes: Vec<Shape>) -> Self {
         let (domains, idle, shown) = (Arc::clone(&self.domains), Arc::clone(&self.idle), self.shown.clone());
         Self { shapes, source: self.source, domains, idle, shown, profile: OnceLock::new() }
+    }
+
+    /// The same cluster where some nodes have less free: of each shape the last, which become shapes after all others.
+    #[must_use]
+    pub(crate) fn with_less(mut self, less: &[Less]) -> Self {
+        let (resources, rows) = (self.profile().resources().to_vec(), self.profile().rows_with(less));
+        let mut keeps: BTreeMap<usize, usize> = BTreeMap::new();
+        for part in less {
+            *keeps.entry(part.shape).or_insert_with(|| self.shapes[part.shape].nodes.len()) -= part.nodes;
+        }
+        let mut at = keeps.clone();
+        for part in less {
+            let from = at.entry(part.shape).or_default();
+            let shape = &self.shapes[part.shape];
+            let mut split = shape.of_nodes(shape.with_domains().skip(*from).take(part.nodes));
+            *from += part.nodes;
+            let free = Arc::make_mut(&mut split.free);
+            for (name, used) in part.used.iter().filter(|(_, used)| *used != 0) {
+                if let Some(amount) = free.get_mut(name) {
+                    let used = i128::from(*used).saturating_mul(scale(name));
+                    *amount = amount.saturating_sub(Quantity::from_nano(used));
+                }
+            }
+            self.shapes.push(split);
+        }
+        for (shape, keeps) in keeps {
+            self.shapes[shape].truncate(keeps);
+        }
+        let width = resources.len();
+        let mut left = Vec::with_capacity(rows.len());
+        for at in (0..self.shapes.len()).filter(|at| !self.shapes[*at].nodes.is_empty()) {
+            left.extend_from_slice(&rows[at * width..(at + 1) * width]);
+        }
+        self.shapes.retain(|shape| !shape.nodes.is_empty());
+        self.profile = OnceLock::from(Arc::new(Profile::of_rows(&self, resources, left)));
+        self
     }
 
     /// The same nodes with nothing on them: what the cluster could ever give.
@@ -183,11 +230,29 @@ impl Shape {
     /// The same shape with these of its nodes only, which are in the order that it has them in.
     #[must_use]
     pub fn of_nodes<'a>(&self, nodes: impl Iterator<Item = (Option<DomainId>, &'a NodeRef)>) -> Self {
-        let mut part = Self { nodes: Vec::new(), domains: Vec::new(), ..self.clone() };
+        let mut part = Self {
+            labels: self.labels.clone(),
+            taints: Arc::clone(&self.taints),
+            allocatable: Arc::clone(&self.allocatable),
+            free: Arc::clone(&self.free),
+            nodes: Vec::new(),
+            domains: Vec::new(),
+        };
         for (domain, node) in nodes {
             part.push(domain, node.clone());
         }
         part
+    }
+
+    /// Keeps so many of its nodes.
+    fn truncate(&mut self, nodes: usize) {
+        self.nodes.truncate(nodes);
+        let mut left = nodes;
+        for (_, inside) in &mut self.domains {
+            *inside = (*inside).min(u32::try_from(left).unwrap_or(u32::MAX));
+            left -= *inside as usize;
+        }
+        self.domains.retain(|(_, inside)| *inside > 0);
     }
 
     /// Adds a node that comes after those that are there.

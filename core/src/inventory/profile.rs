@@ -3,7 +3,7 @@
 //! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as pods are
 //! packed by: milli cores, and units of all else, rounded down for each node.
 
-use super::Capacity;
+use super::{Capacity, Less};
 use crate::{quantity::Quantity, resources::ResourceName};
 
 /// Sums and bounds of a capacity.
@@ -34,22 +34,43 @@ impl Profile {
                 resources.insert(at, name.clone());
             }
         }
+        let mut shapes = Vec::with_capacity(capacity.shapes.len() * resources.len());
+        for shape in &capacity.shapes {
+            let free = |name| shape.free.get(name).map_or(0, |amount| floor(name, *amount).max(0));
+            shapes.extend(resources.iter().map(free));
+        }
+        Self::of_rows(capacity, resources, shapes)
+    }
+
+    /// The rows of these shapes, and after them those of nodes that have less free.
+    pub(super) fn rows_with(&self, less: &[Less]) -> Vec<i64> {
+        let mut rows = self.shapes.clone();
+        for part in less {
+            let from = rows.len();
+            rows.extend_from_slice(self.shape(part.shape));
+            for (name, used) in &part.used {
+                if let Some(column) = self.column(name) {
+                    rows[from + column] = (rows[from + column] - used).max(0);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The profile of a capacity that has these rows, one for each of its shapes.
+    pub(super) fn of_rows(capacity: &Capacity, resources: Vec<ResourceName>, shapes: Vec<i64>) -> Self {
         let (width, rows) = (resources.len(), capacity.domains.len() + 1);
         let tiers = capacity.domains.iter().map(|(_, domain)| domain.tier).collect();
         let (free, largest) = (vec![0; rows * width], vec![0; rows * width]);
-        let shapes = Vec::with_capacity(capacity.shapes.len() * width);
-        let mut profile = Self { shapes, free, largest, nodes: vec![0; rows], tiers, resources };
-        let mut each = vec![0; width];
-        for shape in &capacity.shapes {
-            for (column, name) in profile.resources.iter().enumerate() {
-                each[column] = shape.free.get(name).map_or(0, |amount| floor(name, *amount).max(0));
-            }
-            profile.shapes.extend_from_slice(&each);
-            profile.add(WHOLE, &each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
+        let mut profile = Self { shapes: Vec::new(), free, largest, nodes: vec![0; rows], tiers, resources };
+        for (at, shape) in capacity.shapes.iter().enumerate() {
+            let each = &shapes[at * width..(at + 1) * width];
+            profile.add(WHOLE, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
             for (domain, nodes) in &shape.domains {
-                profile.add(domain.index() + 1, &each, *nodes);
+                profile.add(domain.index() + 1, each, *nodes);
             }
         }
+        profile.shapes = shapes;
         // Children come before their parents.
         for (id, domain) in capacity.domains.iter() {
             if let Some(parent) = domain.parent {
@@ -77,6 +98,11 @@ impl Profile {
             self.free[to] = self.free[to].saturating_add(self.free[from]);
             self.largest[to] = self.largest[to].max(self.largest[from]);
         }
+    }
+
+    /// The columns' names.
+    pub(super) fn resources(&self) -> &[ResourceName] {
+        &self.resources
     }
 
     /// Where a resource's numbers are.

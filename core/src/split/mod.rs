@@ -189,6 +189,12 @@ pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Withi
     promise::without(capacity, gang, pods, within)
 }
 
+/// [`without_in`], of a capacity that nobody needs any more: what does not change is not copied.
+#[must_use]
+pub fn held_in(capacity: Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+    promise::held(capacity, gang, pods, within)
+}
+
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
 #[must_use]
 pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     gang::{Gang, Task, TaskName},
-    inventory::{Capacity, Shape},
+    inventory::{Capacity, Less, Shape},
     plan::{Domain, Part, Within},
 };
 
@@ -22,6 +22,25 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &W
     }
     let (gang, pods) = by_part(gang, pods, &within.parts);
     within_one(&Kit::new(&gang), capacity, &pods, within.domain.as_ref())
+}
+
+/// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a thousand
+/// promises one after the other.
+pub(super) fn held(capacity: Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+    let kit = Kit::new(gang);
+    if !within.parts.is_empty() || within.domain.is_some() || kit.parts_shapes(&capacity) {
+        return without(&capacity, gang, pods, within);
+    }
+    let original = kit.room(&capacity, Where::Cluster);
+    let before = original.groups().len();
+    let Packed { room, .. } = packed(&kit, &original, pods, |_| 1);
+    let changed = room.groups().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
+    let less = changed.map(|(index, (class, nodes))| {
+        let amounts = original.free_of(&kit, class).iter().zip(room.free_of(&kit, index));
+        let used = kit.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
+        Less { shape: class, nodes, used }
+    });
+    capacity.with_less(&less.collect::<Vec<_>>())
 }
 
 /// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and how many
@@ -187,4 +206,72 @@ fn orders(kit: &Kit<'_>, room: &Room) -> Vec<Vec<usize>> {
 
 fn single_nodes(shape: &Shape) -> Vec<Shape> {
     shape.with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        inventory::{Change, HyperNode, Inventory, Member, Node},
+        quantity::Quantity,
+        split::tests::{gang, task},
+    };
+
+    /// Nodes of so many (cpu, gpu); the second and third make a domain, the fourth another within it.
+    fn capacity(nodes: &[(i64, i64)]) -> Capacity {
+        let node = |(at, (cpu, gpu)): (usize, &(i64, i64))| Node {
+            name: format!("n{at}"),
+            allocatable: [("cpu", *cpu), ("gpu", *gpu), ("pods", 10)]
+                .map(|(name, amount)| (name, Quantity::from_units(amount)))
+                .into_iter()
+                .collect(),
+            ready: true,
+            ..Node::default()
+        };
+        let domain = |name: &str, tier, members: &[Member]| HyperNode {
+            name: name.into(),
+            tier,
+            tier_name: String::new(),
+            members: members.to_vec(),
+        };
+        let node_of = |name: &str| Member::Node(name.into());
+        let mut inventory = Inventory::new();
+        inventory.apply(Change::HyperNodes(vec![
+            domain("leaf", 1, &[node_of("n3")]),
+            domain("rack", 2, &[node_of("n1"), node_of("n2"), Member::HyperNode("leaf".into())]),
+        ]));
+        inventory.apply(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
+        inventory.apply(Change::Pods(vec![]));
+        inventory.capacity()
+    }
+
+    proptest! {
+        /// Shapes in the same order, and the profile that is worked out anew.
+        #[test]
+        fn what_is_held_in_place_is_what_is_held_in_a_copy(
+            nodes in prop::collection::vec((0i64..4, 0i64..3), 1..8),
+            held in prop::collection::vec(
+                prop::collection::vec((0u32..4, 0i64..3, 0i64..2, prop::option::of(1u32..3)), 1..3), 1..5,
+            ),
+        ) {
+            let (mut now, mut copy) = (capacity(&nodes), capacity(&nodes));
+            for tasks in held {
+                let task = |(at, (pods, cpu, gpu, most)): (usize, &(u32, i64, i64, Option<u32>))| {
+                    let mut task = task(&format!("t{at}"), *pods, *pods, *cpu, *gpu);
+                    task.node.most_per_node = *most;
+                    task
+                };
+                let tasks: Vec<Task> = tasks.iter().enumerate().map(task).collect();
+                let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
+                let gang = gang(tasks, pods.iter().sum());
+                now = super::held(now, &gang, &pods, &Within::default());
+                copy = without(&copy, &gang, &pods, &Within::default());
+                prop_assert_eq!(&now, &copy);
+                let anew = copy.with(copy.shapes.clone());
+                prop_assert_eq!(now.profile(), anew.profile());
+            }
+        }
+    }
 }

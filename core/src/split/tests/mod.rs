@@ -22,7 +22,7 @@ fn request(cpu: i64, gpu: i64) -> Resources {
         .collect()
 }
 
-fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Task {
+pub(super) fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Task {
     Task {
         name: name.into(),
         replicas,
@@ -34,7 +34,7 @@ fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu: i64) -> Ta
     }
 }
 
-fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
+pub(super) fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
     Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
 }
 
