@@ -120,7 +120,7 @@ impl Room {
     }
 
     /// A place is kept for what is in clusters already, until its pods are seen there.
-    pub fn promise_placed(&mut self, binding: &Binding, gang: &Arc<Gang>) {
+    pub fn promise_placed(&mut self, binding: &Binding, gang: &Arc<Gang>, queued: bool) {
         let share = |cluster: &ClusterName| binding.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
         let pods = |(cluster, replicas): &(ClusterName, u32)| {
             let pods = match (share(cluster), gang.tasks.as_slice()) {
@@ -133,12 +133,12 @@ impl Room {
             (cluster.to_string(), pods)
         };
         let within = binding.plan.as_ref().map(|plan| plan.within()).unwrap_or_default();
-        self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), within);
+        self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), within, queued);
     }
 
     /// A place is kept for a released binding.
     pub fn promise(&mut self, binding: &Binding, gang: &Arc<Gang>, place: Place) {
-        self.hold(binding, gang, place.pods, place.within);
+        self.hold(binding, gang, place.pods, place.within, true);
     }
 
     fn hold(
@@ -147,11 +147,17 @@ impl Room {
         gang: &Arc<Gang>,
         pods: BTreeMap<String, Vec<u32>>,
         within: BTreeMap<String, Within>,
+        queued: bool,
     ) {
         self.changed |=
             pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.promised.contains(&binding.id);
         let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, within };
-        self.grew_in.extend(self.fleet.promise(binding.id.as_str(), promise));
+        let replaced = if queued {
+            self.fleet.promise(binding.id.as_str(), promise)
+        } else {
+            self.fleet.promise_unqueued(binding.id.as_str(), promise)
+        };
+        self.grew_in.extend(replaced);
         self.free = None;
         self.promised.insert(binding.id.clone());
     }

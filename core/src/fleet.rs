@@ -130,6 +130,8 @@ struct Member {
 struct Made {
     promise: Promise,
     at: u64,
+    /// Some queue is charged for it.
+    queued: bool,
 }
 
 /// The members and the promises.
@@ -203,8 +205,9 @@ impl Fleet {
                     Some(workloads) if changed => {
                         let mut ours = false;
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
-                            count(member, cluster, key, self.promises.get(key).map(|made| &made.promise));
-                            ours = true;
+                            let made = self.promises.get(key);
+                            count(member, cluster, key, made.map(|made| (&made.promise, made.queued)));
+                            ours |= made.is_some_and(|made| made.queued);
                         }
                         self.others_moved |= !ours;
                     }
@@ -235,7 +238,17 @@ impl Fleet {
 
     /// Takes in what the binding `key` was promised; the clusters where another promise of it was replaced.
     pub fn promise(&mut self, key: &str, promise: Promise) -> Vec<String> {
-        if self.promises.get(key).is_some_and(|made| made.promise == promise) {
+        self.make(key, promise, true)
+    }
+
+    /// The same for a binding of no queue: its place is kept, and its pods are not those that queues are charged for
+    /// ([`Fleet::offer`]).
+    pub fn promise_unqueued(&mut self, key: &str, promise: Promise) -> Vec<String> {
+        self.make(key, promise, false)
+    }
+
+    fn make(&mut self, key: &str, promise: Promise, queued: bool) -> Vec<String> {
+        if self.promises.get(key).is_some_and(|made| made.promise == promise && made.queued == queued) {
             return Vec::new();
         }
         let replaced = self.take_back(key);
@@ -246,7 +259,7 @@ impl Fleet {
             if promise.pods[cluster].iter().all(|pods| *pods == 0) {
                 member.retired.insert(key.to_owned());
             }
-            if count(member, cluster, key, Some(&promise)) {
+            if count(member, cluster, key, Some((&promise, queued))) {
                 // Pods that are there already were somebody else's until now.
                 self.others_moved = true;
                 member.emptied = None;
@@ -257,7 +270,7 @@ impl Fleet {
         }
         self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
         self.made += 1;
-        self.promises.insert(key.to_owned(), Made { promise, at: self.made });
+        self.promises.insert(key.to_owned(), Made { promise, at: self.made, queued });
         replaced
     }
 
@@ -290,7 +303,7 @@ impl Fleet {
     /// Promises the binding `key` nothing more; pods of it that are still there stay its own. In which clusters it was
     /// promised something.
     pub fn retire(&mut self, key: &str) -> Vec<String> {
-        let Some(old) = self.promises.get(key).map(|made| made.promise.clone()) else { return Vec::new() };
+        let Some(Made { promise: old, .. }) = self.promises.get(key).cloned() else { return Vec::new() };
         let stays = |(name, pods): (&String, &Vec<u32>)| {
             let member = self.members.get(name)?;
             member.ours.has(key).then(|| (name.clone(), vec![0; pods.len()]))
@@ -324,7 +337,8 @@ impl Fleet {
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
                 for key in member.promised.clone() {
-                    count(member, name, &key, self.promises.get(&key).map(|made| &made.promise));
+                    let made = self.promises.get(&key).map(|made| (&made.promise, made.queued));
+                    count(member, name, &key, made);
                 }
             }
             let added = std::mem::take(&mut member.added);
@@ -435,15 +449,16 @@ fn in_order<'a>(promises: &'a BTreeMap<String, Made>, keys: impl Iterator<Item =
 
 /// Notes how many pods of a promise were not seen in this member, and what those hold that are there; true if that is not
 /// what it was.
-fn count(member: &mut Member, name: &str, key: &str, promise: Option<&Promise>) -> bool {
-    let there = promise.and_then(|promise| Some((promise, promise.pods.get(name)?, by_task(member, promise))));
+fn count(member: &mut Member, name: &str, key: &str, promise: Option<(&Promise, bool)>) -> bool {
+    let queued = promise.is_some_and(|(_, queued)| queued);
+    let there = promise.and_then(|(promise, _)| Some((promise, promise.pods.get(name)?, by_task(member, promise))));
     let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
     let bound =
         |(promise, _, seen): &(&Promise, _, Vec<Seen>)| offer::asked(promise, seen.iter().map(|seen| seen.bound));
-    let changed = member.ours.set(key, there.as_ref().map(bound).unwrap_or_default());
+    let changed = member.ours.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
         _ => drop(member.unseen.remove(key)),

@@ -162,8 +162,8 @@ impl Index {
         // What is not queued is the scheduler's to place all the same: it holds what it promised, and so is it held here.
         let unqueued = entry.state == State::OutOfScope && binding.ours && !binding.clusters.is_empty();
         match (stage, gang) {
-            (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang),
-            (None, Some(gang)) if unqueued => self.room.promise_placed(binding, &gang),
+            (Some(Stage::Placed | Stage::Foreign), Some(gang)) => self.room.promise_placed(binding, &gang, true),
+            (None, Some(gang)) if unqueued => self.room.promise_placed(binding, &gang, false),
             // The place that was found at the release.
             (Some(Stage::Admitted), _) => {}
             _ => self.room.withdraw(binding.id.as_str()),

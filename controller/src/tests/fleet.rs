@@ -123,6 +123,38 @@ fn what_others_use_is_not_the_queues_and_what_jobs_use_is() {
 }
 
 #[test]
+fn what_our_scheduler_places_of_no_queue_is_not_the_queues() {
+    let mut world = members(&["m1"]);
+    let plain = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "plain", "namespace": "ns"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "plain"}}, "template": {
+            "metadata": {"labels": {"app": "plain"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+        }},
+    });
+    let plain = world.put(plain);
+    world.bind(&plain, 3, false);
+    let ours = json!({"spec": {"schedulerName": caldera_crds::names::caldera::SCHEDULER_NAME}});
+    world.patch("ResourceBinding", "plain-deployment", &ours);
+    world.place("plain-deployment", 3);
+    let owner = Owner { group: "apps".into(), kind: "Deployment".into(), name: "plain".into(), task: None };
+    for i in 0..3 {
+        let request = [("cpu", Quantity::from_units(1)), ("pods", Quantity::from_units(1))].into_iter().collect();
+        let pod = Pod {
+            namespace: "ns".into(),
+            name: format!("plain-{i}"),
+            node: Some("n".into()),
+            request,
+            finished: false,
+            owner: Some(owner.clone()),
+        };
+        tell(&mut world, "m1", Change::Pod(pod));
+    }
+    world.pass(2);
+    assert_eq!((root(&mut world).as_str(), world.used("q").as_str()), ("7", "0"));
+}
+
+#[test]
 fn that_others_come_and_go_makes_no_writes() {
     let mut world = members(&["m1"]);
     world.queue("other", &json!({"weight": 3}));

@@ -111,7 +111,10 @@ impl Fleet {
                 let emptied = if member.down.is_some() {
                     without_ours(member, promises)
                 } else {
-                    member.inventory.capacity_without_all(|workload: &WorkloadRef| by_workload.contains_key(workload))
+                    member.inventory.capacity_without_all(|workload: &WorkloadRef| {
+                        let mut keys = by_workload.get(workload).into_iter().flatten();
+                        keys.any(|key| promises.get(key).is_some_and(|made| made.queued))
+                    })
                 };
                 member.emptied = Some(emptied);
             }
@@ -138,7 +141,7 @@ pub(super) fn asked(promise: &Promise, pods: impl Iterator<Item = u32>) -> Resou
 fn all_of_ours(member: &Member, promises: &BTreeMap<String, Made>) -> Resources {
     let mut all = member.ours.sum.clone();
     for (key, pods) in &member.unseen {
-        if let Some(made) = promises.get(key) {
+        if let Some(made) = promises.get(key).filter(|made| made.queued) {
             all.add(&asked(&made.promise, pods.iter().copied()));
         }
     }
