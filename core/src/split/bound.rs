@@ -80,13 +80,25 @@ impl<'a> Bounds<'a> {
 
     /// The most pods of these that may be put there.
     pub(super) fn most(&self, kit: &Kit<'_>, spot: Spot, pods: &[u32]) -> u64 {
+        self.most_from(kit, spot, pods, 0..pods.len(), 0).unwrap_or(0)
+    }
+
+    /// [`Self::most`], looking at the tasks in some order; `None` as soon as it is known to be less than `least`.
+    pub(super) fn most_from(
+        &self,
+        kit: &Kit<'_>,
+        spot: Spot,
+        pods: &[u32],
+        tasks: impl Iterator<Item = usize>,
+        least: u64,
+    ) -> Option<u64> {
         let (profile, row) = (self.profiles[spot.site], Self::row(spot));
         let (free, largest) = (profile.free(row), profile.largest(row));
         let columns = self.columns(spot.site);
-        let of = |(task, pods): (usize, &u32)| {
+        let of = |task: usize| {
             let on_nodes = |each| u64::from(profile.nodes(row)).saturating_mul(each);
             let apart = kit.most_per_node(task).filter(|_| self.by_node[spot.site]);
-            let mut most = u64::from(*pods).min(apart.map_or(u64::MAX, on_nodes));
+            let mut most = u64::from(pods[task]).min(apart.map_or(u64::MAX, on_nodes));
             for (column, asked) in columns.iter().zip(kit.request(task)) {
                 let at = usize::from(*column);
                 if *asked <= 0 || most == 0 {
@@ -102,7 +114,14 @@ impl<'a> Bounds<'a> {
             }
             most
         };
-        pods.iter().enumerate().map(of).sum()
+        let mut most = super::total(pods);
+        for task in tasks {
+            most = most - u64::from(pods[task]) + of(task);
+            if most < least {
+                return None;
+            }
+        }
+        Some(most)
     }
 
     /// How many pods of gangs like `pods` there may be at a site, by sums: of those tasks that find a node large enough and that

@@ -10,8 +10,10 @@
 //! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
 //! (`weighted`). How close pods must be, and which domains that leaves, is in `reach`.
 
+mod afresh;
 mod blocks;
 mod bound;
+mod cut;
 mod exact;
 mod few;
 mod level;
@@ -29,7 +31,6 @@ mod weighted;
 
 use std::{
     cell::{Cell, OnceCell},
-    cmp::Reverse,
     collections::BTreeMap,
 };
 
@@ -40,6 +41,7 @@ use pack::{Kit, ORDERS, Room};
 use reach::Reach;
 
 pub use self::{
+    cut::cut,
     level::{FederationTopology, Level, Link, LinkTier, Near},
     objective::{Distance, Key},
     refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
@@ -48,7 +50,7 @@ use crate::{
     gang::{ClusterName, Gang, TaskName},
     inventory::{Capacity, DomainId},
     plan::{Domain, Part, Plan, Share, Within},
-    webster::{Tie, divide},
+    webster::Tie,
 };
 
 /// How to divide, as the policy says it.
@@ -122,9 +124,10 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     // Of a partition nothing is placed or all.
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas / task.unit() * task.unit()).collect();
-    if let Some(copies) = problem.copies.filter(|copies| problem.previous.is_none() && has_partitions(problem, copies))
+    if let Some(copies) =
+        problem.copies.filter(|copies| problem.previous.is_none() && afresh::has_partitions(problem, copies))
     {
-        return afresh(problem, copies);
+        return afresh::place(problem, copies);
     }
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
@@ -139,42 +142,6 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let want = search.missing(&whole);
     let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
     Ok(search.plan(&choice))
-}
-
-/// Whether a candidate has a copy with partitions.
-fn has_partitions(problem: &Problem<'_>, copies: &Plan) -> bool {
-    problem.candidates.iter().any(|candidate| holds_partitions(problem.gang, copies, candidate.name))
-}
-
-fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
-    let pods = share_pods(gang, copies.clusters.get(cluster));
-    gang.tasks.iter().zip(pods).any(|(task, pods)| task.partition.is_some() && pods > 0)
-}
-
-/// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them. It leaves
-/// only where more of it, or all of it in fewer clusters, can be elsewhere.
-fn afresh(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
-    let gang = problem.gang;
-    let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
-    let moved =
-        solve(&Problem { candidates: problem.candidates.iter().filter(left).cloned().collect(), ..problem.clone() });
-    // What it holds there is not free for it if it stays.
-    let without = |candidate: &Candidate<'_>| {
-        let share = copies.clusters.get(candidate.name)?;
-        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), &share.within()))
-    };
-    let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
-    let candidates = problem.candidates.iter().zip(&capacities);
-    let candidates = candidates.map(|(candidate, without)| Candidate {
-        capacity: without.as_ref().unwrap_or(candidate.capacity),
-        ..candidate.clone()
-    });
-    let stays = solve(&Problem { candidates: candidates.collect(), previous: Some(copies), ..problem.clone() });
-    let size = |plan: &Plan| (Reverse(plan.replicas()), plan.clusters.len());
-    match (stays, moved) {
-        (Ok(stays), Ok(moved)) => Ok(if size(&moved) < size(&stays) { moved } else { stays }),
-        (stays, moved) => stays.or(moved),
-    }
 }
 
 /// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
@@ -506,35 +473,6 @@ fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
     let replicas =
         |task: &crate::gang::Task| share.and_then(|share| share.tasks.get(&task.name)).map_or(0, |t| t.replicas);
     gang.tasks.iter().map(replicas).collect()
-}
-
-/// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
-/// site (in the order of `names`, which is the alphabet's), then task. This is what [`solve`] keeps of a gang that asks
-/// for less than it holds, so that others can tell beforehand where the pods will go. Partitioned tasks are never cut: callers
-/// want at least as much of them as is placed.
-pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
-    for (task, wanted) in wanted.iter().enumerate() {
-        let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();
-        let mut over = u32::try_from(held.saturating_sub(u64::from(*wanted))).unwrap_or(u32::MAX);
-        if over == 0 {
-            continue;
-        }
-        if strategy == Strategy::Aggregated {
-            let mut sites: Vec<usize> = (0..placed.len()).filter(|site| placed[*site][task] > 0).collect();
-            sites.sort_by(|a, b| (total(&placed[*a]), Reverse(*a)).cmp(&(total(&placed[*b]), Reverse(*b))));
-            for site in sites {
-                let less = over.min(placed[site][task]);
-                placed[site][task] -= less;
-                over -= less;
-            }
-        } else {
-            let claims: Vec<(u64, &ClusterName)> =
-                placed.iter().zip(names).map(|(site, name)| (u64::from(site[task]), *name)).collect();
-            for (site, seats) in divide(u64::from(*wanted), &claims, tie).into_iter().enumerate() {
-                placed[site][task] = u32::try_from(seats).unwrap_or(u32::MAX);
-            }
-        }
-    }
 }
 
 /// The whole gang in every cluster (what it already holds somewhere stays), each as if it were the only one.

@@ -40,9 +40,9 @@ pub(crate) struct Kit<'a> {
 /// Free capacity of one cluster while it is being filled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Room {
-    groups: Vec<Group>,
+    pub(super) groups: Vec<Group>,
     /// Row-major: group, resource.
-    free: Vec<i64>,
+    pub(super) free: Vec<i64>,
     /// Row-major: class, task: may the task's pods run there?
     pub(super) admits: std::sync::Arc<[bool]>,
     /// The same: the block of its cluster that a partition of the task there must not leave. Empty where there are none.
@@ -51,7 +51,7 @@ pub(crate) struct Room {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
-    nodes: u32,
+    pub nodes: u32,
     pub class: u32,
     /// Place of the cluster among those that were joined.
     pub site: u32,
@@ -250,29 +250,6 @@ impl Room {
 
     pub(super) fn all_groups(&self) -> impl Iterator<Item = Group> + '_ {
         self.groups.iter().copied()
-    }
-
-    /// Of the clusters that were joined, whose a group's nodes are.
-    pub(super) fn site_of(&self, group: usize) -> usize {
-        self.groups[group].site as usize
-    }
-
-    pub(super) fn class_of(&self, group: usize) -> u32 {
-        self.groups[group].class
-    }
-
-    /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
-    pub(super) fn take_mix(&mut self, kit: &Kit<'_>, group: usize, nodes: u32, mix: &[u32]) {
-        let Group { class, site, .. } = self.groups[group];
-        self.groups[group].nodes -= nodes;
-        self.groups.push(Group { nodes, class, site });
-        let width = kit.width();
-        let used = |column: usize| {
-            let of = |(task, pods): (usize, &u32)| kit.request(task)[column].saturating_mul(i64::from(*pods));
-            mix.iter().enumerate().map(of).fold(0, i64::saturating_add)
-        };
-        let left: Vec<i64> = (0..width).map(|column| self.free[group * width + column] - used(column)).collect();
-        self.free.extend(left);
     }
 
     /// What a group's nodes have free.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::{
-    pack::{Kit, Room},
+    pack::{Group as Nodes, Kit, Room},
     total,
 };
 
@@ -195,4 +195,29 @@ fn packed(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> 
         }
     }
     Some(Packing { picks, left })
+}
+
+impl Room {
+    /// Of the clusters that were joined, whose a group's nodes are.
+    pub(super) fn site_of(&self, group: usize) -> usize {
+        self.groups[group].site as usize
+    }
+
+    pub(super) fn class_of(&self, group: usize) -> u32 {
+        self.groups[group].class
+    }
+
+    /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
+    pub(super) fn take_mix(&mut self, kit: &Kit<'_>, group: usize, nodes: u32, mix: &[u32]) {
+        let Nodes { class, site, .. } = self.groups[group];
+        self.groups[group].nodes -= nodes;
+        self.groups.push(Nodes { nodes, class, site });
+        let width = kit.request(0).len();
+        let used = |column: usize| {
+            let of = |(task, pods): (usize, &u32)| kit.request(task)[column].saturating_mul(i64::from(*pods));
+            mix.iter().enumerate().map(of).fold(0, i64::saturating_add)
+        };
+        let left: Vec<i64> = (0..width).map(|column| self.free[group * width + column] - used(column)).collect();
+        self.free.extend(left);
+    }
 }

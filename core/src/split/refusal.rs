@@ -228,23 +228,38 @@ fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Sp
         };
         ORDERS.iter().map(by).max().unwrap_or(0)
     };
-    let mut bounded: Vec<(u64, Spot)> =
-        spots.iter().map(|spot| (search.bounds.most(&search.kit, *spot, want), *spot)).collect();
-    let in_order = |a: Spot, b: Spot| search.rank(a.site, b.site).then(a.domain.cmp(&b.domain));
-    let better = |a: &(u64, Spot), b: &(u64, Spot)| b.0.cmp(&a.0).then_with(|| in_order(a.1, b.1));
-    if bounded.len() > LOOKS {
-        bounded.select_nth_unstable_by(LOOKS, better);
-        bounded.truncate(LOOKS);
-    }
-    bounded.sort_by(better);
     let mut best: Option<(u64, Spot)> = None;
-    for (most, spot) in bounded {
+    for (most, spot) in promising(search, want, spots) {
         if best.is_some_and(|(pods, _)| pods >= most) {
             break;
         }
         let pods = takes(spot);
         if best.is_none_or(|(known, _)| pods > known) {
             best = Some((pods, spot));
+        }
+    }
+    best
+}
+
+/// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals win, so
+/// that of most of them one task tells enough.
+fn promising(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
+    let mut tasks: Vec<usize> = (0..want.len()).collect();
+    tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
+    let mut sites: Vec<&[Spot]> = spots.chunk_by(|a, b| a.site == b.site).collect();
+    if search.rank(0, 1).is_gt() {
+        sites.reverse();
+    }
+    let in_order = |a: Spot, b: Spot| search.rank(a.site, b.site).then(a.domain.cmp(&b.domain));
+    let mut best: Vec<(u64, Spot)> = Vec::with_capacity(LOOKS + 1);
+    for spot in sites.into_iter().flatten().copied() {
+        // A whole cluster comes after its domains, and wins.
+        let least = best.get(LOOKS - 1).map_or(0, |last| last.0 + u64::from(spot.domain.is_some()));
+        let most = search.bounds.most_from(&search.kit, spot, want, tasks.iter().copied(), least);
+        if let Some(most) = most {
+            let better = |a: &(u64, Spot)| a.0 > most || (a.0 == most && in_order(a.1, spot).is_lt());
+            best.insert(best.partition_point(better), (most, spot));
+            best.truncate(LOOKS);
         }
     }
     best

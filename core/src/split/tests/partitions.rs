@@ -272,3 +272,91 @@ proptest! {
         }
     }
 }
+
+/// Two partitions of four in one cluster, of four in all.
+fn half_placed() -> (Gang, Plan) {
+    let gang = |replicas| {
+        let mut gang = gang(vec![task("w", replicas, 8, 1, 0)], 8);
+        gang.tasks[0].partition = Some(Partition { total: replicas / 4, size: 4, min: 2, topology: None });
+        gang
+    };
+    let before = split(&gang(8), &[vec![(8, 0)]], Strategy::Aggregated).unwrap();
+    assert_eq!(shown(&before), ["m0: w 8/8 (min 8)"]);
+    (gang(16), before)
+}
+
+/// Volcano's admission lets nobody resize a partitioned task: `partitionPolicy` is frozen, and the replicas are its product.
+#[test]
+fn partitions_are_added_only_where_there_is_no_copy_yet() {
+    let (gang, before) = half_placed();
+    for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight, Strategy::Duplicated] {
+        let grown = |clusters: &[Vec<(i64, i64)>]| {
+            let world = world(clusters);
+            let mut problem = problem(&gang, &world, strategy);
+            problem.previous = Some(&before);
+            problem.candidates.truncate(if strategy == Strategy::Duplicated { 1 } else { 9 });
+            shown(&solve(&problem).unwrap())
+        };
+        assert_eq!(grown(&[vec![(90, 0)], vec![(3, 0)]]), ["m0: w 8/8 (min 8)"], "{strategy:?}");
+        if strategy != Strategy::Duplicated {
+            // The minimum is as frozen as the size.
+            let spread = ["m0: w 8/8 (min 8)", "m1: w 4/0 (min 1)"];
+            assert_eq!(grown(&[vec![(90, 0)], vec![(7, 0)]]), spread, "{strategy:?}");
+        }
+    }
+}
+
+/// Which is what a cluster's copy would stay like, whatever the plan says.
+#[test]
+fn partitions_that_are_placed_are_not_taken_away() {
+    let (_, before) = half_placed();
+    let mut gang = gang(vec![task("w", 4, 4, 1, 0), task("x", 0, 0, 1, 0)], 4);
+    gang.tasks[0].partition = Some(Partition { total: 1, size: 4, min: 1, topology: None });
+    for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight, Strategy::Duplicated] {
+        let world = world(&[vec![(0, 0)]]);
+        let mut problem = problem(&gang, &world, strategy);
+        problem.previous = Some(&before);
+        assert_eq!(solve(&problem).unwrap().clusters["m0"].tasks["w"].replicas, 8, "{strategy:?}");
+    }
+}
+
+#[test]
+fn partitions_that_start_afresh_move_as_a_whole_or_stay_as_they_are() {
+    let (gang, before) = half_placed();
+    let afresh = |clusters: &[Vec<(i64, i64)>]| {
+        let world = world(clusters);
+        let mut problem = problem(&gang, &world, Strategy::Aggregated);
+        problem.copies = Some(&before);
+        shown(&solve(&problem).unwrap())
+    };
+    // What it holds itself (8) is free for it. One cluster for all of it is better than two.
+    assert_eq!(afresh(&[vec![(20, 0)], vec![(8, 0), (8, 0)]]), ["m1: w 16/8 (min 8)"]);
+    assert_eq!(afresh(&[vec![(20, 0)], vec![(12, 0)]]), ["m0: w 8/8 (min 8)", "m1: w 8/0 (min 1)"]);
+    assert_eq!(afresh(&[vec![(20, 0)], vec![(8, 0)], vec![(8, 0)]]), ["m0: w 8/8 (min 8)", "m1: w 8/0 (min 1)"]);
+    assert_eq!(afresh(&[vec![(20, 0)]]), ["m0: w 8/8 (min 8)"]);
+}
+
+/// Whoever grants pods may not know of partitions: what is no whole one is left out, not waited for.
+#[test]
+fn pods_that_make_no_whole_partition_are_not_placed() {
+    let mut gang = gang(vec![task("w", 14, 12, 1, 0), task("x", 2, 1, 1, 0)], 13);
+    gang.tasks[0].partition = Some(Partition { total: 4, size: 4, min: 3, topology: None });
+    let clusters = [vec![(9, 0)], vec![(9, 0)]];
+    for strategy in [Strategy::Aggregated, Strategy::StaticWeight, Strategy::DynamicWeight] {
+        assert_eq!(split(&gang, &clusters, strategy).unwrap().replicas(), 14, "{strategy:?}");
+    }
+    gang.tasks.pop();
+    gang.min_available = 12;
+    assert_eq!(
+        shown(&split(&gang, &clusters, Strategy::Aggregated).unwrap()),
+        ["m0: w 8/8 (min 8)", "m1: w 4/4 (min 4)"]
+    );
+    // The job needs one more than its whole partitions are.
+    gang.min_available = 13;
+    assert!(split(&gang, &clusters, Strategy::Aggregated).is_err());
+    // Three partitions are needed, two and a half were granted.
+    gang.tasks[0].replicas = 10;
+    gang.tasks[0].min_available = 10;
+    gang.min_available = 10;
+    assert!(split(&gang, &clusters, Strategy::Aggregated).is_err());
+}

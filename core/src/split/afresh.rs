@@ -1,0 +1,49 @@
+//! Gangs with partitions that start afresh while their copies are there.
+//!
+//! A member's Volcano lets nobody resize a partitioned task (`admit_job.go`), so that a cluster which keeps its copy keeps its
+//! partitions. Such a gang leaves all the clusters that have some of it, or stays in all of them; what is between is not looked at.
+
+use std::cmp::Reverse;
+
+use super::{Candidate, Problem, Refusal, share_pods, solve, without_in};
+use crate::{
+    gang::{ClusterName, Gang},
+    inventory::Capacity,
+    plan::Plan,
+};
+
+/// Whether a candidate has a copy with partitions.
+pub(super) fn has_partitions(problem: &Problem<'_>, copies: &Plan) -> bool {
+    problem.candidates.iter().any(|candidate| holds_partitions(problem.gang, copies, candidate.name))
+}
+
+fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
+    let pods = share_pods(gang, copies.clusters.get(cluster));
+    gang.tasks.iter().zip(pods).any(|(task, pods)| task.partition.is_some() && pods > 0)
+}
+
+/// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them. It leaves
+/// only where more of it, or all of it in fewer clusters, can be elsewhere.
+pub(super) fn place(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
+    let gang = problem.gang;
+    let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
+    let moved =
+        solve(&Problem { candidates: problem.candidates.iter().filter(left).cloned().collect(), ..problem.clone() });
+    // What it holds there is not free for it if it stays.
+    let without = |candidate: &Candidate<'_>| {
+        let share = copies.clusters.get(candidate.name)?;
+        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), &share.within()))
+    };
+    let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
+    let candidates = problem.candidates.iter().zip(&capacities);
+    let candidates = candidates.map(|(candidate, without)| Candidate {
+        capacity: without.as_ref().unwrap_or(candidate.capacity),
+        ..candidate.clone()
+    });
+    let stays = solve(&Problem { candidates: candidates.collect(), previous: Some(copies), ..problem.clone() });
+    let size = |plan: &Plan| (Reverse(plan.replicas()), plan.clusters.len());
+    match (stays, moved) {
+        (Ok(stays), Ok(moved)) => Ok(if size(&moved) < size(&stays) { moved } else { stays }),
+        (stays, moved) => stays.or(moved),
+    }
+}
