@@ -8,7 +8,7 @@ use super::{
     exact,
     nodes::Where,
     pack::{Kit, Room},
-    price, total,
+    price, promise, total,
 };
 
 /// Combinations of sizes that are tried for the largest that fits.
@@ -153,7 +153,11 @@ impl Search<'_> {
             let site = &mut pods[room.site_of(pick.group)];
             site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
         }
-        Some(pods)
+        // What is placed must be held in each cluster until it is seen there, which packs each part anew.
+        let is_held = |(site, pods): (usize, &Vec<u32>)| {
+            total(pods) == 0 || promise::classes(&self.kit, &room.of_site(site), pods).is_some()
+        };
+        pods.iter().enumerate().all(is_held).then_some(pods)
     }
 
     /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the most.

@@ -203,6 +203,19 @@ impl Room {
         self.groups[group].site as usize
     }
 
+    /// One of the clusters that were joined.
+    pub(super) fn of_site(&self, site: usize) -> Self {
+        let width = self.free.len() / self.groups.len().max(1);
+        let mut own = Self { groups: Vec::new(), free: Vec::new(), ..self.clone() };
+        for (group, free) in self.groups.iter().zip(self.free.chunks(width.max(1))) {
+            if group.site as usize == site {
+                own.groups.push(Nodes { site: 0, ..*group });
+                own.free.extend_from_slice(free);
+            }
+        }
+        own
+    }
+
     pub(super) fn class_of(&self, group: usize) -> u32 {
         self.groups[group].class
     }

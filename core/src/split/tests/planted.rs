@@ -9,8 +9,8 @@ use proptest::{
 
 use super::{Strategy, *};
 
-/// Of each kind.
-const GANGS: usize = 20;
+/// Of each kind; docs/benchmarks.md has the numbers of 60.
+const GANGS: usize = 8;
 
 /// What a node has and what is left of it: cores, GPUs.
 type Node = (i64, i64);
@@ -88,7 +88,6 @@ fn missing(gang: &Gang, nodes: &[Vec<Node>], name: &ClusterName, share: &Share) 
     ["cpu", "gpu"].into_iter().map(|one| (asks(one) - held(one)) * 100 / asks(one).max(1)).max().unwrap()
 }
 
-/// docs/benchmarks.md has these numbers.
 #[test]
 fn large_gangs_that_fit_are_rarely_refused_and_held_whole() {
     let kinds = [(Strategy::Aggregated, 1), (Strategy::Aggregated, 4), (Strategy::DynamicWeight, 4)];
@@ -97,6 +96,6 @@ fn large_gangs_that_fit_are_rarely_refused_and_held_whole() {
         println!(
             "nodes full to {full} %, {clusters} clusters, {strategy:?}: of {GANGS} {refused} refused, {lost} % not held"
         );
-        assert!(refused * 50 <= GANGS && lost <= 10, "{full} {strategy:?}: {refused} of {GANGS}, {lost} %");
+        assert!(refused <= 1 && lost == 0, "{full} {strategy:?}: {refused} of {GANGS}, {lost} %");
     }
 }
