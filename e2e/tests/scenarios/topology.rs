@@ -102,6 +102,69 @@ fn a_hard_gang_runs_in_one_hyper_node_that_is_pinned_in_its_copy() {
     });
 }
 
+/// Workers of two cores in partitions of so many pods that must each be in one rack, and a pod that may be anywhere.
+fn partitioned(s: &Scenario, name: &str, queue: &str, partitions: u64, size: u64) -> Value {
+    let pods = u32::try_from(partitions * size).unwrap_or(u32::MAX);
+    let mut worker = task("worker", pods, "2", "sleep 1");
+    let near = json!({"mode": "hard", "highestTierName": s.own("rack")});
+    worker["partitionPolicy"] = json!({"totalPartitions": partitions, "partitionSize": size, "networkTopology": near});
+    let mut workload = job(name, queue, &[worker, task("free", 1, "1", "sleep 1")]);
+    workload["spec"]["minAvailable"] = (pods + 1).into();
+    workload
+}
+
+async fn play_partitions(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow::Result<()> {
+    let queue = s.queue("q", json!({})).await?;
+    let large = &nodes[nodes.len() - 2..];
+    let most: u64 = large.iter().map(|node| cores(node) / 2).sum();
+    // More than the small rack holds, and than one node of the large one does.
+    let size = most - 1;
+    s.submit(Kind::Job, partitioned(s, "parts", &queue, 1, size), &aggregated()).await?;
+    let clusters = s.until_placed("parts-job").await?;
+    ensure!(clusters == [(member.to_owned(), size + 1)], "{clusters:?}");
+    let binding = s.get(Kind::Binding, "parts-job").await?.context("it has a binding")?;
+    let plan = binding["metadata"]["annotations"]["caldera.dev/plan"].as_str().unwrap_or_default();
+    let plan: Value = serde_json::from_str(plan)?;
+    let part = &plan["clusters"][member]["parts"]["worker"][0];
+    ensure!(part["partitions"] == 1 && part["domain"]["name"] == s.own("a"), "{plan}");
+    let copy = s.until_in_member(member, Kind::Job, "parts", "is there", |_| true).await?;
+    let pin = |task: usize| &copy["spec"]["tasks"][task]["template"]["spec"]["affinity"]["nodeAffinity"];
+    ensure!(pin(0).is_object() && pin(1).is_null(), "{copy}");
+    for index in 0..size {
+        let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
+        let pod = s.until_in_member(member, Kind::Pod, &format!("parts-worker-{index}"), "is bound", bound).await?;
+        ensure!(large.iter().any(|node| pod["spec"]["nodeName"] == named(node)), "{pod}");
+    }
+    s.until_phase("parts", "Completed").await?;
+    // A larger one than any rack holds; the member has more nodes.
+    let wide = s.submit(Kind::Job, partitioned(s, "wide", &queue, 1, most + 1), &aggregated()).await?;
+    let told = format!("each partition of {} must be in one domain of tier {} or lower", most + 1, s.own("rack"));
+    let says = |group: &Value| {
+        let conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+        let mut messages = conditions.filter_map(|condition| condition["message"].as_str());
+        messages.any(|message| message.contains(&told) && message.contains(&format!("the roomiest takes {most} pods")))
+    };
+    s.until_podgroup(&wide, "says what the roomiest rack takes", says).await?;
+    Ok(())
+}
+
+#[test]
+fn a_partition_runs_in_one_hyper_node_and_the_rest_of_its_job_anywhere() {
+    run_alone("partitions", async |s: Arc<Scenario>| {
+        let Some((member, nodes)) = roomy(&s).await else {
+            println!("partitions: skipped, no member has three nodes");
+            return Ok(());
+        };
+        rack(&s, &member, "a", &nodes[nodes.len() - 2..]).await?;
+        rack(&s, &member, "b", &nodes[..1]).await?;
+        let result = play_partitions(&s, &member, &nodes).await;
+        for name in ["a", "b"] {
+            s.delete_in_member(&member, Kind::HyperNode, &s.own(name)).await?;
+        }
+        result
+    });
+}
+
 /// The label by which a node is found.
 const HOST: &str = "kubernetes.io/hostname";
 
