@@ -170,7 +170,7 @@ fn readers() -> [Value; 2] {
         rule("scheduling.k8s.io", &["priorityclasses"]),
         rule("work.karmada.io", &["resourcebindings"]),
         rule("cluster.karmada.io", &["clusters"]),
-        rule("federation.caldera.dev", &["clusterinventories"]),
+        rule("federation.caldera.dev", &["clusterinventories", "federationtopologies"]),
         settings,
     ]);
     let proxy = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["get"]}]);
