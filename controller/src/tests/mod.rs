@@ -11,6 +11,7 @@ mod queue_note;
 mod regrant;
 mod snapshot;
 mod two;
+mod unsound;
 mod unstarted;
 mod world;
 
