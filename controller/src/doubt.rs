@@ -46,7 +46,7 @@ impl Index {
     pub(crate) fn observe_epoch(&mut self, key: &Key) {
         let doubted = self.entries.get(key).is_some_and(|entry| {
             let binding = &entry.binding;
-            let other = binding.epoch.is_some() && self.epoch.is_some() && binding.epoch != self.epoch;
+            let other = binding.epoch.is_some() && binding.epoch != self.epoch;
             let unplaced = || match &entry.state {
                 State::Holding { stage: Stage::Admitted, .. } => true,
                 State::Holding { stage: Stage::Placed, .. } => self.unused.is_spare(key),

@@ -157,7 +157,7 @@ impl Binding {
             suspension: spec.suspension.is_some(),
             suspended: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
-            epoch: annotation(EPOCH).map(Arc::from),
+            epoch: annotation(EPOCH).filter(|epoch| !epoch.is_empty()).map(Arc::from),
             clusters: spec
                 .clusters
                 .iter()

@@ -128,7 +128,8 @@ impl Index {
         let entry = self.entries.get_mut(key)?;
         let resource_version = Arc::clone(&entry.binding.resource_version);
         let tag = Tag::Release(key.clone(), Arc::clone(&resource_version));
-        let epoch = self.epoch.clone();
+        // Without a lease the epoch of an earlier one is wiped out: nobody holds that.
+        let epoch = self.epoch.clone().or_else(|| entry.binding.epoch.is_some().then(|| Arc::from("")));
         let assumed = Assumed { resource_version, admission, regrants, epoch, retry: None, attempts: 0 };
         let effect = assumed.effect(key, &entry.binding.id);
         entry.assumed = Some(Box::new(assumed));

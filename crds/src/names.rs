@@ -13,7 +13,7 @@ pub mod caldera {
     pub const GATE_OPEN: &str = "open";
     /// On a ResourceBinding: what the controller charged when it opened the gate (JSON). No record, no placement.
     pub const ADMISSION: &str = "caldera.dev/admission";
-    /// On a ResourceBinding: under which lease of the controller [`ADMISSION`] was granted; absent where it runs without one.
+    /// On a ResourceBinding: under which lease of the controller [`ADMISSION`] was granted; absent or empty where it runs without one.
     /// The scheduler places nothing more of a grant unless it read since that this lease is held.
     pub const EPOCH: &str = "caldera.dev/epoch";
     /// On a ResourceBinding: the gang's shares by cluster (JSON of `caldera_core::plan::Plan`).

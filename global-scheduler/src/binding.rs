@@ -200,7 +200,7 @@ impl Binding {
             held: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
-            epoch: annotation(EPOCH).map(ToOwned::to_owned),
+            epoch: annotation(EPOCH).filter(|epoch| !epoch.is_empty()).map(ToOwned::to_owned),
             avoid: annotation(EVICTION)
                 .and_then(|text| Eviction::parse(text).ok())
                 .map_or_else(Vec::new, |eviction| eviction.avoid),

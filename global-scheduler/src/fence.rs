@@ -65,6 +65,13 @@ impl Fence {
     /// The lease was read: who is due.
     pub(crate) fn read_is(&mut self, read: &Read) -> Vec<Key> {
         let epoch = read.as_ref().map(Record::epoch);
+        if let (None, Some((namespace, name))) = (read, &self.lease) {
+            tracing::warn!(
+                namespace,
+                name,
+                "grants name a lease that is not there; is the controller's in another namespace?"
+            );
+        }
         let mut due = Vec::new();
         for (key, (version, granted)) in self.asked.take().into_iter().flatten() {
             if epoch.as_ref() == Some(&granted) {

@@ -52,6 +52,18 @@ fn what_another_replica_granted_within_all_limits_is_granted_anew_once() {
 }
 
 #[test]
+fn a_controller_without_a_lease_wipes_out_the_epoch_of_an_earlier_one() {
+    let mut world = World::new(4);
+    world.job("b", "q", 4);
+    granted_elsewhere(&mut world, "b", 4, "3.other");
+    world.settle();
+    assert_eq!((annotation(&world, "b", "caldera.dev/epoch"), world.used("q").as_str()), (json!(""), "4"));
+    let before = world.writes.len();
+    world.pass(5);
+    assert!(world.writes[before..].iter().all(|write| write.resource.plural != "resourcebindings"));
+}
+
+#[test]
 fn what_two_replicas_granted_beyond_a_limit_is_taken_back_newest_first() {
     let mut world = World::new(8);
     world.index.epoch = Some("4.me".into());
