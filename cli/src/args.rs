@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
+use caldera_core::queue::give_back::Rule;
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
@@ -157,6 +158,13 @@ pub struct ControllerArgs {
     /// Nobody gives way to a higher priority.
     #[arg(long)]
     pub no_preemption: bool,
+    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the taker's priority
+    /// is higher in any case. May be repeated: one that holds is enough. If not given, anybody of the same queue.
+    #[arg(long = "preempt", value_name = "RULE", conflicts_with = "no_preemption")]
+    pub preempt: Vec<Rule>,
+    /// Jobs that do not say whether they are preemptable give way to higher priorities too.
+    #[arg(long, conflicts_with = "no_preemption")]
+    pub preempt_unset: bool,
     /// Jobs that give way in a minute at most, in the whole fleet.
     #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub evictions_per_minute: u32,

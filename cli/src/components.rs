@@ -76,7 +76,10 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
     policy.reclaim = !args.no_reclaim;
     if args.no_preemption {
         policy.preempt.clear();
+    } else if !args.preempt.is_empty() {
+        policy.preempt.clone_from(&args.preempt);
     }
+    policy.unset.preempt = args.preempt_unset;
     policy.bounds.patience = args.claim_after.into();
     policy.bounds.rate = Rate { evictions: args.evictions_per_minute, seconds: 60 };
     policy.protected.extend(args.protect_namespaces.iter().map(|name| name.as_str().into()));
@@ -345,6 +348,18 @@ mod tests {
         assert!(!policy.reclaim && policy.preempt.is_empty());
         assert!(policy.protected.contains("prod") && policy.protected.contains("kube-system"));
         assert_eq!((policy.bounds.patience, policy.bounds.rate.evictions), (5, 4));
-        assert!(Args::try_parse_from(["caldera", "controller", "--evictions-per-minute=0"]).is_err());
+        for wrong in ["--evictions-per-minute=0", "--preempt=by.least=high", "--preempt=scope=here"] {
+            assert!(Args::try_parse_from(["caldera", "controller", wrong]).is_err());
+        }
+        assert!(Args::try_parse_from(["caldera", "controller", "--no-preemption", "--preempt=of.most=0"]).is_err());
+    }
+
+    #[test]
+    fn an_admin_says_who_may_preempt_whom() {
+        let rules = ["by.queue=research,scope=any-queue", "by.least=1000,of.most=0,scope=same-parent"];
+        let flags = rules.map(|rule| format!("--preempt={rule}"));
+        let policy = decided(&[&flags[0], &flags[1], "--preempt-unset"]).give_back;
+        assert_eq!(policy.preempt.iter().map(ToString::to_string).collect::<Vec<_>>(), rules);
+        assert!(policy.unset.preempt);
     }
 }

@@ -41,8 +41,10 @@ pub struct Settings {
     pub claim_after: i64,
     /// Queues take back what they deserve.
     pub reclaim: bool,
-    /// Jobs give way to higher priorities.
-    pub preemption: bool,
+    /// Which jobs give way to higher priorities, as `--preempt` takes it; none do where it is empty.
+    pub preempt: Vec<String>,
+    /// Jobs that do not say whether they are preemptable give way to higher priorities too.
+    pub preempt_unset: bool,
     /// Jobs that give way in a minute at most.
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs never give way.
@@ -71,7 +73,7 @@ impl Settings {
     /// What a controller is set up with.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        let Policy { reclaim, preempt, protected, bounds, .. } = &config.give_back;
+        let Policy { reclaim, preempt, unset, protected, bounds } = &config.give_back;
         Self {
             order: match config.order {
                 OrderPolicy::Share => Order::Share,
@@ -81,7 +83,8 @@ impl Settings {
             keep_places_after: config.patience.unwrap_or(0),
             claim_after: bounds.patience,
             reclaim: *reclaim,
-            preemption: !preempt.is_empty(),
+            preempt: preempt.iter().map(ToString::to_string).collect(),
+            preempt_unset: unset.preempt,
             evictions_per_minute: bounds.rate.evictions,
             protected_namespaces: protected.iter().map(ToString::to_string).collect(),
         }
@@ -97,9 +100,9 @@ impl Settings {
         index.engine.set_policy(order);
         index.engine.set_patience(Some(self.keep_places_after).filter(|seconds| *seconds > 0));
         let mut policy = Policy { reclaim: self.reclaim, ..Policy::default() };
-        if !self.preemption {
-            policy.preempt.clear();
-        }
+        // What a newer controller may say is no rule that this one could decide by.
+        policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();
+        policy.unset.preempt = self.preempt_unset;
         policy.bounds.patience = self.claim_after;
         policy.bounds.rate = Rate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
@@ -160,7 +163,8 @@ mod tests {
     fn what_is_published_is_what_a_reader_decides_by() {
         let mut config = Config { order: OrderPolicy::Strict, patience: None, ..Config::default() };
         config.give_back.reclaim = false;
-        config.give_back.preempt.clear();
+        config.give_back.preempt = vec!["by.least=10,of.queue=batch,scope=any-queue".parse().unwrap()];
+        config.give_back.unset.preempt = true;
         config.give_back.bounds.patience = 7;
         config.give_back.bounds.rate.evictions = 3;
         config.give_back.protected.insert("ops".into());

@@ -23,6 +23,7 @@ mod order;
 mod policy;
 mod record;
 mod refusal;
+mod rule;
 mod rules;
 mod seats;
 mod surplus;
