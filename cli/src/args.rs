@@ -266,8 +266,8 @@ pub struct EstimatorArgs {
     /// Where gRPC listens. karmada-scheduler asks the Service karmada-scheduler-estimator-NAME at this port.
     #[arg(long, default_value = "0.0.0.0:10352", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// PEM certificate chain of the server, read again when it changes, as its key and --grpc-client-ca-file. Without it TLS
-    /// is not spoken.
+    /// PEM certificate chain of the server; without it TLS is not spoken. It is read again when it changes, and so are its
+    /// key and the clients' bundle.
     #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
     pub grpc_auth_cert_file: Option<PathBuf>,
     /// PEM private key of the server.
