@@ -105,9 +105,9 @@ fn a2_02_every_task_is_placed_not_only_the_first() {
     run("tasks", async |s| {
         let queue = s.queue("q", json!({"cpu": "4"})).await?;
         let tasks = [
-            task("master", 1, "500m", "sleep 2"),
-            task("worker", 3, "500m", "sleep 2"),
-            task("ps", 2, "250m", "sleep 2"),
+            task("master", 1, "500m", "sleep 8"),
+            task("worker", 3, "500m", "sleep 8"),
+            task("ps", 2, "250m", "sleep 8"),
         ];
         s.submit(Kind::Job, job("many", &queue, &tasks), &aggregated()).await?;
         let clusters = s.until_placed("many-job").await?;
