@@ -294,6 +294,66 @@ fn estimates(running: usize) -> (Engine, String) {
     (engine, "runs0".to_owned())
 }
 
+/// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of 1,000 in
+/// the same queue that ask for none: until all of these are released. Room is asked once for each kind that can not start,
+/// and once for each job that does.
+#[divan::bench(args = ["room", "quota"])]
+fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, full: &str) {
+    const KINDS: u64 = 100;
+    let ask = |kind: u64, gpus: i64| {
+        let request: Resources = [("cpu", 1 + kind as i64 % 8), ("nvidia.com/gpu", gpus), ("pods", 1)]
+            .into_iter()
+            .filter(|(_, units)| *units > 0)
+            .map(|(name, units)| (name, Quantity::from_units(units)))
+            .collect();
+        let task = TaskAsk { name: "worker".into(), request, min: 1, most: 1, step: 1 };
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(kind), run_for: None })
+    };
+    let gpus: Vec<Arc<Ask>> = (0..KINDS).map(|kind| ask(kind, 1 + kind as i64 % 8)).collect();
+    let none = ask(KINDS, 0);
+    let waiting = || {
+        let mut engine = Engine::default();
+        engine.set_fleet(fleet(1 << 50));
+        let mut spec = QueueSpec::unlimited("queue");
+        if full == "quota" {
+            spec.capability.set("nvidia.com/gpu", Quantity::from_units(8));
+        }
+        engine.set_queue(spec);
+        let held = [("nvidia.com/gpu", Quantity::from_units(8))].into_iter().collect();
+        engine.hold(&JobId::from("runs"), &"queue".into(), &held);
+        for i in 0..11_000_usize {
+            let ask = if i < 10_000 { &gpus[i % gpus.len()] } else { &none };
+            let id = format!("{i:08}").into();
+            engine.wait(Job {
+                id,
+                queue: "queue".into(),
+                priority: 0,
+                created: i as i64,
+                deadline: None,
+                ask: Arc::clone(ask),
+            });
+        }
+        engine
+    };
+    bencher.with_inputs(waiting).bench_local_values(|mut engine| {
+        let (mut asked, mut released) = (0, 0);
+        let mut fit = |_: &JobId, ask: &Ask| {
+            asked += 1;
+            if ask.fit == FitClass(KINDS) {
+                Fit::Yes
+            } else {
+                Fit::No { never: false, detail: "GPUs are in use".into() }
+            }
+        };
+        while engine.next(&mut fit).is_some() {
+            released += 1;
+        }
+        assert_eq!(released, 1_000);
+        assert!(asked <= 1_000 + KINDS, "asked {asked} times");
+        engine
+    });
+}
+
 /// B1: everything fits; nanoseconds per released job.
 #[divan::bench(args = [
     Cell::new(30, 3_000, Order::Strict),
