@@ -187,7 +187,7 @@ mod tests {
             partition: None,
         };
         let tasks = tasks.iter().map(task).collect();
-        Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+        Gang::new(tasks, min_available)
     }
 
     fn record(copies: u32, tasks: &[(&str, u32)], charged: i64) -> Admission {

@@ -148,15 +148,7 @@ fn deployment(replicas: u32) -> Gang {
         priority_class: String::new(),
         partition: None,
     };
-    Gang {
-        tasks: vec![task],
-        min_available: replicas,
-        min_success: None,
-        topology: None,
-        one_cluster: None,
-        rigid: false,
-        data: None,
-    }
+    Gang::new(vec![task], replicas)
 }
 
 fn decision(bencher: Bencher<'_, '_>, count: usize, binding: &Binding) {

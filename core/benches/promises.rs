@@ -38,15 +38,7 @@ fn promise(number: usize) -> (String, Promise) {
         priority_class: String::new(),
         partition: None,
     };
-    let gang = Gang {
-        tasks: vec![task],
-        min_available: 4,
-        min_success: None,
-        topology: None,
-        one_cluster: None,
-        rigid: false,
-        data: None,
-    };
+    let gang = Gang::new(vec![task], 4);
     let name = format!("job-{number:05}");
     let workload = WorkloadRef {
         group: "batch.volcano.sh".into(),

@@ -103,7 +103,7 @@ fn task(name: &str, replicas: u32, cpu: i64, gpu: i64) -> Task {
 
 fn gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().map(|task| task.replicas).sum();
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    Gang::new(tasks, min_available)
 }
 
 /// Clusters of eight node shapes each, with a few nodes of every shape.

@@ -96,8 +96,7 @@ fn selecting(label: &str, value: &str) -> Gang {
         priority_class: String::new(),
         partition: None,
     };
-    let (topology, one_cluster, data) = (None, None, None);
-    Gang { tasks: vec![task], min_available: 1, min_success: None, topology, one_cluster, rigid: false, data }
+    Gang::new(vec![task], 1)
 }
 
 /// How nodes and pods differ.

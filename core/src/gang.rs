@@ -260,6 +260,12 @@ impl Task {
 }
 
 impl Gang {
+    /// Tasks that need so many pods at once, and nothing else of note.
+    #[must_use]
+    pub const fn new(tasks: Vec<Task>, min_available: u32) -> Self {
+        Self { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    }
+
     /// All pods.
     #[must_use]
     pub fn replicas(&self) -> u32 {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn gang(min_available: u32, tasks: Vec<Task>) -> Gang {
-        Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+        Gang::new(tasks, min_available)
     }
 
     fn class(name: &str) -> i32 {

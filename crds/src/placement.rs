@@ -166,15 +166,7 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
         priority_class: requirements.priority_class_name.unwrap_or_default(),
         partition: None,
     };
-    gang::Gang {
-        tasks: vec![task],
-        min_available: replicas,
-        min_success: None,
-        topology: None,
-        one_cluster: None,
-        rigid: false,
-        data: None,
-    }
+    gang::Gang::new(vec![task], replicas)
 }
 
 /// `spec.placement`.

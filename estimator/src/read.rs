@@ -51,7 +51,7 @@ pub fn set(components: &[proto::Component]) -> Result<Gang, ReadError> {
 #[must_use]
 pub fn gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().fold(0, |sum: u32, task| sum.saturating_add(task.replicas));
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    Gang::new(tasks, min_available)
 }
 
 fn task(name: &str, claim: Option<&proto::NodeClaim>, request: Resources, replicas: u32) -> Result<Task, ReadError> {

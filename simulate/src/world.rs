@@ -270,7 +270,7 @@ pub fn task(name: &str, replicas: u32, min: u32, mut request: Resources) -> Task
 #[must_use]
 pub fn gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().map(|task| task.min_available).sum();
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    Gang::new(tasks, min_available)
 }
 
 /// A cluster of `count` equal nodes of each of these sizes; nodes take 110 pods unless they say otherwise.

@@ -22,15 +22,7 @@ fn gang() -> Arc<Gang> {
         priority_class: String::new(),
         partition: None,
     };
-    Arc::new(Gang {
-        tasks: vec![task],
-        min_available: 3,
-        min_success: None,
-        topology: None,
-        one_cluster: None,
-        rigid: false,
-        data: None,
-    })
+    Arc::new(Gang::new(vec![task], 3))
 }
 
 fn promise(pods: u32) -> Promise {

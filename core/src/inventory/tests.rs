@@ -329,7 +329,7 @@ proptest! {
             name: "t".into(), replicas: 3, min_available: 0, request: amounts(asked, 0), node: claim,
             priority_class: String::new(), partition: None,
         };
-        let gang = Gang { tasks: vec![task], min_available: 0, min_success: None, topology: None, one_cluster: None, rigid: false, data: None };
+        let gang = Gang::new(vec![task], 0);
         let mut inventory = listed(nodes, vec![]);
         inventory.show(&labels(&shown));
         let capacity = inventory.capacity();

@@ -445,15 +445,7 @@ fn sole_task(replicas: i64) -> Gang {
         priority_class: String::new(),
         partition: None,
     };
-    Gang {
-        tasks: vec![task],
-        min_available: 0,
-        min_success: None,
-        topology: None,
-        one_cluster: None,
-        rigid: false,
-        data: None,
-    }
+    Gang::new(vec![task], 0)
 }
 
 fn room(pods: i64) -> Capacity {

@@ -136,15 +136,7 @@ mod tests {
             priority_class: String::new(),
             partition: None,
         };
-        Gang {
-            tasks: vec![task],
-            min_available: replicas,
-            min_success: None,
-            topology: None,
-            one_cluster: None,
-            rigid: false,
-            data: None,
-        }
+        Gang::new(vec![task], replicas)
     }
 
     /// Four nodes of 16 cores and two cards.

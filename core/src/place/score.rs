@@ -251,15 +251,7 @@ mod tests {
             priority_class: String::new(),
             partition: None,
         };
-        Gang {
-            tasks: vec![task],
-            min_available: 1,
-            min_success: None,
-            topology: None,
-            one_cluster: None,
-            rigid: false,
-            data: None,
-        }
+        Gang::new(vec![task], 1)
     }
 
     fn capacity(all: &[(&str, i64)], used: &[(&str, i64)]) -> Capacity {

@@ -155,7 +155,7 @@ mod tests {
         };
         let min_available = tasks.iter().map(|(_, replicas, _)| replicas).sum();
         let tasks = tasks.iter().map(task).collect();
-        Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+        Gang::new(tasks, min_available)
     }
 
     fn admission(units: i64) -> Admission {

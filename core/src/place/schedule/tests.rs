@@ -24,7 +24,7 @@ fn gang_of(tasks: &[(u32, i64)]) -> Gang {
     };
     let min_available = tasks.iter().map(|task| task.0).sum();
     let tasks = tasks.iter().enumerate().map(task).collect();
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    Gang::new(tasks, min_available)
 }
 
 /// Nodes of so many cores.

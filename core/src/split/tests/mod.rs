@@ -35,7 +35,7 @@ pub(super) fn task(name: &str, replicas: u32, min_available: u32, cpu: i64, gpu:
 }
 
 pub(super) fn gang(tasks: Vec<Task>, min_available: u32) -> Gang {
-    Gang { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+    Gang::new(tasks, min_available)
 }
 
 /// Nodes of (cpu, gpu), each with its own name, 10 pods each.
