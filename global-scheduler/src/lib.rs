@@ -20,5 +20,6 @@ mod run;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 pub use run::{Config, Error, run};

@@ -6,22 +6,17 @@ use std::{
 };
 
 use caldera_core::place::{Decision, Target};
-use caldera_crds::{
-    karmada::cluster::Cluster,
-    links::FederationTopology,
-    score::{ClusterScore, Scores},
-    workload::WorkloadKind,
-};
+use caldera_crds::karmada::cluster::Cluster;
 use caldera_estimator::desk::{Desk, Said, Settings};
 use caldera_runtime::{
     client::WriteCounts,
     clock::SharedClock,
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
-    watch::{Event, follow_json, follow_typed, resource},
+    watch::Event,
     write::{Done, Failure, Writer, settled},
 };
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use kube::Client;
 use serde_json::Value;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -29,12 +24,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     effect, estimates,
     fence::{self, Fence},
-    index::{Asked, Binding, Index, Key, read_workload},
+    index::{Binding, Index, Key},
     links::Told,
     metrics::Metrics,
     plan::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
-    ranking::{PolicyKey, Stated, read_policy},
+    ranking::Stated,
     telling::Telling,
+    watches::{Input, watch},
 };
 
 /// What the scheduler is started with.
@@ -76,18 +72,6 @@ pub enum Error {
     /// Every watch ended although nobody asked them to.
     #[error("the watches on the Karmada API ended")]
     WatchesEnded,
-}
-
-/// What arrives.
-enum Input {
-    /// `true` for ClusterResourceBindings.
-    Bindings(bool, Box<Event<Binding>>),
-    Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, Asked)>),
-    Clusters(Box<Event<Cluster>>),
-    /// `true` for ClusterPropagationPolicies.
-    Policies(bool, Event<(PolicyKey, Option<Stated>)>),
-    Scores(Event<Scores>),
-    Links(Box<Event<FederationTopology>>),
 }
 
 /// What a write was for.
@@ -203,57 +187,6 @@ async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
-    }
-}
-
-fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &CancellationToken) {
-    let config = watcher::Config::default;
-    for (global, kind, plural) in
-        [(false, "ResourceBinding", "resourcebindings"), (true, "ClusterResourceBinding", "clusterresourcebindings")]
-    {
-        let bindings = resource("work.karmada.io", "v1alpha2", kind, plural);
-        let read = move |event: Event<Value>| {
-            event.filter_map(|object| Binding::read(&object)).map(|event| Input::Bindings(global, Box::new(event)))
-        };
-        tokio::spawn(follow_json(client.clone(), bindings, config(), inputs.clone(), read, stop.clone()));
-    }
-    let clusters: Api<DeserializeGuard<Cluster>> = Api::all(client.clone());
-    let read = |event| Some(Input::Clusters(Box::new(event)));
-    tokio::spawn(follow_typed(clusters, config(), inputs.clone(), read, stop.clone()));
-    for (global, kind, plural) in [
-        (false, "PropagationPolicy", "propagationpolicies"),
-        (true, "ClusterPropagationPolicy", "clusterpropagationpolicies"),
-    ] {
-        let policies = resource("policy.karmada.io", "v1alpha1", kind, plural);
-        let read = move |event: Event<Value>| {
-            event.filter_map(|object| read_policy(&object)).map(|event| Input::Policies(global, event))
-        };
-        tokio::spawn(follow_json(client.clone(), policies, config(), inputs.clone(), read, stop.clone()));
-    }
-    let scores: Api<DeserializeGuard<ClusterScore>> = Api::all(client.clone());
-    let read = |event: Event<ClusterScore>| event.filter_map(|one| Some(Scores::from(&one))).map(Input::Scores);
-    tokio::spawn(follow_typed(scores, config(), inputs.clone(), read, stop.clone()));
-    let links: Api<DeserializeGuard<FederationTopology>> = Api::all(client.clone());
-    tokio::spawn(follow_typed(
-        links,
-        config(),
-        inputs.clone(),
-        |event| Some(Input::Links(Box::new(event))),
-        stop.clone(),
-    ));
-    for kind in WorkloadKind::ALL {
-        let (version, plural) = match kind {
-            WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
-            WorkloadKind::Deployment => ("v1", "deployments"),
-            WorkloadKind::StatefulSet => ("v1", "statefulsets"),
-            WorkloadKind::BatchJob => ("v1", "jobs"),
-            WorkloadKind::Pod => ("v1", "pods"),
-        };
-        let resource = resource(kind.group(), version, kind.kind(), plural);
-        let read = move |event: Event<Value>| {
-            event.filter_map(|object| read_workload(&object)).map(|event| Input::Workloads(kind, event))
-        };
-        tokio::spawn(follow_json(client.clone(), resource, config(), inputs.clone(), read, stop.clone()));
     }
 }
 
