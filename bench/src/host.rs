@@ -15,9 +15,9 @@ use axum::{
     middleware::{self, Next},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use caldera_apiserver::{ApiServer, Options};
 use caldera_runtime::client::WriteCounts;
 use caldera_sandbox::fleet::Endpoint;
+use embedded_apiserver::{ApiServer, Options};
 use futures::TryStreamExt;
 use kube::Client;
 use serde_json::{Value, json};

@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::Context;
 use axum::Router;
-use caldera_apiserver::{ApiServer, Options};
 use caldera_crds::names::caldera;
 use caldera_runtime::tls::{Authority, server_config};
 use caldera_sandbox::fleet::Endpoint;
+use embedded_apiserver::{ApiServer, Options};
 use futures::{StreamExt, TryStreamExt};
 use kube::Client;
 use serde_json::{Value, json};

@@ -16,9 +16,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
-use caldera_apiserver::{ApiServer, Options};
 use caldera_crds::manifests;
 use caldera_global_scheduler::{Config, run};
+use embedded_apiserver::{ApiServer, Options};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},

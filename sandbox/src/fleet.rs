@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use caldera_apiserver::{ApiServer, Options};
 use caldera_runtime::{
     client::{self, ClientError, WriteCounts},
     tls::{Authority, TlsError, server_config},
     watch::resource,
     write::{self, Body, Failure, Write},
 };
+use embedded_apiserver::{ApiServer, Options};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use axum::Router;
-use caldera_apiserver::{ApiServer, Options, SeededIds, TokioClock as ServerClock};
 use caldera_runtime::clock::TokioClock;
+use embedded_apiserver::{ApiServer, Options, SeededIds, TokioClock as ServerClock};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};

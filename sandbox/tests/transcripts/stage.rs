@@ -10,7 +10,6 @@ use std::{
 };
 
 use axum::{Router, routing::post};
-use caldera_apiserver::{ApiServer, Options};
 use caldera_sandbox::karmada::{
     self, Config,
     api::Server,
@@ -18,6 +17,7 @@ use caldera_sandbox::karmada::{
     control::Gates,
     object::{Gvk, ObjectExt},
 };
+use embedded_apiserver::{ApiServer, Options};
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};

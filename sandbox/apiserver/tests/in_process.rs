@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use caldera_apiserver::{ApiServer, Options, TokioClock};
+use embedded_apiserver::{ApiServer, Options, TokioClock};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 
 fn recordings() -> Option<PathBuf> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/conformance");
+    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance");
     let dir = std::env::var_os("CALDERA_CONFORMANCE_DIR").map_or_else(|| PathBuf::from(default), PathBuf::from);
     if dir.join("crd_validation.jsonl").exists() {
         return Some(dir);

@@ -3,7 +3,7 @@
 //! How to run it, from the workspace root:
 //!
 //! ```text
-//! cargo test -p caldera-apiserver --test conformance -- --nocapture                      everything: one line per area
+//! cargo test -p embedded-apiserver --test conformance -- --nocapture                      everything: one line per area
 //! CALDERA_CONFORMANCE_CASE=crud-create cargo test ... --test conformance -- --nocapture   every difference of the cases
 //!                                                                                         whose id begins so (or an area)
 //! CALDERA_CONFORMANCE_FAILURES=1 cargo test ... --test conformance -- --nocapture         the first difference of each failing case
@@ -69,8 +69,10 @@ struct Score {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_cases() {
-    let folder = std::env::var_os("CALDERA_CONFORMANCE_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/conformance")), PathBuf::from);
+    let folder = std::env::var_os("CALDERA_CONFORMANCE_DIR").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance")),
+        PathBuf::from,
+    );
     if !folder.is_dir() {
         println!("conformance: skipped, no recordings at {}", folder.display());
         return;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use caldera_apiserver::auth::User;
-use caldera_apiserver::{ApiServer, Options};
+use embedded_apiserver::auth::User;
+use embedded_apiserver::{ApiServer, Options};
 use tokio_util::sync::CancellationToken;
 
 pub struct Target {

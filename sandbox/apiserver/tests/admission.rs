@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use caldera_apiserver::{ApiServer, Options, TokioClock};
+use embedded_apiserver::{ApiServer, Options, TokioClock};
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -35,7 +35,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            name: "caldera".into(),
+            name: "apiserver".into(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             admin_token: None,
