@@ -18,4 +18,5 @@ pub mod resources;
 pub mod select;
 pub mod split;
 pub mod status;
+pub mod time;
 pub mod webster;

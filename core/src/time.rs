@@ -1,0 +1,87 @@
+//! A point in time as the API writes it: whole seconds since the Unix epoch.
+//!
+//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision looks at a finer time. Decisions have no
+//! clock: whoever asks for one says what time it is. All sums saturate, because a time in an annotation may be any number.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Whole seconds since the Unix epoch. In JSON it is the number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EpochSeconds(i64);
+
+impl EpochSeconds {
+    /// Before every other time.
+    pub const MIN: Self = Self(i64::MIN);
+    /// After every other time: never.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// The time so many seconds after the epoch.
+    #[must_use]
+    pub const fn new(seconds: i64) -> Self {
+        Self(seconds)
+    }
+
+    /// Seconds since the epoch.
+    #[must_use]
+    pub const fn as_seconds(self) -> i64 {
+        self.0
+    }
+
+    /// So many seconds later; the last or the first time there is where the sum is beyond it.
+    #[must_use]
+    pub const fn saturating_add(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds))
+    }
+
+    /// So many seconds earlier; the last or the first time there is where the difference is beyond it.
+    #[must_use]
+    pub const fn saturating_sub(self, seconds: i64) -> Self {
+        Self(self.0.saturating_sub(seconds))
+    }
+
+    /// So many seconds later; `None` where no time is so late.
+    #[must_use]
+    pub const fn checked_add(self, seconds: i64) -> Option<Self> {
+        match self.0.checked_add(seconds) {
+            Some(seconds) => Some(Self(seconds)),
+            None => None,
+        }
+    }
+
+    /// Seconds from `earlier` to this time; negative if `earlier` is later.
+    #[must_use]
+    pub const fn seconds_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl From<i64> for EpochSeconds {
+    fn from(seconds: i64) -> Self {
+        Self(seconds)
+    }
+}
+
+impl fmt::Display for EpochSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_saturate_and_json_is_the_number() {
+        assert_eq!(EpochSeconds::MAX.saturating_add(1), EpochSeconds::MAX);
+        assert_eq!(EpochSeconds::MIN.saturating_sub(1), EpochSeconds::MIN);
+        assert_eq!(EpochSeconds::MAX.checked_add(1), None);
+        assert_eq!(EpochSeconds::new(7).checked_add(-2), Some(EpochSeconds::new(5)));
+        assert_eq!(EpochSeconds::new(5).seconds_since(EpochSeconds::new(7)), -2);
+        assert_eq!(serde_json::to_string(&EpochSeconds::new(-3)).unwrap(), "-3");
+        assert_eq!(serde_json::from_str::<EpochSeconds>("12").unwrap(), EpochSeconds::from(12));
+    }
+}
