@@ -1,0 +1,48 @@
+# Commands that people repeat. `just` lists them; each works without `just` too.
+
+default:
+    @just --list
+
+# Everything that a change must pass.
+ci:
+    .ci/run
+
+# Format, lint, and build the docs as CI does.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --quiet -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+# All tests, or those of one crate: `just test caldera-core`.
+test crate="":
+    cargo test {{ if crate == "" { "--workspace" } else { "-p " + crate } }}
+
+# Histories with faults on virtual time: `just simulate 1 1000`.
+simulate first="1" last="60":
+    CALDERA_SIMULATION_SEEDS={{first}}-{{last}} cargo test --release -p caldera-cli -p caldera-e2e --test simulation -- --nocapture
+
+# Jobs on a host and three members in this process.
+demo:
+    cargo run --release -- demo
+
+# The same host and members until Ctrl-C, with kubeconfigs in DIR.
+sandbox dir="/tmp/caldera":
+    cargo run --release -- sandbox --dir {{dir}}
+
+# Who depends on whom: crates, modules, circles.
+graph:
+    cargo test -p caldera-architecture -- --nocapture
+
+# How we answer what real systems were asked: `<suite> <area>: P of N`.
+parity:
+    cargo test -p caldera-crds --test vectors -- --nocapture
+    cargo test -p embedded-apiserver --test conformance -- --nocapture
+    cargo test -p caldera-sandbox --test transcripts -- --nocapture
+
+# Benchmarks of the decisions: `just bench queue`.
+bench name:
+    cargo bench -p caldera-core --bench {{name}}
+
+# Licences, advisories, duplicates and sources of dependencies.
+deny:
+    cargo deny check
