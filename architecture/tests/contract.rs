@@ -1,0 +1,110 @@
+//! The contract of `docs/design.md`, "Parts": who may import whom, and which code must be pure. Run with `--nocapture` to see
+//! the graphs.
+
+use std::collections::BTreeMap;
+
+use caldera_architecture::{Source, find_root, list_cycles, read_crates, read_modules, read_sources};
+
+/// What each product crate may depend on. Nobody depends on a component but `cli`, which starts it.
+const MAY_USE: [(&str, &[&str]); 11] = [
+    ("core", &[]),
+    ("crds", &["core"]),
+    ("runtime", &["core", "crds"]),
+    ("webhook", &["core", "crds", "runtime"]),
+    ("controller", &["core", "crds", "runtime"]),
+    ("global-scheduler", &["core", "crds", "runtime"]),
+    ("estimator", &["core", "crds", "runtime"]),
+    ("simulate", &["core"]),
+    ("sandbox/apiserver", &[]),
+    ("sandbox", &["core", "crds", "runtime", "sandbox/apiserver"]),
+    (
+        "cli",
+        &["core", "crds", "runtime", "webhook", "controller", "global-scheduler", "estimator", "simulate", "sandbox"],
+    ),
+];
+
+/// Crates whose modules must not import each other in a circle.
+const PRODUCT: [&str; 8] = ["core", "crds", "runtime", "webhook", "controller", "global-scheduler", "estimator", "cli"];
+
+/// What pure code never names: waiting, other processes, clocks, chance, and maps without an order.
+const IMPURE: [&str; 12] = [
+    "async ",
+    ".await",
+    "tokio",
+    "futures::",
+    "kube::Client",
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "Zoned::now",
+    "rand::",
+    "thread::sleep",
+    "std::net",
+];
+
+/// Violations that are known. These lists only ever get shorter.
+const KNOWN_DEPENDENCIES: [&str; 1] = ["global-scheduler uses estimator"];
+/// Modules that import each other in a circle, by crate.
+const KNOWN_IN_CYCLES: [(&str, usize); 5] =
+    [("core", 7), ("crds", 2), ("controller", 15), ("global-scheduler", 4), ("cli", 9)];
+
+#[test]
+fn crates_depend_only_on_those_below_them() {
+    let crates = read_crates();
+    let allowed = BTreeMap::from(MAY_USE);
+    let mut broken = Vec::new();
+    for (name, uses) in &crates {
+        println!("{name} -> {}", uses.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        let Some(allowed) = allowed.get(name.as_str()) else { continue };
+        let wrong = uses.iter().filter(|used| !allowed.contains(&used.as_str()));
+        broken.extend(wrong.map(|used| format!("{name} uses {used}")));
+    }
+    for name in allowed.keys() {
+        assert!(crates.contains_key(*name), "there is no crate {name}");
+    }
+    broken.retain(|one| !KNOWN_DEPENDENCIES.contains(&one.as_str()));
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn modules_of_product_crates_import_each_other_in_no_circle() {
+    let known = BTreeMap::from(KNOWN_IN_CYCLES);
+    let mut broken = Vec::new();
+    for name in PRODUCT {
+        let modules = read_modules(name);
+        println!("{name}");
+        for (module, imports) in &modules {
+            println!("  {module} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        }
+        let cycles = list_cycles(&modules);
+        let count: usize = cycles.iter().map(|cycle| cycle.len()).sum();
+        println!("  {count} of {} modules are in a circle", modules.len());
+        if count > known.get(name).copied().unwrap_or(0) {
+            broken.push(format!("{name}: {cycles:?}"));
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn what_decides_is_pure() {
+    let mut broken = Vec::new();
+    let mut seen = BTreeMap::new();
+    for name in PRODUCT {
+        for source in read_sources(&find_root().join(name).join("src")) {
+            if name == "core" || source.module.iter().any(|part| part == "decide") {
+                *seen.entry(name).or_insert(0) += 1;
+                broken.extend(
+                    list_impurities(&source).into_iter().map(|word| format!("{name}/src/{}: {word}", source.file)),
+                );
+            }
+        }
+    }
+    println!("files that decide: {seen:?}");
+    assert!(seen.contains_key("core"));
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+fn list_impurities(source: &Source) -> Vec<&'static str> {
+    IMPURE.into_iter().filter(|word| source.code.contains(word)).collect()
+}
