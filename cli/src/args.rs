@@ -143,32 +143,32 @@ pub struct ControllerArgs {
     /// caldera-controller in the lease's namespace, where the controller writes it.
     #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
     pub order: Order,
-    /// Seconds that a job is blocked before its place is kept for it; 0 keeps none, and large jobs may wait for ever.
+    /// Seconds that a job is blocked before it gets a reservation; 0 makes none, and large jobs may wait for ever.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    pub keep_places_after: u32,
-    /// Seconds that a job waits before others give way for it.
+    pub reservation_after: u32,
+    /// Seconds that a job waits before others are evicted for it.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    pub claim_after: u32,
-    /// Seconds that each cluster's part of a gang has to start; then all parts are withdrawn and it goes elsewhere.
+    pub preempt_after: u32,
+    /// Seconds that each cluster's part of a gang has to start; then the whole gang is requeued and goes elsewhere.
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub start_within: u32,
-    /// Nobody gives back what another queue deserves: lent capacity comes back when its jobs end.
+    pub pods_ready_timeout: u32,
+    /// No reclaim: a queue gets what others borrowed only when their jobs end.
     #[arg(long)]
     pub no_reclaim: bool,
-    /// Nobody gives way to a higher priority.
+    /// No preemption by jobs of higher priority.
     #[arg(long)]
     pub no_preemption: bool,
-    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the taker's priority
-    /// is higher in any case. May be repeated: one that holds is enough. If not given, anybody of the same queue.
+    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the
+    /// preemptor's priority is higher in any case. May be repeated: one match is enough. If not given, any job of its queue.
     #[arg(long = "preempt", value_name = "RULE", conflicts_with = "no_preemption")]
     pub preempt: Vec<Rule>,
-    /// Jobs that do not say whether they are preemptable give way to higher priorities too.
+    /// Jobs that do not say whether they are preemptable may be preempted too.
     #[arg(long, conflicts_with = "no_preemption")]
     pub preempt_unset: bool,
-    /// Jobs that give way in a minute at most, in the whole fleet.
+    /// Evictions in a minute at most, in the whole fleet.
     #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub evictions_per_minute: u32,
-    /// A namespace whose jobs never give way, beside kube-system, karmada-system and volcano-system. May be repeated.
+    /// A namespace whose jobs are never evicted, beside kube-system, karmada-system and volcano-system. May be repeated.
     #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
     pub protect_namespaces: Vec<String>,
 }

@@ -67,12 +67,12 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
             Order::Strict => OrderPolicy::Strict,
             Order::Fifo => OrderPolicy::Fifo,
         },
-        patience: Some(i64::from(args.keep_places_after)).filter(|seconds| *seconds > 0),
-        start_within: SignedDuration::from_secs(args.start_within.into()),
+        reservation_after: Some(i64::from(args.reservation_after)).filter(|seconds| *seconds > 0),
+        pods_ready_timeout: SignedDuration::from_secs(args.pods_ready_timeout.into()),
         namespace: args.component.lease_namespace.clone(),
         ..caldera_controller::Config::default()
     };
-    let policy = &mut config.give_back;
+    let policy = &mut config.preemption;
     policy.reclaim = !args.no_reclaim;
     if args.no_preemption {
         policy.preempt.clear();
@@ -80,7 +80,7 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
         policy.preempt.clone_from(&args.preempt);
     }
     policy.unset.preempt = args.preempt_unset;
-    policy.bounds.patience = args.claim_after.into();
+    policy.bounds.patience = args.preempt_after.into();
     policy.bounds.rate = Rate { evictions: args.evictions_per_minute, seconds: 60 };
     policy.protected.extend(args.protect_namespaces.iter().map(|name| name.as_str().into()));
     config
@@ -325,26 +325,26 @@ mod tests {
     #[test]
     fn an_admin_who_says_nothing_gets_the_defaults() {
         let (said, default) = (decided(&[]), caldera_controller::Config::default());
-        assert_eq!((said.order, said.patience), (default.order, default.patience));
-        assert_eq!(said.start_within, default.start_within);
-        assert_eq!(format!("{:?}", said.give_back), format!("{:?}", default.give_back));
+        assert_eq!((said.order, said.reservation_after), (default.order, default.reservation_after));
+        assert_eq!(said.pods_ready_timeout, default.pods_ready_timeout);
+        assert_eq!(format!("{:?}", said.preemption), format!("{:?}", default.preemption));
     }
 
     #[test]
     fn an_admin_says_who_goes_first_and_who_gives_way() {
         let said = decided(&[
             "--order=fifo",
-            "--keep-places-after=0",
-            "--claim-after=5",
-            "--start-within=7",
+            "--reservation-after=0",
+            "--preempt-after=5",
+            "--pods-ready-timeout=7",
             "--no-reclaim",
             "--no-preemption",
             "--evictions-per-minute=4",
             "--protect-namespace=prod",
         ]);
-        assert_eq!((said.order, said.patience), (OrderPolicy::Fifo, None));
-        assert_eq!(said.start_within.as_secs(), 7);
-        let policy = said.give_back;
+        assert_eq!((said.order, said.reservation_after), (OrderPolicy::Fifo, None));
+        assert_eq!(said.pods_ready_timeout.as_secs(), 7);
+        let policy = said.preemption;
         assert!(!policy.reclaim && policy.preempt.is_empty());
         assert!(policy.protected.contains("prod") && policy.protected.contains("kube-system"));
         assert_eq!((policy.bounds.patience, policy.bounds.rate.evictions), (5, 4));
@@ -358,7 +358,7 @@ mod tests {
     fn an_admin_says_who_may_preempt_whom() {
         let rules = ["by.queue=research,scope=any-queue", "by.least=1000,of.most=0,scope=same-parent"];
         let flags = rules.map(|rule| format!("--preempt={rule}"));
-        let policy = decided(&[&flags[0], &flags[1], "--preempt-unset"]).give_back;
+        let policy = decided(&[&flags[0], &flags[1], "--preempt-unset"]).preemption;
         assert_eq!(policy.preempt.iter().map(ToString::to_string).collect::<Vec<_>>(), rules);
         assert!(policy.unset.preempt);
     }

@@ -107,7 +107,7 @@ impl Stack {
         let (running, collectors) = (BTreeMap::new(), Vec::new());
         let mut controller = ControllerConfig::default();
         // Nobody who tries it out waits a minute to see a loan come back.
-        controller.give_back.bounds.patience = 2;
+        controller.preemption.bounds.patience = 2;
         let (client, stop) = (Box::new(client), stop.clone());
         let mut stack = Self { client, stop, webhook, identity, controller, running, collectors };
         stack.serve_webhook(listener)?;

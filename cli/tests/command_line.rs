@@ -226,7 +226,7 @@ fn every_subcommand_has_help() {
         ("webhook", &["--kubeconfig", "--listen", "--tls-cert", "--tls-key", "--register-url", "--admin"]),
         (
             "controller",
-            &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--order", "--keep-places-after"],
+            &["--kubeconfig", "--admin", "--lease-namespace", "--no-lease", "--order", "--reservation-after"],
         ),
         (
             "scheduler",

@@ -13,7 +13,7 @@ use caldera_core::{
     queue::{JobId, QueueState, give_back::Eviction},
 };
 use caldera_crds::names::{
-    caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_NOTE},
+    caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
     volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
 };
 use caldera_runtime::{
@@ -194,7 +194,7 @@ impl Effect {
                 queue(name.as_str(), None, Body::MergePatch(json!({"metadata": metadata})))
             }
             Self::QueueNote { name, note } => {
-                let patch = json!({"metadata": {"annotations": {QUEUE_NOTE: note}}});
+                let patch = json!({"metadata": {"annotations": {QUEUE_STATUS: note}}});
                 queue(name.as_str(), None, Body::MergePatch(patch))
             }
             Self::DeleteCommand { key, uid } => Write {

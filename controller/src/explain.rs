@@ -293,7 +293,7 @@ pub fn explain(index: &mut Index, key: &Key, now: Timestamp) -> Option<Explanati
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
     explanation.notes.extend(index.entries.get(key).and_then(|entry| index.rest_of(entry)));
-    explanation.notes.extend(made_room(index, id, now));
+    explanation.notes.extend(describe_evictions_for(index, id, now));
     let others = index.entries.iter().filter(|(other, entry)| *other != key && entry.assumed.is_some()).count();
     if others > 0 {
         explanation.notes.push(format!("other jobs that may start now and are counted as if they had: {others}"));
@@ -480,15 +480,15 @@ fn eta(index: &Index, id: &str) -> Eta {
 }
 
 /// Who gave way for a job, as long as their room is kept for it: their bindings say so.
-fn made_room(index: &Index, id: &str, now: Timestamp) -> Option<String> {
+fn describe_evictions_for(index: &Index, id: &str, now: Timestamp) -> Option<String> {
     let evictions = index.entries.values().filter_map(|entry| entry.binding.eviction.as_ref());
     let ours: Vec<i64> = evictions
         .filter(|eviction| eviction.claimant == id && eviction.until > now.as_second())
         .map(|eviction| eviction.until)
         .collect();
     let until = at(*ours.iter().max()?)?;
-    let jobs = if ours.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", ours.len()) };
-    Some(format!("{jobs} gave way for it; their room is kept for it until {until}"))
+    let jobs = if ours.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", ours.len()) };
+    Some(format!("{jobs} evicted for it; the capacity is held for it until {until}"))
 }
 
 /// Seconds since 1970 as Kubernetes writes them.

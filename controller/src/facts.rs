@@ -21,7 +21,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     names::{
-        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_NOTE, SCHEDULER_NAME},
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_STATUS, SCHEDULER_NAME},
         volcano::CLOSED_BY_PARENT,
     },
     placement,
@@ -346,7 +346,7 @@ impl QueueFacts {
             spec: queue,
             uid: object.metadata.uid.as_deref().unwrap_or("").into(),
             closed_by_parent: annotation(CLOSED_BY_PARENT) == Some("true"),
-            note: annotation(QUEUE_NOTE).map(Arc::from),
+            note: annotation(QUEUE_STATUS).map(Arc::from),
             resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
             state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
             status: QueueNumbers {

@@ -20,7 +20,7 @@ use caldera_core::{
         JobId,
         give_back::{self, Attempts, Bucket, Eviction, Evictions, Less, NoPlan, Policy, Refused, Scene, Taken, Victim},
     },
-    reason::Reason,
+    reason::{EvictionCause, Reason},
     resources::Resources,
 };
 use caldera_runtime::event::EventType;
@@ -142,7 +142,7 @@ fn close(index: &mut Index, now: i64) {
             continue;
         };
         let out = index.sits_out(&entry.binding).is_some();
-        let gave_way = |reason: &Reason| matches!(reason, Reason::GaveWay { .. } | Reason::PutBack { .. });
+        let gave_way = |reason: &Reason| matches!(reason, Reason::Evicted { .. } | Reason::Requeued { .. });
         let is_out = matches!(&entry.state, State::Blocked(reason) if gave_way(reason));
         let holds = matches!(entry.state, State::Holding { .. });
         // As long as `note_eviction` would remember it.
@@ -195,7 +195,8 @@ impl Index {
             return None;
         }
         let queue = self.workload_of(binding).map(|workload| workload.queue.clone())?;
-        Some(Reason::GaveWay { queue, detail: eviction.message.clone() })
+        let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
+        Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
     }
 
     /// The answer to an eviction.
@@ -283,7 +284,7 @@ fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
 fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], decided: give_back::Plan, plan: &mut Plan) {
     let now = index.now.as_second();
     let (jobs, frees) = (decided.victims.len(), decided.frees);
-    tracing::info!(job = %head.id, queue = %head.queue, jobs, %frees, "jobs give way");
+    tracing::info!(job = %head.id, queue = %head.queue, jobs, %frees, "jobs are evicted");
     for victim in decided.victims {
         let Some(key) = index.ids.get(&victim.id).cloned() else { continue };
         let Some(entry) = index.entries.get(&key) else { continue };
@@ -303,8 +304,8 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         };
         let Some(effect) = effect(&entry.binding, index, &victim, &eviction) else { continue };
         let said = match victim.taken {
-            Taken::Whole => "goes back in line with its age",
-            Taken::Surplus(_) => "goes on with what its minimum needs, or more",
+            Taken::Whole => "it waits again with its age",
+            Taken::Surplus(_) => "it goes on with its minimum or more",
         };
         index.claims.under_way.insert(key.clone(), (eviction.reason, format!("{}; {said}", eviction.message)));
         plan.effects.push((Tag::Evict(key), effect));
@@ -315,9 +316,9 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
     index.claims.due = Timestamp::from_second(decided.hold.until).ok();
     let entry = index.ids.get(&head.id).and_then(|key| index.entries.get(key));
     if let Some(workload) = entry.and_then(|entry| index.workload_of(&entry.binding)) {
-        let jobs = if jobs == 1 { "one job gives".to_owned() } else { format!("{jobs} jobs give") };
-        let message = format!("{jobs} way for it: {frees} come free");
-        plan.effects.push((Tag::Tell, tell(workload, EventType::Normal, "RoomIsMade", message)));
+        let jobs = if jobs == 1 { "one job is".to_owned() } else { format!("{jobs} jobs are") };
+        let message = format!("{jobs} evicted for it: {frees} come free");
+        plan.effects.push((Tag::Tell, tell(workload, EventType::Normal, "PreemptionSucceeded", message)));
     }
 }
 

@@ -40,7 +40,7 @@ impl Metrics {
         let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let registry = registry.sub_registry_with_prefix("caldera");
         registry.register("released_bindings", "Bindings released", metrics.released.clone());
-        registry.register("evicted_bindings", "Bindings that were made to give way", metrics.evicted.clone());
+        registry.register("evicted_bindings", "Bindings evicted for others, or requeued", metrics.evicted.clone());
         registry.register("pending_bindings", "Bindings in line, by queue", metrics.pending.clone());
         registry.register(
             "quota_freed_to_release_seconds",

@@ -350,7 +350,9 @@ impl Room {
         let detail = match barred.len() {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
-            kept => format!("{refusal}; {kept} clusters are kept for who ranks before it and has waited long"),
+            kept => {
+                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
+            }
         };
         Err(Fit::No { never, detail })
     }

@@ -39,7 +39,7 @@ use crate::{
     plan::plan,
     read::{opted_in, resource_of},
     settings::{self, Settings},
-    unstarted::{START_WITHIN, Unstarted},
+    unstarted::{PODS_READY_TIMEOUT_DEFAULT, Unstarted},
 };
 
 /// How the controller is set up.
@@ -56,13 +56,13 @@ pub struct Config {
     /// Who goes first.
     pub order: OrderPolicy,
     /// Seconds that a job is blocked before its place is kept; `None` keeps none.
-    pub patience: Option<i64>,
+    pub reservation_after: Option<i64>,
     /// Who gives way to whom, and how much at most.
-    pub give_back: Policy,
+    pub preemption: Policy,
     /// Under which lease it is active; `None` for a single replica that needs none.
     pub epoch: Option<String>,
     /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then all parts are withdrawn.
-    pub start_within: SignedDuration,
+    pub pods_ready_timeout: SignedDuration,
     /// Where these settings are published for readers; the namespace must exist.
     pub namespace: String,
 }
@@ -75,10 +75,10 @@ impl Default for Config {
             clock: std::sync::Arc::new(SystemClock),
             counts: WriteCounts::default(),
             order: OrderPolicy::default(),
-            patience: Some(PATIENCE),
-            give_back: Policy::default(),
+            reservation_after: Some(PATIENCE),
+            preemption: Policy::default(),
             epoch: None,
-            start_within: START_WITHIN,
+            pods_ready_timeout: PODS_READY_TIMEOUT_DEFAULT,
             namespace: "default".to_owned(),
         }
     }
@@ -120,11 +120,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     tokio::spawn(settings::publish(client.clone(), Settings::of(&config), config.namespace.clone(), stop.clone()));
     let (writer, mut outcomes) = Writer::start(client, stop.clone());
     let mut index = Index::default();
-    index.claims.policy = config.give_back.clone();
+    index.claims.policy = config.preemption.clone();
     index.epoch = config.epoch.as_deref().map(Into::into);
-    index.unstarted = Unstarted::new(config.start_within);
+    index.unstarted = Unstarted::new(config.pods_ready_timeout);
     index.engine.set_policy(config.order);
-    index.engine.set_patience(config.patience);
+    index.engine.set_patience(config.reservation_after);
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {

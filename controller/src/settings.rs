@@ -35,19 +35,19 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Who goes first.
     pub order: Order,
-    /// Seconds that a job is blocked before its place is kept; 0 keeps none.
-    pub keep_places_after: i64,
-    /// Seconds that a job waits before others give way for it.
-    pub claim_after: i64,
-    /// Queues take back what they deserve.
+    /// Seconds that a job is blocked before it gets a reservation; 0 makes none.
+    pub reservation_after: i64,
+    /// Seconds that a job waits before others are evicted for it.
+    pub preempt_after: i64,
+    /// Queues reclaim what they deserve.
     pub reclaim: bool,
-    /// Which jobs give way to higher priorities, as `--preempt` takes it; none do where it is empty.
+    /// Which jobs may preempt which, as `--preempt` takes it; nobody preempts where it is empty.
     pub preempt: Vec<String>,
-    /// Jobs that do not say whether they are preemptable give way to higher priorities too.
+    /// Jobs that do not say whether they are preemptable may be preempted too.
     pub preempt_unset: bool,
-    /// Jobs that give way in a minute at most.
+    /// Evictions in a minute at most.
     pub evictions_per_minute: u32,
-    /// Namespaces whose jobs never give way.
+    /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,
 }
 
@@ -73,15 +73,15 @@ impl Settings {
     /// What a controller is set up with.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        let Policy { reclaim, preempt, unset, protected, bounds } = &config.give_back;
+        let Policy { reclaim, preempt, unset, protected, bounds } = &config.preemption;
         Self {
             order: match config.order {
                 OrderPolicy::Share => Order::Share,
                 OrderPolicy::Strict => Order::Strict,
                 OrderPolicy::Fifo => Order::Fifo,
             },
-            keep_places_after: config.patience.unwrap_or(0),
-            claim_after: bounds.patience,
+            reservation_after: config.reservation_after.unwrap_or(0),
+            preempt_after: bounds.patience,
             reclaim: *reclaim,
             preempt: preempt.iter().map(ToString::to_string).collect(),
             preempt_unset: unset.preempt,
@@ -98,12 +98,12 @@ impl Settings {
             Order::Fifo => OrderPolicy::Fifo,
         };
         index.engine.set_policy(order);
-        index.engine.set_patience(Some(self.keep_places_after).filter(|seconds| *seconds > 0));
+        index.engine.set_patience(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         let mut policy = Policy { reclaim: self.reclaim, ..Policy::default() };
         // What a newer controller may say is no rule that this one could decide by.
         policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();
         policy.unset.preempt = self.preempt_unset;
-        policy.bounds.patience = self.claim_after;
+        policy.bounds.patience = self.preempt_after;
         policy.bounds.rate = Rate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
         index.claims.policy = policy;
@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn what_is_published_is_what_a_reader_decides_by() {
-        let mut config = Config { order: OrderPolicy::Strict, patience: None, ..Config::default() };
-        config.give_back.reclaim = false;
-        config.give_back.preempt = vec!["by.least=10,of.queue=batch,scope=any-queue".parse().unwrap()];
-        config.give_back.unset.preempt = true;
-        config.give_back.bounds.patience = 7;
-        config.give_back.bounds.rate.evictions = 3;
-        config.give_back.protected.insert("ops".into());
+        let mut config = Config { order: OrderPolicy::Strict, reservation_after: None, ..Config::default() };
+        config.preemption.reclaim = false;
+        config.preemption.preempt = vec!["by.least=10,of.queue=batch,scope=any-queue".parse().unwrap()];
+        config.preemption.unset.preempt = true;
+        config.preemption.bounds.patience = 7;
+        config.preemption.bounds.rate.evictions = 3;
+        config.preemption.protected.insert("ops".into());
         for config in [config, Config::default()] {
             let write = Settings::of(&config).write("ns");
             let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
@@ -176,7 +176,7 @@ mod tests {
             let mut index = Index::default();
             read.apply(&mut index);
             assert_eq!(index.engine.policy(), config.order);
-            assert_eq!(index.claims.policy, config.give_back);
+            assert_eq!(index.claims.policy, config.preemption);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     facts::{Binding, Key},
     index::{Index, State, Tag},
     plan::Plan,
-    unstarted::NOT_STARTED,
+    unstarted::PODS_READY_TIMEOUT,
 };
 
 /// What such a record gives as its reason.
@@ -108,11 +108,11 @@ fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, 
 /// Why a binding that was not placed in time is not in line yet.
 pub(crate) fn sits_out(binding: &Binding, now: i64) -> Option<Reason> {
     let record = binding.eviction.as_ref().filter(|record| is_ours(record) && record.until > now)?;
-    let placed = record.reason == NOT_STARTED;
-    Some(Reason::PutBack { times: record.put_back, placed, detail: record.message.clone() })
+    let placed = record.reason == PODS_READY_TIMEOUT;
+    Some(Reason::Requeued { times: record.put_back, placed, detail: record.message.clone() })
 }
 
 /// Whether a record is of a job that found no place, or did not start there, and not of one that gave way for another.
 pub(crate) fn is_ours(record: &Eviction) -> bool {
-    record.reason == NOT_PLACED || record.reason == NOT_STARTED
+    record.reason == NOT_PLACED || record.reason == PODS_READY_TIMEOUT
 }

@@ -3,7 +3,7 @@
 //! A member's Volcano starts a part of a gang once the part's own minimum can run; nobody there knows of the other parts.
 //! Where one part finds no room after all (a queue of the member's own, capacity that was not what it seemed), the others
 //! would hold theirs for nothing. So a gang of which some part has not had its minimum on nodes five minutes (the
-//! controller's `start_within`) after it was placed gives all of it back, in the one patch that takes a binding's clusters, and goes back in line with its age after
+//! controller's `pods_ready_timeout`) after it was placed gives all of it back, in the one patch that takes a binding's clusters, and goes back in line with its age after
 //! a wait that doubles. The clusters that held it up are on the record: the scheduler tries others first. What runs is
 //! left alone: a part that comes later, or that its member restarts, takes nothing from the gang.
 
@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// What such a record gives as its reason.
-pub(crate) const NOT_STARTED: &str = "NotStarted";
+pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
 /// From the placement on, where the member's pods can be seen.
-pub(crate) const START_WITHIN: SignedDuration = SignedDuration::from_secs(300);
+pub(crate) const PODS_READY_TIMEOUT_DEFAULT: SignedDuration = SignedDuration::from_secs(300);
 /// So many times as long where only the job's phase is known, which says nothing of pods that pull their images.
 const BLIND: u8 = 6;
 /// Looked at again after so long at most.
@@ -39,7 +39,7 @@ pub(crate) struct Unstarted {
 
 impl Default for Unstarted {
     fn default() -> Self {
-        Self::new(START_WITHIN)
+        Self::new(PODS_READY_TIMEOUT_DEFAULT)
     }
 }
 
@@ -129,10 +129,10 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         tracing::warn!(binding = %key, %message, "a gang does not start; it is withdrawn");
         if let Some(workload) = index.workload_of(&entry.binding) {
             let told = format!("withdrawn from all clusters: {message}");
-            plan.effects.push((Tag::Tell, tell(workload, EventType::Warning, NOT_STARTED, told)));
+            plan.effects.push((Tag::Tell, tell(workload, EventType::Warning, PODS_READY_TIMEOUT, told)));
         }
         let avoid = late.iter().map(|(cluster, _)| cluster.to_string()).collect();
-        let effect = unplaced::put_back(&entry.binding, NOT_STARTED, message, avoid, now.as_second());
+        let effect = unplaced::put_back(&entry.binding, PODS_READY_TIMEOUT, message, avoid, now.as_second());
         plan.effects.push((Tag::Evict(key), effect));
     }
 }

@@ -1,7 +1,8 @@
-//! Why a job waits, or can never start, or what became of it: a token for machines, a sentence with numbers for people.
+//! The reasons that users read: why a job waits, why it can never start, or where it runs.
 //!
-//! Every verdict of the queue engine has a [`Reason`], computed from the live state when it is asked for. Tokens of
-//! "can never start unless somebody changes something" are different from tokens of "waits".
+//! A [`Reason`] is a token for machines and a sentence with numbers for people. It becomes the `reason` and the `message`
+//! of a PodGroup's condition, and of events. The queue engine computes it from live state whenever somebody asks. A job
+//! that only has to wait never shares a token with a job that somebody has to change: see [`Reason::needs_a_change`].
 
 use std::fmt;
 
@@ -69,7 +70,33 @@ pub enum QueueProblem {
     Root,
 }
 
-/// Why a job stands where it stands.
+/// By which right a job was evicted for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// A queue took back what it deserves.
+    Reclaimed,
+    /// A job of higher priority took it.
+    Preempted,
+}
+
+impl EvictionCause {
+    /// The token of the PodGroup, of the event and of the eviction record.
+    #[must_use]
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Reclaimed => "Reclaimed",
+            Self::Preempted => "Preempted",
+        }
+    }
+
+    /// Reads the token of an eviction record; `None` for a job that was requeued.
+    #[must_use]
+    pub fn parse_token(token: &str) -> Option<Self> {
+        [Self::Reclaimed, Self::Preempted].into_iter().find(|cause| cause.token() == token)
+    }
+}
+
+/// Why a job waits, or what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The queue can not start jobs.
@@ -134,35 +161,37 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
-    /// There would be enough, but a part of it is kept for a job that ranks before this one and waited long.
-    HeldBack {
+    /// There would be enough, but a part of it is reserved for a job that ranks before this one and waited long.
+    BlockedByReservation {
         /// The job's queue.
         queue: QueueName,
-        /// Under whose ceiling it is kept.
+        /// Under whose limit it is reserved.
         bound: Bound,
         /// Resource.
         resource: ResourceName,
         /// What the job needs at least.
         asked: Quantity,
-        /// What is free, with what is kept.
+        /// What is free, with what is reserved.
         free: Quantity,
-        /// What is kept.
-        kept: Quantity,
+        /// What is reserved.
+        reserved: Quantity,
         /// In line.
         position: Position,
     },
-    /// It was running, and its room was taken for another job that has not started yet, or its pods are still going.
-    GaveWay {
+    /// It was running and was evicted for another job. That job has not started yet, or pods of this one still run.
+    Evicted {
         /// The job's queue.
         queue: QueueName,
         /// By which right.
+        cause: EvictionCause,
+        /// The queues and numbers behind it.
         detail: String,
     },
-    /// It was admitted, found no place in time or did not start there, and gave its quota back.
-    PutBack {
-        /// Times that it went so.
+    /// It was admitted, was not placed or did not start in time, and was requeued.
+    Requeued {
+        /// How often that happened.
         times: u32,
-        /// It was placed and did not start.
+        /// It was placed and its pods were not ready in time.
         placed: bool,
         /// What the scheduler said last, or what was missing.
         detail: String,
@@ -172,8 +201,8 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
-    /// There is quota, but no place now.
-    NoRoom {
+    /// There is quota, but the clusters have too little free capacity for the gang.
+    InsufficientCapacity {
         /// The job's queue.
         queue: QueueName,
         /// What is short, where (from placement).
@@ -186,8 +215,8 @@ pub enum Reason {
         /// What is short, where (from placement).
         detail: String,
     },
-    /// Would fit, but its queue is strictly first in, first out.
-    BehindHead {
+    /// Would fit, but its queue admits strictly in order, and its head can not start yet.
+    BehindQueueHead {
         /// The job's queue.
         queue: QueueName,
         /// In line.
@@ -279,13 +308,13 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
-            Self::HeldBack { .. } => "HeldBack",
-            Self::GaveWay { .. } => "GaveWay",
-            Self::PutBack { .. } => "PutBack",
+            Self::BlockedByReservation { .. } => "BlockedByReservation",
+            Self::Evicted { cause, .. } => cause.token(),
+            Self::Requeued { .. } => "Requeued",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
-            Self::NoRoom { .. } => "WaitingForRoom",
+            Self::InsufficientCapacity { .. } => "InsufficientCapacity",
             Self::NeverFits { .. } => "NeverFits",
-            Self::BehindHead { .. } => "BehindHead",
+            Self::BehindQueueHead { .. } => "BehindQueueHead",
             Self::Next { .. } => "Waiting",
             Self::Admitted { .. } => "Admitted",
             Self::NotPlaced { .. } => "NotPlaced",
@@ -380,34 +409,34 @@ impl fmt::Display for Reason {
                 f,
                 "waits in queue {queue}, {position}: needs {resource} {asked}, used {used} of {limit} ({bound})"
             ),
-            Self::GaveWay { queue, detail } => write!(
+            Self::Evicted { queue, cause: _, detail } => write!(
                 f,
-                "gave way: {detail}; waits in queue {queue} with its age, in line again once that room is used and its own \
-                 pods are gone"
+                "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \
+                 started and its own pods are gone"
             ),
-            Self::PutBack { times, placed, detail } => {
+            Self::Requeued { times, placed, detail } => {
                 let missed = if *placed { "did not start" } else { "not placed" };
                 let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
                 write!(
                     f,
-                    "was admitted {times} and {missed} in time ({detail}); its quota is free for others, it keeps \
-                     its age and is in line again after a while"
+                    "was admitted {times} and {missed} in time ({detail}); requeued: its quota is free for others, it keeps \
+                     its age and is considered again after a backoff"
                 )
             }
             Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
-            Self::HeldBack { queue, bound, resource, asked, free, kept, position } => write!(
+            Self::BlockedByReservation { queue, bound, resource, asked, free, reserved, position } => write!(
                 f,
-                "waits in queue {queue}, {position}: needs {resource} {asked}, free {free} ({bound}), of which {kept} is kept \
-                 for who ranks before it and has waited long"
+                "waits in queue {queue}, {position}: needs {resource} {asked}, free {free} ({bound}), of which {reserved} is \
+                 reserved for a job that ranks before it and has waited long"
             ),
-            Self::NoRoom { queue, detail, position } => {
-                write!(f, "waits in queue {queue}, {position}: there is quota, but no room: {detail}")
+            Self::InsufficientCapacity { queue, detail, position } => {
+                write!(f, "waits in queue {queue}, {position}: there is quota, but insufficient capacity: {detail}")
             }
             Self::NeverFits { detail } => {
                 write!(f, "can never start: would not fit even if all ready clusters were empty: {detail}")
             }
-            Self::BehindHead { queue, position } => {
-                write!(f, "waits in queue {queue}, {position}: the queue is fifo and its first job can not start yet")
+            Self::BehindQueueHead { queue, position } => {
+                write!(f, "waits in queue {queue}, {position}: the queue is fifo and its head can not start yet")
             }
             Self::Next { queue, position } => write!(f, "waits in queue {queue}, {position}: is considered next"),
             Self::Admitted { queue, charged } => {

@@ -26,7 +26,7 @@ pub mod caldera {
     /// `caldera_core::queue::give_back::Eviction`).
     pub const EVICTION: &str = "caldera.dev/eviction";
     /// On a Queue: what counts of its amounts where that is not what it says, and what is wrong with it (JSON).
-    pub const QUEUE_NOTE: &str = "caldera.dev/queue";
+    pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
     /// On a workload: `true` keeps it in its queue until the user takes it away.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked one
@@ -79,7 +79,7 @@ pub mod volcano {
     pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
     /// On a workload or its pods: how long it may wait, as Go writes durations.
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
-    /// On a workload or its pods (annotation or label): whether it may be made to give way.
+    /// On a workload or its pods (annotation or label): whether it may be evicted for others.
     pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";

@@ -41,7 +41,7 @@ impl Metrics {
         registry.register("decisions", "Decisions by what followed", metrics.decisions.clone());
         registry.register("decision_seconds", "Time of one decision", metrics.seconds.clone());
         registry.register("conflicts", "Writes that met a newer object", metrics.conflicts.clone());
-        registry.register("waiting", "Bindings that wait for room", metrics.waiting.clone());
+        registry.register("pending_bindings", "Bindings that wait for capacity", metrics.waiting.clone());
         metrics
     }
 

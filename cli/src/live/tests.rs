@@ -77,7 +77,7 @@ fn items(path: &str) -> Value {
         metadata["ownerReferences"] =
             json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j"}]);
         let told = json!({
-            "type": "Unschedulable", "status": "True", "reason": "WaitingForRoom", "message": "the controller's words",
+            "type": "Unschedulable", "status": "True", "reason": "InsufficientCapacity", "message": "the controller's words",
         });
         return json!([{"metadata": metadata, "spec": {}, "status": {"phase": "Pending", "conditions": [told]}}]);
     }
@@ -143,7 +143,7 @@ async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_i
     let key = binding_of(&live.index, &job()).unwrap();
     let seen = explain(&mut live.index, &key, live.now).unwrap();
     assert_eq!((seen.verdict, seen.basis), (Verdict::Waiting, Basis::Told));
-    assert_eq!((seen.token.as_str(), seen.sentence.as_str()), ("WaitingForRoom", "the controller's words"));
+    assert_eq!((seen.token.as_str(), seen.sentence.as_str()), ("InsufficientCapacity", "the controller's words"));
     assert!(seen.position.is_none() && seen.clusters.is_empty());
     assert!(queues(&live.index).iter().all(|queue| queue.jobs.is_none()));
 }

@@ -54,7 +54,7 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
     let mut young = None;
     for (id, position) in index.engine.heads(each) {
         let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
-        let (Reason::Quota { queue, .. } | Reason::NoRoom { queue, .. }) = &reason else { continue };
+        let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else { continue };
         // What its own queue may have at most nobody else can give it.
         let own =
             matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);

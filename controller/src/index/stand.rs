@@ -88,7 +88,7 @@ impl Index {
         let since = binding.eviction.as_ref().map_or(0, |eviction| eviction.at);
         Some(match self.sits_out(binding) {
             None => Standing::InLine(job),
-            Some(reason @ Reason::PutBack { .. }) => Standing::Aside(job, reason, since),
+            Some(reason @ Reason::Requeued { .. }) => Standing::Aside(job, reason, since),
             // It gave way for another: what it gave is not to be kept for itself.
             Some(reason) => Standing::Blocked(reason),
         })

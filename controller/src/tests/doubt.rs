@@ -84,7 +84,7 @@ fn what_two_replicas_granted_beyond_a_limit_is_taken_back_newest_first() {
     assert!(world.pass(2).is_empty());
     assert_eq!((granted(&world), world.used("q").as_str()), (vec!["old", "young"], "8"));
     assert_eq!(annotation(&world, "youngest", "caldera.dev/gate"), "closed");
-    assert_eq!(world.says("youngest").0, "PutBack", "{:?}", world.says("youngest"));
+    assert_eq!(world.says("youngest").0, "Requeued", "{:?}", world.says("youngest"));
     // Both of the other replica's: the older stays.
     let mut world = World::new(4);
     world.index.epoch = Some("4.me".into());

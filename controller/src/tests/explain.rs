@@ -176,9 +176,9 @@ fn who_gave_way_and_for_whom_is_told_on_both_sides() {
     let mut index = listed(&world);
     let claimant = of(&mut index, &world, "claimant");
     assert_eq!(claimant.verdict, Verdict::Waiting);
-    assert!(claimant.notes[0].starts_with("1 job gave way for it; "), "{:?}", claimant.notes);
+    assert!(claimant.notes[0].starts_with("1 job was evicted for it; "), "{:?}", claimant.notes);
     let victim = of(&mut index, &world, "victim");
-    assert_eq!((victim.verdict, victim.token.as_str()), (Verdict::Waiting, "GaveWay"));
+    assert_eq!((victim.verdict, victim.token.as_str()), (Verdict::Waiting, "Preempted"));
     assert!(victim.sentence.contains("by right") && victim.position.is_none() && victim.eta.is_none());
     let views = queues(&index);
     let jobs = views.iter().find(|view| view.name.as_str() == "q").unwrap().jobs.unwrap();

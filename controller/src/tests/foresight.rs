@@ -88,7 +88,7 @@ fn a_job_whose_anti_affinity_peer_holds_the_only_cluster_is_not_released_and_say
     assert!(world.settle().is_empty());
     world.pass(3);
     let (reason, message) = world.says("second");
-    assert_eq!(reason, "WaitingForRoom", "{message}");
+    assert_eq!(reason, "InsufficientCapacity", "{message}");
     for part in ["same anti-affinity group", "m1 has ns/first-job of its anti-affinity group"] {
         assert!(message.contains(part), "{message}");
     }

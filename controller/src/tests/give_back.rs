@@ -83,7 +83,7 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
             "young: queue a takes back what it deserves: queue b used cpu 8 and deserves 4; goes back in line with its age"
         ]
     );
-    assert_eq!(told(&world, "RoomIsMade"), ["mine: one job gives way for it: cpu 4, pods 4 come free"]);
+    assert_eq!(told(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
     // Its claimant has started: it waits like anybody, and starts when there is room.
     world.pass(3);
     assert_eq!(world.says("young").0, "WaitingForQuota");
@@ -132,15 +132,15 @@ fn who_gave_way_does_not_take_it_back_while_the_claim_is_open_or_its_pods_are_th
     world.job("mine", "a", 4);
     assert!(world.pass(5).is_empty(), "the pods are still there");
     assert!(is_evicted(&world, "young"));
-    assert_eq!((world.says("mine").0, world.says("young").0), ("WaitingForRoom".into(), "GaveWay".into()));
+    assert_eq!((world.says("mine").0, world.says("young").0), ("InsufficientCapacity".into(), "Preempted".into()));
     // A restart forgets nothing: the claim is on the victim's binding.
     world.restart();
     member(&mut world, &["old", "young"]);
     assert!(world.pass(100).is_empty());
-    assert_eq!(world.says("young").0, "GaveWay");
+    assert_eq!(world.says("young").0, "Preempted");
     // The claim comes to nothing. Nobody else is taken for it.
     assert!(world.pass(300).is_empty());
-    assert_eq!((evictions(&world), world.says("young").0), (1, "GaveWay".into()));
+    assert_eq!((evictions(&world), world.says("young").0), (1, "Preempted".into()));
     // The room is used by whom it was made for, though the other one has waited longer.
     member(&mut world, &["old"]);
     assert_eq!(world.pass(1), ["mine-job"]);
@@ -158,9 +158,9 @@ fn pods_that_never_go_do_not_keep_their_job_out_of_line_for_ever() {
     world.pass(5);
     world.delete("ResourceBinding", "mine-job");
     world.pass(500);
-    assert_eq!(world.says("young").0, "GaveWay");
+    assert_eq!(world.says("young").0, "Preempted");
     world.pass(100);
-    assert_eq!(world.says("young").0, "WaitingForRoom");
+    assert_eq!(world.says("young").0, "InsufficientCapacity");
 }
 
 #[test]

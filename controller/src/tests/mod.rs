@@ -143,7 +143,7 @@ fn what_a_blocked_job_lacks_is_kept_for_it_after_a_minute_and_told() {
     assert!(world.says("big").1.contains("what it lacks is kept for it"), "{:?}", world.says("big"));
     world.job("s2", "q", 2);
     assert!(world.pass(3).is_empty());
-    assert_eq!(world.says("s2").0, "HeldBack");
+    assert_eq!(world.says("s2").0, "BlockedByReservation");
     world.delete("ResourceBinding", "s0-job");
     world.delete("ResourceBinding", "s1-job");
     assert_eq!(world.pass(1), ["big-job"]);
@@ -167,7 +167,7 @@ fn clusters_are_kept_for_a_job_that_lacks_room() {
     submit(&mut world, "s1", 10);
     world.job("elsewhere", "q", 10);
     assert_eq!(world.pass(3), ["elsewhere-job"]);
-    assert!(world.says("s1").1.contains("kept for who ranks before it"), "{:?}", world.says("s1"));
+    assert!(world.says("s1").1.contains("reserved for a job that ranks before it"), "{:?}", world.says("s1"));
     world.delete("ResourceBinding", "s0-job");
     let mut released = world.pass(1);
     released.sort();
@@ -437,7 +437,7 @@ fn quota_without_room_is_no_release_and_names_what_is_short() {
     world.job("b", "q", 20);
     assert!(world.settle().is_empty(), "what was promised to the first is not given away again");
     let (reason, message) = world.says("b");
-    assert!(reason == "WaitingForRoom" || reason == "WaitingForQuota", "{reason}: {message}");
+    assert!(reason == "InsufficientCapacity" || reason == "WaitingForQuota", "{reason}: {message}");
     world.place("a-job", 90);
     world.phase("a", "Completed");
     assert_eq!(world.settle(), ["b-job"]);
@@ -835,7 +835,7 @@ fn who_is_not_placed_within_a_minute_gives_its_quota_back_and_keeps_its_age() {
     world.patch("ResourceBinding", "a-job", &json!({"status": {"conditions": [refused]}}));
     assert!(world.pass(58).is_empty());
     assert_eq!(world.pass(5), ["b-job"]);
-    assert_eq!(world.says("a").0, "PutBack");
+    assert_eq!(world.says("a").0, "Requeued");
     let binding = world.get("ResourceBinding", "a-job");
     assert_eq!(binding["spec"]["suspension"], json!({"scheduling": true}));
     assert!(binding["metadata"]["annotations"]["caldera.dev/admission"].is_null());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::world::World;
 
 fn note(world: &World, queue: &str) -> Value {
-    let note = &world.get("Queue", queue)["metadata"]["annotations"]["caldera.dev/queue"];
+    let note = &world.get("Queue", queue)["metadata"]["annotations"]["caldera.dev/queue-status"];
     note.as_str().map_or(Value::Null, |note| serde_json::from_str(note).unwrap())
 }
 

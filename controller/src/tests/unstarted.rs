@@ -90,12 +90,12 @@ fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
     assert!(eviction(&world).is_null());
     world.pass(5);
     let record = eviction(&world);
-    assert_eq!((&record["reason"], &record["avoid"]), (&json!("NotStarted"), &json!(["m2"])));
+    assert_eq!((&record["reason"], &record["avoid"]), (&json!("PodsReadyTimeout"), &json!(["m2"])));
     let binding = world.get("ResourceBinding", "a-job");
     assert!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
     assert_eq!(binding["spec"]["suspension"]["scheduling"], true);
     let (reason, message) = world.says("a");
-    assert_eq!(reason, "PutBack");
+    assert_eq!(reason, "Requeued");
     assert!(message.contains("0 of the 2 pods needed in m2 are on nodes"), "{message}");
     // In line again after a while, with its age.
     assert_eq!(world.pass(120), ["a-job"]);

@@ -221,7 +221,7 @@ fn traverse_passes_a_blocked_head_and_fifo_does_not_defect_14() {
         engine.wait(job("small", "q", 2, cpu(1)));
         assert_eq!(released(&mut engine), want);
         if dequeue == Dequeue::Fifo {
-            assert_eq!(token(&engine, "small"), "BehindHead");
+            assert_eq!(token(&engine, "small"), "BehindQueueHead");
             // Only its own queue waits.
             engine.wait(job("elsewhere", "other", 3, cpu(1)));
             assert_eq!(released(&mut engine), ["elsewhere"]);
@@ -250,7 +250,7 @@ fn nobody_waits_behind_who_can_never_start() {
     };
     assert!(engine.next(fit).is_none());
     let tokens = ["limit", "left", "room", "big", "small"].map(|id| token(&engine, id));
-    assert_eq!(tokens, ["ExceedsCapability", "ExceedsCapability", "NeverFits", "WaitingForQuota", "BehindHead"]);
+    assert_eq!(tokens, ["ExceedsCapability", "ExceedsCapability", "NeverFits", "WaitingForQuota", "BehindQueueHead"]);
     assert_eq!(
         engine.why("left").unwrap().to_string(),
         "can never start in queue q: needs cpu 75, more than 70, which is what other queues' guarantees leave to queue q"
@@ -260,7 +260,7 @@ fn nobody_waits_behind_who_can_never_start() {
     // Once it can, it is the first again.
     engine.set_queue(queue("g", 100));
     assert!(engine.next(fit).is_none());
-    assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindHead"]);
+    assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindQueueHead"]);
     engine.forget("runs");
     assert_eq!(engine.next(fit).unwrap().id.as_str(), "left");
 }
@@ -353,7 +353,7 @@ fn no_room_is_asked_once_a_class_and_again_when_room_grew_defect_12() {
     assert_eq!(asked, 1);
     assert_eq!(
         engine.why("j0").unwrap().to_string(),
-        "waits in queue q, position 1 of 1000: there is quota, but no room: 3 of 8 pods fit"
+        "waits in queue q, position 1 of 1000: there is quota, but insufficient capacity: 3 of 8 pods fit"
     );
     assert!(engine.next(|_, _| Fit::Yes).is_none(), "nothing grew");
     engine.room_grew();

@@ -39,14 +39,14 @@ fn eviction(binding: &Value) -> Value {
 
 fn is_withdrawn(binding: &Value) -> bool {
     let nowhere = binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty);
-    nowhere && eviction(binding)["reason"] == "NotStarted"
+    nowhere && eviction(binding)["reason"] == "PodsReadyTimeout"
 }
 
 #[test]
 fn a_member_that_lies_about_its_capacity_keeps_no_gang_and_harms_nobody_else() {
     run_configured(
         "lying",
-        |controller| controller.start_within = WITHIN,
+        |controller| controller.pods_ready_timeout = WITHIN,
         async |s| {
             let cores = free_cores(&s).await;
             let largest = |nodes: &Vec<u32>| nodes.first().copied().unwrap_or(0);
@@ -92,7 +92,7 @@ fn a_member_that_lies_about_its_capacity_keeps_no_gang_and_harms_nobody_else() {
 
             let binding = s.until(Kind::Binding, "gang-job", "is withdrawn", is_withdrawn).await?;
             ensure!(eviction(&binding)["avoid"] == json!([liar]), "{}", eviction(&binding));
-            let told = |group: &Value| group["status"]["conditions"][0]["reason"] == "PutBack";
+            let told = |group: &Value| group["status"]["conditions"][0]["reason"] == "Requeued";
             let group = s.until_podgroup(&gang, "says why", told).await?;
             let why = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
             ensure!(why.contains(&format!("needed in {liar} are on nodes")), "{why:?}");

@@ -55,7 +55,7 @@ fn eviction(binding: &Value) -> Value {
 
 fn is_withdrawn(binding: &Value) -> bool {
     let nowhere = binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty);
-    nowhere && binding["spec"]["suspension"]["scheduling"] == true && eviction(binding)["reason"] == "NotStarted"
+    nowhere && binding["spec"]["suspension"]["scheduling"] == true && eviction(binding)["reason"] == "PodsReadyTimeout"
 }
 
 fn charged(queue: &Value, cpu: &str) -> bool {
@@ -76,7 +76,7 @@ async fn submit_held_from(s: &Scenario, gang: Value, placement: &Value, held: &s
 fn a_gang_of_which_a_part_can_not_start_is_withdrawn_from_all_clusters_and_goes_elsewhere() {
     run_configured(
         "together",
-        |controller| controller.start_within = WITHIN,
+        |controller| controller.pods_ready_timeout = WITHIN,
         async |s| {
             let members: Vec<String> = s.members().map(str::to_owned).collect();
             let [open, held] = [members[0].as_str(), members[1].as_str()];
@@ -88,9 +88,9 @@ fn a_gang_of_which_a_part_can_not_start_is_withdrawn_from_all_clusters_and_goes_
             let binding = s.until(Kind::Binding, "gang-job", "is withdrawn", is_withdrawn).await?;
             let record = eviction(&binding);
             ensure!(record["avoid"] == json!([held]), "{record}");
-            s.until_told("gang", "NotStarted").await?;
+            s.until_told("gang", "PodsReadyTimeout").await?;
             let says =
-                s.until_podgroup(&gang, "says why", |group| group["status"]["conditions"][0]["reason"] == "PutBack");
+                s.until_podgroup(&gang, "says why", |group| group["status"]["conditions"][0]["reason"] == "Requeued");
             let why = says.await?["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
             ensure!(why.contains(&format!("0 of the 2 pods needed in {held} are on nodes")), "{why:?}");
             s.until_gone_in_member(open, Kind::Job, "gang").await?;
@@ -128,7 +128,7 @@ async fn far_world(line: Arc<OnceLock<Line>>) -> anyhow::Result<World> {
     let own = Line::to(&far.server).await?;
     join(&host, FAR, &Endpoint { server: own.address.clone(), ..far.clone() }).await?;
     let mut world = world::of_fleet(&host, stop).await?;
-    world.reconfigure(|controller| controller.start_within = WITHIN).await?;
+    world.reconfigure(|controller| controller.pods_ready_timeout = WITHIN).await?;
     world.members.insert(FAR.to_owned(), far.client("e2e", &WriteCounts::default())?);
     assert!(line.set(own).is_ok());
     Ok(world)

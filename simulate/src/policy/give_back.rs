@@ -211,7 +211,7 @@ impl Claims {
         let mut heads = Vec::new();
         for (id, position) in engine.heads(HEADS) {
             let Some(reason) = engine.why_at(id.as_str(), position) else { continue };
-            let (Reason::Quota { queue, .. } | Reason::NoRoom { queue, .. }) = &reason else { continue };
+            let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else { continue };
             // What its own queue may have at most nobody else can give it.
             let own =
                 matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);

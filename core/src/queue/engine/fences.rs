@@ -275,14 +275,14 @@ impl Engine {
         let resource = self.dims.name(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).shown_as(limit);
         let free = admit::headroom(&self.slots[at.index()], dim)?;
-        Some(Reason::HeldBack {
+        Some(Reason::BlockedByReservation {
             queue: slot.name.clone(),
             bound,
             asked: shape.minimum.get(resource.as_str()),
             resource,
             free: shown(free),
             // Who waits for room, and has no right to more yet, makes its queue leave all that is free.
-            kept: shown(if is_quota { self.taken(&heeded, at, dim).min(free) } else { free }),
+            reserved: shown(if is_quota { self.taken(&heeded, at, dim).min(free) } else { free }),
             position,
         })
     }

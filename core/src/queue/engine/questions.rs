@@ -78,7 +78,7 @@ impl Engine {
         }
         let is_hopeless = matches!(slot.line.bed(*shape_id), Some(Bed::Never));
         if slot.is_fifo() && !is_hopeless && slot.line.front().is_some_and(|(front, _)| front < key) {
-            return Some(Reason::BehindHead { queue, position });
+            return Some(Reason::BehindQueueHead { queue, position });
         }
         if let Some((at, dim, _)) = admit::first_short(&self.slots, &slot.path, &shape.sparse) {
             let (bound, limit) = admit::bound(&self.slots, &self.dims, &self.fleet, at, dim);
@@ -96,7 +96,7 @@ impl Engine {
             return Some(if *never {
                 Reason::NeverFits { detail }
             } else {
-                Reason::NoRoom { queue, detail, position }
+                Reason::InsufficientCapacity { queue, detail, position }
             });
         }
         Some(Reason::Next { queue, position })

@@ -328,7 +328,7 @@ fn who_would_have_more_than_its_queue_deserves_holds_back_its_own_queue_alone() 
     engine.forget("b2");
     engine.wait(job("b3", "b", 3, amounts(1, 0)));
     assert!(at(&mut engine, 103).is_empty());
-    assert_eq!(engine.why("a1").unwrap().token(), "HeldBack");
+    assert_eq!(engine.why("a1").unwrap().token(), "BlockedByReservation");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn who_was_held_back_wakes_when_the_holder_s_queue_has_its_share_otherwise() {
     let mut engine = two_queues(1);
     engine.hold(&"b0".into(), &"b".into(), &amounts(7, 0));
     assert!(at(&mut engine, 101).is_empty());
-    assert_eq!(engine.why("b1").unwrap().token(), "HeldBack");
+    assert_eq!(engine.why("b1").unwrap().token(), "BlockedByReservation");
     engine.wait(Job { priority: 1, ..job("urgent", "a", 2, amounts(1, 0)) });
     assert_eq!(at(&mut engine, 102), ["urgent", "b1"]);
 }

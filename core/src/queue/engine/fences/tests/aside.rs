@@ -23,7 +23,7 @@ fn nobody_of_lower_priority_takes_what_one_gave_back_that_is_out_of_line_for_a_w
     }
     engine.wait(low("beside", "q", 2));
     assert_eq!(at(&mut engine, 100), ["beside"]);
-    assert_eq!(engine.why("low-q").unwrap().token(), "HeldBack");
+    assert_eq!(engine.why("low-q").unwrap().token(), "BlockedByReservation");
     assert_eq!((engine.reservation("aside"), engine.is_waiting("aside")), (None, false));
     engine.wait(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) });
     assert_eq!(at(&mut engine, 130), ["aside"]);

@@ -37,7 +37,7 @@ fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
     engine.wait(job("s1", "q", 3, amounts(1, 0)));
     engine.wait(job("s2", "q", 3, amounts(2, 0)));
     assert_eq!(engine.next_in(&mut room), None);
-    assert_eq!(engine.why("s2").unwrap().token(), "HeldBack");
+    assert_eq!(engine.why("s2").unwrap().token(), "BlockedByReservation");
     room.free = true;
     engine.room_grew();
     assert_eq!(engine.next_in(&mut room).unwrap().id.as_str(), "big");
