@@ -132,15 +132,15 @@ fn who_gave_way_does_not_take_it_back_while_the_claim_is_open_or_its_pods_are_th
     world.job("mine", "a", 4);
     assert!(world.pass(5).is_empty(), "the pods are still there");
     assert!(is_evicted(&world, "young"));
-    assert_eq!((world.says("mine").0, world.says("young").0), ("InsufficientCapacity".into(), "Preempted".into()));
+    assert_eq!((world.says("mine").0, world.says("young").0), ("InsufficientCapacity".into(), "Reclaimed".into()));
     // A restart forgets nothing: the claim is on the victim's binding.
     world.restart();
     member(&mut world, &["old", "young"]);
     assert!(world.pass(100).is_empty());
-    assert_eq!(world.says("young").0, "Preempted");
+    assert_eq!(world.says("young").0, "Reclaimed");
     // The claim comes to nothing. Nobody else is taken for it.
     assert!(world.pass(300).is_empty());
-    assert_eq!((evictions(&world), world.says("young").0), (1, "Preempted".into()));
+    assert_eq!((evictions(&world), world.says("young").0), (1, "Reclaimed".into()));
     // The room is used by whom it was made for, though the other one has waited longer.
     member(&mut world, &["old"]);
     assert_eq!(world.pass(1), ["mine-job"]);
@@ -158,7 +158,7 @@ fn pods_that_never_go_do_not_keep_their_job_out_of_line_for_ever() {
     world.pass(5);
     world.delete("ResourceBinding", "mine-job");
     world.pass(500);
-    assert_eq!(world.says("young").0, "Preempted");
+    assert_eq!(world.says("young").0, "Reclaimed");
     world.pass(100);
     assert_eq!(world.says("young").0, "InsufficientCapacity");
 }
@@ -215,7 +215,7 @@ fn a_higher_priority_preempts_in_its_queue_who_says_that_it_may() {
     assert!(!is_evicted(&world, "low"), "it did not say that it may");
     world.patch("Job", "low", &json!({"metadata": {"annotations": {"volcano.sh/preemptable": "true"}}}));
     assert_eq!(world.pass(3), ["urgent-job"]);
-    assert_eq!(told(&world, "Preempted").len(), 1);
+    assert_eq!(told(&world, "Reclaimed").len(), 1);
     world.pass(100);
     assert_eq!(world.says("low").0, "WaitingForQuota");
 }
