@@ -23,35 +23,19 @@ pub struct Named {
     name: String,
 }
 
-const KINDS: [(&[&str], WorkloadKind); 5] = [
-    (&["vcjob", "vj", "jobs.batch.volcano.sh", "job.batch.volcano.sh"], WorkloadKind::VolcanoJob),
-    (&["deployment", "deployments", "deploy"], WorkloadKind::Deployment),
-    (&["statefulset", "statefulsets", "sts"], WorkloadKind::StatefulSet),
-    (&["job", "jobs", "jobs.batch"], WorkloadKind::BatchJob),
-    (&["pod", "pods", "po"], WorkloadKind::Pod),
-];
-
 /// Reads `NAME` or `KIND/NAME`.
 ///
 /// # Errors
 /// If it is neither.
 pub fn named(text: &str) -> Result<Named, String> {
     let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
-    let known = KINDS.iter().find(|(words, _)| words.contains(&kind.to_lowercase().as_str()));
-    let Some((_, kind)) = known else {
+    let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
         return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
     };
     if name.is_empty() || name.contains('/') {
         return Err("want NAME, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod".to_owned());
     }
-    Ok(Named { kind: *kind, name: name.to_owned() })
-}
-
-fn word(kind: WorkloadKind) -> &'static str {
-    match kind {
-        WorkloadKind::VolcanoJob => "Volcano Job",
-        kind => kind.kind(),
-    }
+    Ok(Named { kind: known, name: name.to_owned() })
 }
 
 /// What is printed for machines.
@@ -90,11 +74,11 @@ fn find(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explana
     if let Some(explanation) = found {
         return Ok(explanation);
     }
-    let mut text = format!("there is no {} {} in namespace {namespace}", word(job.kind), job.name);
-    for (words, kind) in KINDS.iter().filter(|(_, kind)| *kind != job.kind) {
-        let other = reference(*kind, namespace, &job.name);
+    let mut text = format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
+    for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
+        let other = reference(kind, namespace, &job.name);
         if binding_of(&live.index, &other).is_some() || without_binding(&live.index, &other).is_some() {
-            let _ = write!(text, ", but a {}: ask for {}/{}", word(*kind), words[0], job.name);
+            let _ = write!(text, ", but a {}: ask for {}/{}", kind.title(), kind.aliases()[0], job.name);
         }
     }
     for gap in live.gaps.iter().filter(|gap| !gap.what.starts_with("member ") && !gap.what.starts_with("configmap ")) {

@@ -19,19 +19,6 @@ use crate::{
     index::{Input, Source},
 };
 
-/// The resource of a kind in scope.
-#[must_use]
-pub fn resource_of(kind: WorkloadKind) -> ApiResource {
-    let (version, plural) = match kind {
-        WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
-        WorkloadKind::BatchJob => ("v1", "jobs"),
-        WorkloadKind::Deployment => ("v1", "deployments"),
-        WorkloadKind::StatefulSet => ("v1", "statefulsets"),
-        WorkloadKind::Pod => ("v1", "pods"),
-    };
-    resource(kind.group(), version, kind.kind(), plural)
-}
-
 /// Whether a namespace asks for queueing.
 pub(crate) fn opted_in(namespace: &Namespace) -> (String, bool) {
     let labels = namespace.metadata.labels.as_ref();
@@ -46,7 +33,7 @@ impl Source {
         match self {
             Self::Queues => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
             Self::Bindings => resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
-            Self::Workloads(kind) => resource_of(kind),
+            Self::Workloads(kind) => kind.api_resource(),
             Self::Groups => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
             Self::Classes => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
             Self::Clusters => resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),

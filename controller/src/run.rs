@@ -37,7 +37,7 @@ use crate::{
     lifecycle::CommandFacts,
     metrics::{ByQueue, Metrics},
     plan::plan,
-    read::{opted_in, resource_of},
+    read::opted_in,
     settings::{self, Settings},
     unstarted::{PODS_READY_TIMEOUT_DEFAULT, Unstarted},
 };
@@ -276,7 +276,7 @@ fn watch_host(
         let input = move |event| Some(Input::Workloads(kind, event));
         tokio::spawn(follow_json_as(
             client.clone(),
-            resource_of(kind),
+            kind.api_resource(),
             all(),
             inputs.clone(),
             read,

@@ -1,6 +1,7 @@
 //! Typed APIs: our own, and the parts of Karmada's and Volcano's that we read or write.
 #![forbid(unsafe_code)]
 
+pub mod binding;
 pub mod inventory;
 pub mod job_admission;
 pub mod karmada;

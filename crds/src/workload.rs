@@ -9,6 +9,7 @@
 
 mod apart;
 mod job;
+mod kind;
 mod place;
 mod pod;
 mod policy;
@@ -25,7 +26,7 @@ use serde_json::Value;
 
 pub use caldera_core::gang::SOLE_TASK;
 
-pub use self::{job::RANK_PLUGINS, policy::completed_by};
+pub use self::{job::RANK_PLUGINS, kind::WorkloadKind, policy::completed_by};
 use crate::names::{
     caldera::{DATA, RUNNING_ESTIMATE},
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
@@ -51,61 +52,6 @@ pub enum GangError {
         /// With the value and the limit.
         why: String,
     },
-}
-
-/// Kinds in scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkloadKind {
-    /// `batch.volcano.sh` Job.
-    VolcanoJob,
-    /// `apps` Deployment.
-    Deployment,
-    /// `apps` StatefulSet.
-    StatefulSet,
-    /// `batch` Job.
-    BatchJob,
-    /// Pod.
-    Pod,
-}
-
-impl WorkloadKind {
-    /// Every kind in scope.
-    pub const ALL: [Self; 5] = [Self::VolcanoJob, Self::Deployment, Self::StatefulSet, Self::BatchJob, Self::Pod];
-
-    /// The kind that `apiVersion` and `kind` name, if it is in scope.
-    #[must_use]
-    pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        Self::ALL.into_iter().find(|known| known.group() == group && known.kind() == kind)
-    }
-
-    /// The kind of an object, if it is in scope.
-    #[must_use]
-    pub fn of(object: &Value) -> Option<Self> {
-        Self::parse(object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?)
-    }
-
-    /// API group, empty for core.
-    #[must_use]
-    pub const fn group(self) -> &'static str {
-        match self {
-            Self::VolcanoJob => "batch.volcano.sh",
-            Self::Deployment | Self::StatefulSet => "apps",
-            Self::BatchJob => "batch",
-            Self::Pod => "",
-        }
-    }
-
-    /// Kind within the group.
-    #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::VolcanoJob | Self::BatchJob => "Job",
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::Pod => "Pod",
-        }
-    }
 }
 
 /// Which workload an object is, if it is in scope.

@@ -66,17 +66,9 @@ pub(crate) fn watch(client: &Client, inputs: &mpsc::Sender<Input>, stop: &Cancel
         stop.clone(),
     ));
     for kind in WorkloadKind::ALL {
-        let (version, plural) = match kind {
-            WorkloadKind::VolcanoJob => ("v1alpha1", "jobs"),
-            WorkloadKind::Deployment => ("v1", "deployments"),
-            WorkloadKind::StatefulSet => ("v1", "statefulsets"),
-            WorkloadKind::BatchJob => ("v1", "jobs"),
-            WorkloadKind::Pod => ("v1", "pods"),
-        };
-        let resource = resource(kind.group(), version, kind.kind(), plural);
         let read = move |event: Event<Value>| {
             event.filter_map(|object| read_workload(&object)).map(|event| Input::Workloads(kind, event))
         };
-        tokio::spawn(follow_json(client.clone(), resource, config(), inputs.clone(), read, stop.clone()));
+        tokio::spawn(follow_json(client.clone(), kind.api_resource(), config(), inputs.clone(), read, stop.clone()));
     }
 }

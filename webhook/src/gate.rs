@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use caldera_crds::names::caldera;
+use caldera_crds::{names::caldera, workload::WorkloadKind};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
@@ -15,7 +15,6 @@ use crate::{
     index::{Known, Lookup, Snapshot, WorkloadKey, fingerprint},
     patch::{Op, escape},
     review::{Request, Verdict},
-    scope::Kind,
 };
 
 /// As much of a ResourceBinding as the gate reads.
@@ -122,7 +121,7 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
     let Some(binding) = &request.object else { return Verdict::UNCHANGED };
     let resource = &binding.spec.resource;
     // Bindings of dependencies have no placement: they follow their owner's.
-    let (Some(_), Some(kind)) = (&binding.spec.placement, Kind::of(&resource.api_version, &resource.kind)) else {
+    let (Some(_), Some(kind)) = (&binding.spec.placement, WorkloadKind::parse_version(&resource.api_version, &resource.kind)) else {
         return Verdict::UNCHANGED;
     };
     // Its last updates only take finalizers.
@@ -165,13 +164,13 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
 /// Whether we queue the workload. One that memory lacks is read live when its binding is new: the watch may be behind.
 /// Later it is simply gone.
 fn in_scope(key: &WorkloadKey, marked: bool, new: bool, snapshot: Snapshot<'_>) -> Known<()> {
-    if key.kind == Kind::VolcanoJob || marked || snapshot.is_opted_in(&key.namespace) {
+    if key.kind == WorkloadKind::VolcanoJob || marked || snapshot.is_opted_in(&key.namespace) {
         return Known::Yes(());
     }
     match snapshot.workload(key) {
         Known::Yes(workload) if workload.queue.is_some() => Known::Yes(()),
         Known::Yes(_) | Known::No => Known::No,
-        Known::Unread if !new && snapshot.index.listed.contains(key.kind.name()) => Known::No,
+        Known::Unread if !new && snapshot.index.listed.contains(key.kind.title()) => Known::No,
         Known::Unread => Known::Unread,
         Known::Failed(error) => Known::Failed(error),
     }
@@ -286,7 +285,7 @@ mod tests {
     #[test]
     fn karmadas_rewrite_of_scheduler_and_priority_is_undone_on_update() {
         let mut index = Index::default();
-        let key = WorkloadKey { kind: Kind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
+        let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
         index.workloads.insert(key, Workload { queue: Some("q".into()), priority_class: Some("high".into()) });
         index.priority_classes.insert("high".into(), 1000);
         let mut object = after("CREATE", &binding(JOB), &index);
@@ -313,7 +312,7 @@ mod tests {
     #[test]
     fn a2_26_a_deployment_is_gated_only_if_it_names_a_queue_or_its_namespace_is_opted_in() {
         let mut index = Index::default();
-        let key = WorkloadKey { kind: Kind::Deployment, namespace: "ns".into(), name: "x".into() };
+        let key = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "x".into() };
         index.workloads.insert(key.clone(), Workload::default());
         assert_eq!(review("CREATE", &binding(DEPLOYMENT), Snapshot::of(&index)), Verdict::UNCHANGED);
         index.opted_in.insert("ns".into());
@@ -326,7 +325,7 @@ mod tests {
     #[test]
     fn a_deployment_not_in_memory_is_read_once() {
         let index = Index::default();
-        let key = WorkloadKey { kind: Kind::Deployment, namespace: "ns".into(), name: "x".into() };
+        let key = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "x".into() };
         assert_eq!(review("CREATE", &binding(DEPLOYMENT), Snapshot::of(&index)), Verdict::Read(Lookup::Workload(key)));
         let gone = Live::Workload(None, false);
         let snapshot = Snapshot { index: &index, live: Some(&gone) };
@@ -339,7 +338,7 @@ mod tests {
     #[test]
     fn a_deployment_that_is_gone_is_not_read_again_for_each_update() {
         let mut index = Index::default();
-        index.listed.insert(Kind::Deployment.name());
+        index.listed.insert(WorkloadKind::Deployment.title());
         assert_eq!(review("UPDATE", &binding(DEPLOYMENT), Snapshot::of(&index)), Verdict::UNCHANGED);
         let opted_in = Live::Workload(Some(Workload::default()), true);
         let snapshot = Snapshot { index: &index, live: Some(&opted_in) };
@@ -382,7 +381,7 @@ mod tests {
     fn an_unknown_priority_class_counts_as_zero_and_what_the_controller_wrote_is_kept_without_memory() {
         let mut index = Index::default();
         index.listed.insert("PriorityClass");
-        let key = WorkloadKey { kind: Kind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
+        let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
         index.workloads.insert(key, Workload { queue: None, priority_class: Some("nobody".into()) });
         assert_eq!(after("CREATE", &binding(JOB), &index)["spec"]["schedulePriority"], json!({"priority": 0}));
         let mut object = binding(JOB);

@@ -7,10 +7,10 @@ use std::{
 };
 
 use caldera_core::plan::Plan;
-use caldera_crds::{names::caldera, workload::priority_class_of};
+use caldera_crds::{names::caldera, workload::{WorkloadKind, priority_class_of}};
 use serde_json::Value;
 
-use crate::scope::{Kind, queue_of};
+use crate::scope::queue_of;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -19,7 +19,7 @@ pub type Key = (String, String);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkloadKey {
     /// Which kind.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -38,7 +38,7 @@ pub struct Workload {
 impl Workload {
     /// Out of the object.
     #[must_use]
-    pub fn of(kind: Kind, object: &Value) -> Self {
+    pub fn of(kind: WorkloadKind, object: &Value) -> Self {
         let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
         Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from) }
     }

@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     serve::{Ready, SharedRegistry},
     tls::{Identity, Served, TlsError, server_config},
@@ -32,7 +33,6 @@ use crate::{
     metrics::Metrics,
     queue,
     review::{Outcome, answer},
-    scope::Kind,
     work,
 };
 
@@ -256,8 +256,7 @@ async fn read_live(client: &Client, lookup: &Lookup) -> Live {
                 Ok(Live::Binding(object.map(|object| Box::new(Binding::of(&object)))))
             }
             Lookup::Workload(key) => {
-                let (group, version, kind, plural) = key.kind.resource();
-                let resource = resource(group, version, kind, plural);
+                let resource = key.kind.api_resource();
                 let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
                 let object = api.get_opt(&key.name).await?.map(serde_json::to_value).transpose().ok().flatten();
                 let namespaces: Api<DynamicObject> = Api::all_with(
@@ -284,7 +283,7 @@ async fn read_live(client: &Client, lookup: &Lookup) -> Live {
 
 /// One kind's news.
 enum News {
-    Workload(Kind, Event<(WorkloadKey, Workload)>),
+    Workload(WorkloadKind, Event<(WorkloadKey, Workload)>),
     Binding(Event<(Key, Binding)>),
     PriorityClass(Event<Value>),
     Namespace(Event<(String, bool)>),
@@ -309,14 +308,13 @@ pub fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &Cancellatio
             stop.clone(),
         ));
     };
-    for kind in Kind::ALL {
-        let (group, version, name, plural) = kind.resource();
+    for kind in WorkloadKind::ALL {
         let entry = move |object: Value| {
             let (namespace, name) = name_of(&object);
             Some((WorkloadKey { kind, namespace, name }, Workload::of(kind, &object)))
         };
         watch(
-            resource(group, version, name, plural),
+            kind.api_resource(),
             Box::new(move |event| event.filter_map(entry).map(|event| News::Workload(kind, event))),
         );
     }
@@ -361,7 +359,7 @@ const EXPECTED: [&str; 5] = ["VolcanoJob", "ResourceBinding", "PriorityClass", "
 fn learn(index: &mut Index, news: News) {
     match news {
         News::Workload(kind, event) => {
-            index.listed.insert(kind.name());
+            index.listed.insert(kind.title());
             match event {
                 Event::Reset(all) => {
                     index.workloads.retain(|key, _| key.kind != kind);
