@@ -171,16 +171,16 @@ impl Binding {
                 .as_ref()
                 .and_then(|status| status.last_scheduled_time.as_ref())
                 .map(|time| time.0.as_second()),
-            placement: spec.placement.is_some().then(|| Arc::new(placement::binding(spec, object.status.as_ref()))),
+            placement: spec.placement.is_some().then(|| Arc::new(placement::read_binding(spec, object.status.as_ref()))),
             replica_request: spec
                 .replica_requirements
                 .as_ref()
-                .map(|requirements| Arc::new(placement::resources(&requirements.resource_request)))
+                .map(|requirements| Arc::new(placement::read_resources(&requirements.resource_request)))
                 .unwrap_or_default(),
             begun: begun(object),
             deleting: metadata.deletion_timestamp.is_some(),
             refused,
-            groups: placement::groups(spec),
+            groups: placement::read_affinity_groups(spec),
             ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
         }
     }
@@ -235,8 +235,8 @@ impl Workload {
     #[must_use]
     pub fn read(object: &Value) -> Option<Self> {
         let kind = WorkloadKind::of(object)?;
-        let reference = workload::reference(object)?;
-        let gang = workload::gang(object).map(Arc::new).map_err(|error| Arc::from(error.to_string()));
+        let reference = workload::reference_of(object)?;
+        let gang = workload::read_gang(object).map(Arc::new).map_err(|error| Arc::from(error.to_string()));
         let metadata = &object["metadata"];
         Some(Self {
             api_version: object["apiVersion"].as_str().unwrap_or("").into(),
@@ -248,7 +248,7 @@ impl Workload {
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
             held: metadata["annotations"][HOLD] == "true",
-            preemptable: workload::preemptable(object),
+            preemptable: workload::read_preemptable(object),
             progress: progress::read(kind, object, gang.as_deref().ok()),
             gang,
             topology: (kind == WorkloadKind::VolcanoJob)
@@ -350,7 +350,7 @@ impl QueueFacts {
             resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
             state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
             status: QueueNumbers {
-                allocated: placement::resources(&status.allocated),
+                allocated: placement::read_resources(&status.allocated),
                 pending: status.pending.unwrap_or(0),
                 inqueue: status.inqueue.unwrap_or(0),
                 running: status.running.unwrap_or(0),
@@ -483,7 +483,7 @@ impl ClusterFacts {
     /// Reads one.
     #[must_use]
     pub fn read(object: &Cluster) -> Self {
-        Self { cluster: placement::cluster(object), summary: placement::summary(object.status.as_ref()) }
+        Self { cluster: placement::read_cluster(object), summary: placement::read_summary(object.status.as_ref()) }
     }
 }
 

@@ -18,7 +18,7 @@ use caldera_core::{
     quantity::Quantity,
     resources::Resources,
 };
-use caldera_crds::published::{Contents, Heartbeat, Part, Published, divide};
+use caldera_crds::published::{Contents, Heartbeat, Part, Published, divide_contents};
 
 const MEMBERS: usize = 200;
 const NODES: usize = 1000;
@@ -119,7 +119,7 @@ fn main() {
     }
     for jobs in [100, 8000] {
         let contents = member(jobs, 8, true);
-        let (dividing, parts) = measured(|| divide(&contents, 1));
+        let (dividing, parts) = measured(|| divide_contents(&contents, 1));
         let before = published(parts);
         println!(
             "{jobs} jobs in a member: {} parts, {} bytes; divided in {dividing:?}",
@@ -130,7 +130,7 @@ fn main() {
         let (parsing, _) = measured(|| -> usize {
             json.iter().map(|json| serde_json::from_slice::<Part>(json).unwrap().shapes.len()).sum()
         });
-        let (reading, changes) = measured(|| before.since(None).unwrap());
+        let (reading, changes) = measured(|| before.changes_since(None).unwrap());
         let mut inventory = Inventory::new();
         let began = Instant::now();
         changes.into_iter().for_each(|change| _ = inventory.apply(change));
@@ -140,8 +140,8 @@ fn main() {
             let gone: Vec<_> =
                 after.pods.keys().filter(|(namespace, _)| namespace == "team").take(moved).cloned().collect();
             gone.iter().for_each(|key| drop(after.pods.remove(key)));
-            let after = published(divide(&after, u32::try_from(before.parts.len()).unwrap()));
-            let (comparing, changes) = measured(|| after.since(Some(&before)).unwrap());
+            let after = published(divide_contents(&after, u32::try_from(before.parts.len()).unwrap()));
+            let (comparing, changes) = measured(|| after.changes_since(Some(&before)).unwrap());
             let (count, mut copy) = (changes.len(), inventory.clone());
             let began = Instant::now();
             changes.into_iter().for_each(|change: Change| _ = copy.apply(change));
@@ -163,7 +163,7 @@ fn fleet(own_labels: bool) {
     let mut all = Vec::new();
     for _ in 0..MEMBERS {
         // As it arrives: parsed, and nothing shared with another member's.
-        let published = published(divide(&member(100, 2, own_labels), 1));
+        let published = published(divide_contents(&member(100, 2, own_labels), 1));
         let json: Vec<Vec<u8>> = published.parts.iter().map(|part| serde_json::to_vec(&**part).unwrap()).collect();
         let parts = json.iter().map(|json| Arc::new(serde_json::from_slice::<Part>(json).unwrap())).collect();
         all.push(Published { heartbeat: published.heartbeat, parts });
@@ -174,7 +174,7 @@ fn fleet(own_labels: bool) {
         .iter()
         .map(|published| {
             let mut inventory = Inventory::new();
-            published.since(None).unwrap().into_iter().for_each(|change| _ = inventory.apply(change));
+            published.changes_since(None).unwrap().into_iter().for_each(|change| _ = inventory.apply(change));
             inventory
         })
         .collect();

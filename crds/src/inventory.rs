@@ -15,7 +15,7 @@ use crate::{names::volcano, workload};
 
 /// A node; `None` without a name.
 #[must_use]
-pub fn node(object: &Value) -> Option<Node> {
+pub fn read_node(object: &Value) -> Option<Node> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let pairs = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
@@ -25,10 +25,10 @@ pub fn node(object: &Value) -> Option<Node> {
         effect: text(&taint["effect"]),
     };
     Some(Node {
-        name: name(object)?,
+        name: name_of(object)?,
         labels: pairs("/metadata/labels").map(|(key, value)| (key.clone(), text(value))).collect(),
         taints: list("/spec/taints").map(taint).collect(),
-        allocatable: pairs("/status/allocatable").map(|(key, amount)| (key.as_str(), quantity(amount))).collect(),
+        allocatable: pairs("/status/allocatable").map(|(key, amount)| (key.as_str(), read_quantity(amount))).collect(),
         ready: list("/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"),
         unschedulable: object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)),
     })
@@ -36,15 +36,15 @@ pub fn node(object: &Value) -> Option<Node> {
 
 /// A pod; `None` without a name.
 #[must_use]
-pub fn pod(object: &Value) -> Option<Pod> {
+pub fn read_pod(object: &Value) -> Option<Pod> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     Some(Pod {
-        namespace: namespace(object),
-        name: name(object)?,
+        namespace: namespace_of(object),
+        name: name_of(object)?,
         node: text("/spec/nodeName").map(ToOwned::to_owned),
         request: workload::held_by(object),
         finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
-        owner: owner(object),
+        owner: find_owner(object),
     })
 }
 
@@ -53,7 +53,7 @@ pub fn pod(object: &Value) -> Option<Pod> {
 pub fn hyper_node(object: &Value) -> Option<HyperNode> {
     let members = object.pointer("/spec/members").and_then(Value::as_array);
     Some(HyperNode {
-        name: name(object)?,
+        name: name_of(object)?,
         tier: object.pointer("/spec/tier").and_then(Value::as_u64).and_then(|tier| u32::try_from(tier).ok())?,
         tier_name: object.pointer("/spec/tierName").and_then(Value::as_str).unwrap_or_default().to_owned(),
         members: members.into_iter().flatten().flat_map(hyper_node_members).collect(),
@@ -63,7 +63,7 @@ pub fn hyper_node(object: &Value) -> Option<HyperNode> {
 /// A queue of the member's own Volcano; `None` without a name. Of what is allocated only what is bounded counts, so that
 /// a queue without a capability changes seldom.
 #[must_use]
-pub fn queue(object: &Value) -> Option<(String, Queue)> {
+pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
     let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let bounds = |name: &str, amount: Quantity| {
         // Volcano takes none of these for no bound (`capacity.go`, `NewQueueAttr`).
@@ -71,16 +71,16 @@ pub fn queue(object: &Value) -> Option<(String, Queue)> {
         !(is_nothing || amount.is_negative())
     };
     let mut queue = Queue::default();
-    for (name, amount) in amounts("/spec/capability").map(|(name, amount)| (name.as_str(), quantity(amount))) {
+    for (name, amount) in amounts("/spec/capability").map(|(name, amount)| (name.as_str(), read_quantity(amount))) {
         if bounds(name, amount) {
             queue.capability.set(name, amount);
         }
     }
     for (name, amount) in amounts("/status/allocated").filter(|(name, _)| queue.capability.get(name).is_some()) {
-        queue.allocated.set(name.as_str(), quantity(amount));
+        queue.allocated.set(name.as_str(), read_quantity(amount));
     }
     object.pointer("/status/state").and_then(Value::as_str).unwrap_or_default().clone_into(&mut queue.state);
-    Some((name(object)?, queue))
+    Some((name_of(object)?, queue))
 }
 
 /// What one entry of `spec.members` selects. Volcano takes HyperNodes by exact name only.
@@ -118,22 +118,22 @@ pub(crate) fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
 
 /// A namespaced object's name, `None` where there is none.
 #[must_use]
-pub fn name(object: &Value) -> Option<String> {
+pub fn name_of(object: &Value) -> Option<String> {
     object.pointer("/metadata/name").and_then(Value::as_str).map(ToOwned::to_owned)
 }
 
 /// An object's namespace, empty where there is none.
 #[must_use]
-pub fn namespace(object: &Value) -> String {
+pub fn namespace_of(object: &Value) -> String {
     object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, or the pod itself.
-fn owner(pod: &Value) -> Option<Owner> {
+fn find_owner(pod: &Value) -> Option<Owner> {
     let references = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let controller = references.into_iter().flatten().find(|reference| reference["controller"] == true);
     let Some(controller) = controller else {
-        return Some(Owner { group: String::new(), kind: "Pod".to_owned(), name: name(pod)?, task: None });
+        return Some(Owner { group: String::new(), kind: "Pod".to_owned(), name: name_of(pod)?, task: None });
     };
     let api_version = controller["apiVersion"].as_str()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
@@ -151,7 +151,7 @@ fn owner(pod: &Value) -> Option<Owner> {
     Some(Owner { group, kind: kind.to_owned(), name: name.to_owned(), task })
 }
 
-fn quantity(value: &Value) -> Quantity {
+fn read_quantity(value: &Value) -> Quantity {
     let parsed = match value {
         Value::String(text) => text.parse().ok(),
         Value::Number(number) => number.to_string().parse().ok(),
@@ -176,11 +176,11 @@ mod tests {
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         });
-        let node = node(&object).unwrap();
+        let node = read_node(&object).unwrap();
         assert!(node.ready && node.unschedulable);
         assert_eq!(node.allocatable.to_string(), "cpu 1500m, memory 1Gi, pods 110");
         assert_eq!(node.taints[0].key, "gpu");
-        assert_eq!(super::node(&json!({})), None);
+        assert_eq!(super::read_node(&json!({})), None);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
                 "metadata": {"name": "q"}, "spec": {"capability": capability},
                 "status": {"state": "Closing", "allocated": {"cpu": "3", "memory": "1Gi", "pods": "7"}},
             });
-            let (name, queue) = queue(&object).unwrap();
+            let (name, queue) = read_queue(&object).unwrap();
             assert_eq!((name.as_str(), queue.is_closed()), ("q", true));
             let left: Vec<String> = queue.left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
             (left.join(", "), queue.allocated.to_string())
@@ -228,14 +228,14 @@ mod tests {
         let bounded = of(json!({"cpu": "10", "memory": 0, "nvidia.com/gpu": 0}));
         assert_eq!(bounded, ("cpu 7, nvidia.com/gpu 0".to_owned(), "cpu 3".to_owned()));
         assert_eq!(of(Value::Null), (String::new(), "nothing".to_owned()));
-        assert_eq!(queue(&json!({})), None);
+        assert_eq!(read_queue(&json!({})), None);
     }
 
     #[test]
     fn a_pod_knows_its_workload() {
         let pod_of = |metadata: Value| {
             let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}});
-            pod(&object).unwrap().owner.unwrap()
+            read_pod(&object).unwrap().owner.unwrap()
         };
         let by = |api: &str, kind: &str, name: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "controller": true}]);
         let volcano = pod_of(json!({
@@ -264,7 +264,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"},
             "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "lots"}}}]},
         });
-        assert_eq!(pod(&object).unwrap().request.to_string(), "pods 1");
+        assert_eq!(read_pod(&object).unwrap().request.to_string(), "pods 1");
     }
 
     /// Such a pod would be refused as a workload: a minimum above its one replica, an affinity that no node can meet, an
@@ -280,7 +280,7 @@ mod tests {
                     }}],
                 },
             });
-            pod(&object).unwrap().request.to_string()
+            read_pod(&object).unwrap().request.to_string()
         };
         let all = "cpu 4, memory 1Gi, nvidia.com/gpu 8, pods 1";
         let member = json!({"name": "p", "annotations": {"scheduling.volcano.sh/group-min-member": "4"}});

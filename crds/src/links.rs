@@ -15,10 +15,8 @@ use caldera_core::{
     split::{self, Near},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::wire::{null_is_default, object};
+use crate::wire::{api_types, object};
 
 /// Condition type: all that the object says counts.
 pub const ACCEPTED: &str = "Accepted";
@@ -39,73 +37,56 @@ object! {
     { spec: FederationTopologySpec } { status: FederationTopologyStatus }
 }
 
-/// Links, and what makes clusters close.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FederationTopologySpec {
-    /// What makes clusters close, from near to far; all are nearer than a region.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("maxItems" = 16))]
-    pub tiers: Vec<Tier>,
-    /// Links between clusters. Of several between two clusters any that is good enough counts.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("maxItems" = 1024))]
-    pub links: Vec<Link>,
-}
+api_types! {
+    /// Links, and what makes clusters close.
+    pub struct FederationTopologySpec {
+        /// What makes clusters close, from near to far; all are nearer than a region.
+        #[schemars(extend("maxItems" = 16))]
+        pub tiers: Vec<Tier>,
+        /// Links between clusters. Of several between two clusters any that is good enough counts.
+        #[schemars(extend("maxItems" = 1024))]
+        pub links: Vec<Link>,
+    }
 
-/// A tier above the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Tier {
-    /// As jobs say it in `networkTopology.highestTierName`; not cluster, region or provider.
-    #[schemars(extend("minLength" = 1, "maxLength" = 63))]
-    pub name: String,
-    /// As jobs say it in `networkTopology.highestTierAllowed`: above every tier of members, growing from tier to tier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "maximum" = 2147483647, "format" = null))]
-    pub tier: Option<i64>,
-    /// A link may take so long at most, one way. Without it any does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "format" = null))]
-    pub max_latency_microseconds: Option<i64>,
-    /// A link must carry so much at least. Without it any does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "format" = null))]
-    pub min_bandwidth_megabits: Option<i64>,
-}
+    /// A tier above the cluster.
+    pub struct Tier {
+        /// As jobs say it in `networkTopology.highestTierName`; not cluster, region or provider.
+        #[schemars(extend("minLength" = 1, "maxLength" = 63))]
+        pub name: String,
+        /// As jobs say it in `networkTopology.highestTierAllowed`: above every tier of members, growing from tier to tier.
+        #[schemars(extend("minimum" = 0, "maximum" = 2147483647, "format" = null))]
+        pub tier: Option<i64>,
+        /// A link may take so long at most, one way. Without it any does.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub max_latency_microseconds: Option<i64>,
+        /// A link must carry so much at least. Without it any does.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub min_bandwidth_megabits: Option<i64>,
+    }
 
-/// A link between each cluster of `from` and each of `to`, both ways.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Link {
-    /// Clusters at one end.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("minItems" = 1, "maxItems" = 1024))]
-    pub from: Vec<String>,
-    /// Clusters at the other; without any, the link is between any two of `from`.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("maxItems" = 1024))]
-    pub to: Vec<String>,
-    /// One way. Without it the link meets no tier that bounds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "format" = null))]
-    pub latency_microseconds: Option<i64>,
-    /// Without it the link meets no tier that asks for some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "format" = null))]
-    pub bandwidth_megabits: Option<i64>,
-}
+    /// A link between each cluster of `from` and each of `to`, both ways.
+    pub struct Link {
+        /// Clusters at one end.
+        #[schemars(extend("minItems" = 1, "maxItems" = 1024))]
+        pub from: Vec<String>,
+        /// Clusters at the other; without any, the link is between any two of `from`.
+        #[schemars(extend("maxItems" = 1024))]
+        pub to: Vec<String>,
+        /// One way. Without it the link meets no tier that bounds it.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub latency_microseconds: Option<i64>,
+        /// Without it the link meets no tier that asks for some.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub bandwidth_megabits: Option<i64>,
+    }
 
-/// What became of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FederationTopologyStatus {
-    /// The generation that the conditions are about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// `Accepted`.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    /// What became of it.
+    pub struct FederationTopologyStatus {
+        /// The generation that the conditions are about.
+        pub observed_generation: Option<i64>,
+        /// `Accepted`.
+        pub conditions: Vec<Condition>,
+    }
 }
 
 /// All objects, and what they say together.

@@ -32,7 +32,7 @@ use crate::{
 
 /// A cluster as placement sees it.
 #[must_use]
-pub fn cluster(cluster: &Cluster) -> place::Cluster {
+pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
     let status = cluster.status.clone().unwrap_or_default();
     let serves = |enablement: &crate::karmada::cluster::ApiEnablement| {
         let group_version = enablement.group_version.clone();
@@ -48,22 +48,22 @@ pub fn cluster(cluster: &Cluster) -> place::Cluster {
         provider: cluster.spec.provider.clone().unwrap_or_default(),
         region: cluster.spec.region.clone().unwrap_or_default(),
         zones: cluster.spec.zones.clone(),
-        taints: cluster.spec.taints.iter().map(taint).collect(),
+        taints: cluster.spec.taints.iter().map(read_taint).collect(),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: status.api_enablements.iter().flat_map(serves).collect(),
-        published: place::Numbers(published(cluster).map(Arc::new)),
+        published: place::Numbers(read_published_capacity(cluster).map(Arc::new)),
     }
 }
 
 /// What Karmada's resource summary says is free; nothing where there is none yet.
 #[must_use]
-pub fn summary(status: Option<&ClusterStatus>) -> Capacity {
+pub fn read_summary(status: Option<&ClusterStatus>) -> Capacity {
     match status.and_then(|status| status.resource_summary.as_ref()) {
         Some(summary) => Capacity::from_summary(
-            &resources(&summary.allocatable),
-            &resources(&summary.allocated),
-            &resources(&summary.allocating),
+            &read_resources(&summary.allocatable),
+            &read_resources(&summary.allocated),
+            &read_resources(&summary.allocating),
         ),
         None => Capacity::default(),
     }
@@ -71,7 +71,7 @@ pub fn summary(status: Option<&ClusterStatus>) -> Capacity {
 
 /// What the cluster says of its capacity, for Karmada's estimates; `None` where it says nothing yet.
 #[must_use]
-pub fn published(cluster: &Cluster) -> Option<general::Published> {
+pub fn read_published_capacity(cluster: &Cluster) -> Option<general::Published> {
     let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
     let models = &cluster.spec.resource_models;
     let grade = |counted: &crate::karmada::cluster::AllocatableModeling| general::Grade {
@@ -80,9 +80,9 @@ pub fn published(cluster: &Cluster) -> Option<general::Published> {
     };
     let counts: &[_] = if models.is_empty() { &[] } else { &summary.allocatable_modelings };
     Some(general::Published {
-        allocatable: resources(&summary.allocatable),
-        allocated: resources(&summary.allocated),
-        allocating: resources(&summary.allocating),
+        allocatable: read_resources(&summary.allocatable),
+        allocated: read_resources(&summary.allocated),
+        allocating: read_resources(&summary.allocating),
         grades: counts.iter().map(grade).collect(),
     })
 }
@@ -94,7 +94,7 @@ fn lower_ends(model: &crate::karmada::cluster::ResourceModel) -> Resources {
 
 /// A binding as placement sees it.
 #[must_use]
-pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus>) -> place::Binding {
+pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus>) -> place::Binding {
     let last = status.and_then(|status| status.last_scheduled_time.as_ref());
     let replicas = i64::from(spec.replicas.unwrap_or(0));
     let divisible = replicas > 0 || spec.replica_requirements.is_some();
@@ -112,7 +112,7 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
         components: spec.components.len(),
         previous: spec.clusters.iter().map(previous).collect(),
         evicting: spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone()).collect(),
-        placement: spec.placement.as_ref().map(placement).unwrap_or_default(),
+        placement: spec.placement.as_ref().map(read_placement).unwrap_or_default(),
         observed_affinity: status.and_then(|s| s.scheduler_observing_affinity_name.clone()).unwrap_or_default(),
         fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
         // Of other objects, so not to be read from this one.
@@ -124,7 +124,7 @@ pub fn binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus
 
 /// The workload affinity groups that a binding is in.
 #[must_use]
-pub fn groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
+pub fn read_affinity_groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
     let named = spec.workload_affinity_groups.clone().unwrap_or_default();
     let some = |name: Option<String>| name.filter(|name| !name.is_empty());
     let together = some(named.affinity_group).map(place::Group::Together);
@@ -134,7 +134,7 @@ pub fn groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
 /// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds whose
 /// template is not read.
 #[must_use]
-pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
+pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
     let requirements = spec.replica_requirements.clone().unwrap_or_default();
     let claim = requirements.node_claim.unwrap_or_default();
     let terms = claim.hard_node_affinity.into_iter().flat_map(|affinity| affinity.node_selector_terms);
@@ -148,7 +148,7 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
             _ => gang::NodeTerm::default(),
         }
     };
-    let mut request = resources(&requirements.resource_request);
+    let mut request = read_resources(&requirements.resource_request);
     request.set("pods", Quantity::from_units(1));
     let replicas = u32::try_from(spec.replicas.unwrap_or(0)).unwrap_or(0);
     let task = gang::Task {
@@ -159,7 +159,7 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
         node: gang::NodeClaim {
             selector: claim.node_selector,
             affinity: terms.map(term).collect(),
-            tolerations: claim.tolerations.iter().map(toleration).collect(),
+            tolerations: claim.tolerations.iter().map(read_toleration).collect(),
             // The binding does not say it.
             most_per_node: None,
         },
@@ -171,26 +171,26 @@ pub fn replica(spec: &ResourceBindingSpec) -> gang::Gang {
 
 /// `spec.placement`.
 #[must_use]
-pub fn placement(placement: &Placement) -> place::Placement {
+pub fn read_placement(placement: &Placement) -> place::Placement {
     let term = |term: &crate::karmada::policy::ClusterAffinityTerm| place::AffinityTerm {
         name: term.affinity_name.clone(),
-        affinity: parts(&term.cluster_names, &term.exclude, term.field_selector.as_ref(), term.label_selector.as_ref()),
+        affinity: read_selectors(&term.cluster_names, &term.exclude, term.field_selector.as_ref(), term.label_selector.as_ref()),
         overflow: term
             .overflow_affinities
             .iter()
-            .map(|o| parts(&o.cluster_names, &o.exclude, o.field_selector.as_ref(), o.label_selector.as_ref()))
+            .map(|o| read_selectors(&o.cluster_names, &o.exclude, o.field_selector.as_ref(), o.label_selector.as_ref()))
             .collect(),
     };
     place::Placement {
-        affinity: placement.cluster_affinity.as_ref().map(affinity),
+        affinity: placement.cluster_affinity.as_ref().map(read_affinity),
         affinities: placement.cluster_affinities.iter().map(term).collect(),
-        tolerations: placement.cluster_tolerations.iter().map(toleration).collect(),
-        spread: placement.spread_constraints.iter().map(spread).collect(),
-        division: placement.replica_scheduling.as_ref().map(division),
+        tolerations: placement.cluster_tolerations.iter().map(read_toleration).collect(),
+        spread: placement.spread_constraints.iter().map(read_spread).collect(),
+        division: placement.replica_scheduling.as_ref().map(read_division),
     }
 }
 
-fn spread(constraint: &SpreadConstraint) -> place::Spread {
+fn read_spread(constraint: &SpreadConstraint) -> place::Spread {
     let by = match &constraint.spread_by_field {
         Some(SpreadField::Cluster) => place::SpreadBy::Cluster,
         Some(SpreadField::Region) => place::SpreadBy::Region,
@@ -201,7 +201,7 @@ fn spread(constraint: &SpreadConstraint) -> place::Spread {
     place::Spread { by, max: constraint.max_groups.unwrap_or(0), min: constraint.min_groups.unwrap_or(0) }
 }
 
-fn division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
+fn read_division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
     // The API's default is Divided.
     if strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Duplicated) {
         return place::Division::Duplicated;
@@ -219,7 +219,7 @@ fn division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
                 .map(|preference| &preference.static_weight_list)
                 .into_iter()
                 .flatten()
-                .map(rule)
+                .map(read_weight_rule)
                 .collect(),
             preference: preference.is_some(),
         },
@@ -227,12 +227,12 @@ fn division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
     }
 }
 
-fn rule(rule: &crate::karmada::policy::StaticClusterWeight) -> place::WeightRule {
-    place::WeightRule { clusters: affinity(&rule.target_cluster), weight: rule.weight }
+fn read_weight_rule(rule: &crate::karmada::policy::StaticClusterWeight) -> place::WeightRule {
+    place::WeightRule { clusters: read_affinity(&rule.target_cluster), weight: rule.weight }
 }
 
-fn affinity(affinity: &ClusterAffinity) -> place::Affinity {
-    parts(
+fn read_affinity(affinity: &ClusterAffinity) -> place::Affinity {
+    read_selectors(
         &affinity.cluster_names,
         &affinity.exclude,
         affinity.field_selector.as_ref(),
@@ -240,7 +240,7 @@ fn affinity(affinity: &ClusterAffinity) -> place::Affinity {
     )
 }
 
-fn parts(
+fn read_selectors(
     names: &[String],
     exclude: &[String],
     fields: Option<&FieldSelector>,
@@ -321,13 +321,13 @@ fn is_name(name: &str) -> bool {
 
 /// A taint of a node or a cluster.
 #[must_use]
-pub fn taint(taint: &Taint) -> gang::Taint {
+pub fn read_taint(taint: &Taint) -> gang::Taint {
     gang::Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect: taint.effect.clone() }
 }
 
 /// A toleration; one with an unknown operator stands nothing.
 #[must_use]
-pub fn toleration(toleration: &Toleration) -> gang::Toleration {
+pub fn read_toleration(toleration: &Toleration) -> gang::Toleration {
     let operator = toleration.operator.as_deref().unwrap_or_default();
     let mut effect = toleration.effect.clone().unwrap_or_default();
     if !matches!(operator, "" | "Equal" | "Exists") {
@@ -344,6 +344,6 @@ pub fn toleration(toleration: &Toleration) -> gang::Toleration {
 
 /// Exact amounts; what is no quantity counts as zero.
 #[must_use]
-pub fn resources(list: &ResourceList) -> Resources {
+pub fn read_resources(list: &ResourceList) -> Resources {
     list.iter().map(|(name, amount)| (name.as_str(), amount.0.parse().unwrap_or(Quantity::ZERO))).collect()
 }

@@ -25,14 +25,12 @@ use caldera_core::{
     inventory::{HyperNode, Node, Pod},
 };
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-pub use decode::{Malformed, decode};
-pub use encode::{LARGEST, divide};
+pub use decode::{Malformed, decode_part};
+pub use encode::{LARGEST, divide_contents};
 pub use set::{Published, Set};
 
-use crate::wire::{ResourceList, null_is_default, object, words};
+use crate::wire::{api_types, ResourceList, object, words};
 
 /// Nodes by name.
 pub type Nodes = BTreeMap<String, Node>;
@@ -66,134 +64,106 @@ object! {
     { spec: ClusterInventorySpec } {}
 }
 
-/// Either the heartbeat or a part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterInventorySpec {
-    /// The member.
-    pub cluster: String,
-    /// When and how it was last seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heartbeat: Option<Heartbeat>,
-    /// Some of its nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
-}
+api_types! {
+    /// Either the heartbeat or a part.
+    pub struct ClusterInventorySpec {
+        /// The member.
+        pub cluster: String,
+        /// When and how it was last seen.
+        pub heartbeat: Option<Heartbeat>,
+        /// Some of its nodes.
+        pub part: Option<Part>,
+    }
 
-/// When and how a member was last seen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Heartbeat {
-    /// When the member last answered its collector, RFC 3339.
-    pub seen_at: String,
-    /// Seconds until the next heartbeat at the latest. After three of them nobody trusts the numbers.
-    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 100))]
-    pub every_seconds: u32,
-    /// How the collector reaches the member.
-    pub reached: Reached,
-    /// Number of parts.
-    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
-    pub parts: u32,
-    /// Nodes in all parts, for showing.
-    #[schemars(extend("format" = null, "minimum" = 0))]
-    pub nodes: u32,
-    /// Why the member can not be read at present, where it can not; then `seenAt` stands still.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<String>,
-}
+    /// When and how a member was last seen.
+    pub struct Heartbeat {
+        /// When the member last answered its collector, RFC 3339.
+        pub seen_at: String,
+        /// Seconds until the next heartbeat at the latest. After three of them nobody trusts the numbers.
+        #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 100))]
+        pub every_seconds: u32,
+        /// How the collector reaches the member.
+        pub reached: Reached,
+        /// Number of parts.
+        #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
+        pub parts: u32,
+        /// Nodes in all parts, for showing.
+        #[schemars(extend("format" = null, "minimum" = 0))]
+        pub nodes: u32,
+        /// Why the member can not be read at present, where it can not; then `seenAt` stands still.
+        pub fault: Option<String>,
+    }
 
-/// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are listed
-/// here, from 0; `on` and `nodes` of what follows are ranges of these numbers (`0-7,9`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Part {
-    /// Which, from 0.
-    #[schemars(extend("format" = null, "minimum" = 0))]
-    pub index: u32,
-    /// Of how many.
-    #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
-    pub of: u32,
-    /// Nodes that are alike.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub shapes: Vec<NodeShape>,
-    /// What pods hold that are nobody's we know, by node.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
-    /// What pods of workloads ask for, each once; numbered from 0.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<ResourceList>,
-    /// Pods of workloads that Karmada may have brought.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub workloads: Vec<Workload>,
-    /// Network domains of the member; all in the first part.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub domains: Vec<NetworkDomain>,
-    /// Queues of the member's own Volcano that bound what may start there; all in the first part.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<MemberQueue>,
-}
+    /// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are listed
+    /// here, from 0; `on` and `nodes` of what follows are ranges of these numbers (`0-7,9`).
+    pub struct Part {
+        /// Which, from 0.
+        #[schemars(extend("format" = null, "minimum" = 0))]
+        pub index: u32,
+        /// Of how many.
+        #[schemars(extend("format" = null, "minimum" = 1, "maximum" = 1024))]
+        pub of: u32,
+        /// Nodes that are alike.
+        pub shapes: Vec<NodeShape>,
+        /// What pods hold that are nobody's we know, by node.
+        pub held: Vec<Held>,
+        /// What pods of workloads ask for, each once; numbered from 0.
+        pub requests: Vec<ResourceList>,
+        /// Pods of workloads that Karmada may have brought.
+        pub workloads: Vec<Workload>,
+        /// Network domains of the member; all in the first part.
+        pub domains: Vec<NetworkDomain>,
+        /// Queues of the member's own Volcano that bound what may start there; all in the first part.
+        pub queues: Vec<MemberQueue>,
+    }
 
-/// A queue of the member's own Volcano.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MemberQueue {
-    /// Name.
-    pub name: String,
-    /// As in its status.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub state: String,
-    /// What its capability leaves, of what it bounds.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
-    pub left: ResourceList,
-}
+    /// A queue of the member's own Volcano.
+    pub struct MemberQueue {
+        /// Name.
+        pub name: String,
+        /// As in its status.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub state: String,
+        /// What its capability leaves, of what it bounds.
+        pub left: ResourceList,
+    }
 
-/// A HyperNode and what it selects.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NetworkDomain {
-    /// Name of the HyperNode.
-    pub name: String,
-    /// Lower is closer.
-    #[schemars(extend("format" = null, "minimum" = 0))]
-    pub tier: u32,
-    /// What the tier is called.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub tier_name: String,
-    /// Nodes by name, written as a shape's names are.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<String>,
-    /// Nodes by patterns of their names.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub patterns: Vec<String>,
-    /// Nodes by labels: each list selects those for which all of it holds.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<Vec<LabelSelectorRequirement>>,
-    /// HyperNodes by name.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub hyper_nodes: Vec<String>,
-}
+    /// A HyperNode and what it selects.
+    pub struct NetworkDomain {
+        /// Name of the HyperNode.
+        pub name: String,
+        /// Lower is closer.
+        #[schemars(extend("format" = null, "minimum" = 0))]
+        pub tier: u32,
+        /// What the tier is called.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub tier_name: String,
+        /// Nodes by name, written as a shape's names are.
+        pub nodes: Vec<String>,
+        /// Nodes by patterns of their names.
+        pub patterns: Vec<String>,
+        /// Nodes by labels: each list selects those for which all of it holds.
+        pub labels: Vec<Vec<LabelSelectorRequirement>>,
+        /// HyperNodes by name.
+        pub hyper_nodes: Vec<String>,
+    }
 
-/// Nodes that are alike in all that is said here.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeShape {
-    /// Their names: `n[08-11]` is n08, n09, n10 and n11.
-    pub names: Vec<String>,
-    /// Labels that they share.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Labels that tell most of them apart: a value for each node, in order.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    pub own_labels: BTreeMap<String, Vec<String>>,
-    /// Taints.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-    /// What pods may ask for in all.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
-    pub allocatable: ResourceList,
-    /// Why they take no pods, where they do not.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub closed: Vec<Closed>,
+    /// Nodes that are alike in all that is said here.
+    pub struct NodeShape {
+        /// Their names: `n[08-11]` is n08, n09, n10 and n11.
+        #[serde_with(skip_apply)]
+        pub names: Vec<String>,
+        /// Labels that they share.
+        pub labels: BTreeMap<String, String>,
+        /// Labels that tell most of them apart: a value for each node, in order.
+        pub own_labels: BTreeMap<String, Vec<String>>,
+        /// Taints.
+        pub taints: Vec<Taint>,
+        /// What pods may ask for in all.
+        pub allocatable: ResourceList,
+        /// Why they take no pods, where they do not.
+        pub closed: Vec<Closed>,
+    }
 }
 
 words! {
@@ -201,59 +171,50 @@ words! {
     Closed { NotReady = "NotReady", Cordoned = "Cordoned", Gone = "Gone", }
 }
 
-/// The same amounts held on each of some nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Held {
-    /// On which.
-    pub nodes: String,
-    /// How much, in whole units as schedulers count; `pods` says by how many.
-    pub amounts: ResourceList,
-}
+api_types! {
+    /// The same amounts held on each of some nodes.
+    pub struct Held {
+        /// On which.
+        pub nodes: String,
+        /// How much, in whole units as schedulers count; `pods` says by how many.
+        #[serde_with(skip_apply)]
+        pub amounts: ResourceList,
+    }
 
-/// A workload's pods.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Workload {
-    /// API group, absent for core.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub group: String,
-    /// Kind.
-    pub kind: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Pods that are bound and not finished.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub bound: Vec<Bound>,
-    /// Pods that were on nodes and have finished.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub finished: Vec<Finished>,
-}
+    /// A workload's pods.
+    pub struct Workload {
+        /// API group, absent for core.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub group: String,
+        /// Kind.
+        pub kind: String,
+        /// Namespace.
+        pub namespace: String,
+        /// Name.
+        pub name: String,
+        /// Pods that are bound and not finished.
+        pub bound: Vec<Bound>,
+        /// Pods that were on nodes and have finished.
+        pub finished: Vec<Finished>,
+    }
 
-/// Pods of a task on nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Bound {
-    /// The task, for kinds that have tasks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-    /// What each asks for: a number of the part's `requests`.
-    #[schemars(extend("format" = null, "minimum" = 0))]
-    pub request: u32,
-    /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node 5.
-    pub on: String,
-}
+    /// Pods of a task on nodes.
+    pub struct Bound {
+        /// The task, for kinds that have tasks.
+        pub task: Option<String>,
+        /// What each asks for: a number of the part's `requests`.
+        #[schemars(extend("format" = null, "minimum" = 0))]
+        pub request: u32,
+        /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node 5.
+        pub on: String,
+    }
 
-/// Pods of a task that have finished.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Finished {
-    /// The task, for kinds that have tasks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-    /// How many.
-    #[schemars(extend("format" = null, "minimum" = 1))]
-    pub pods: u32,
+    /// Pods of a task that have finished.
+    pub struct Finished {
+        /// The task, for kinds that have tasks.
+        pub task: Option<String>,
+        /// How many.
+        #[schemars(extend("format" = null, "minimum" = 1))]
+        pub pods: u32,
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) fn object_schema<T: JsonSchema>(required: &[&str]) -> Value {
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    tidy(&mut schema);
+    make_structural(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.remove("required");
         if !required.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn object_schema<T: JsonSchema>(required: &[&str]) -> Value {
 }
 
 /// Makes a schema and all below it structural.
-fn tidy(schema: &mut Value) {
+fn make_structural(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     forget_null(object);
     object.remove("title");
@@ -85,11 +85,11 @@ fn tidy(schema: &mut Value) {
     }
     for key in ["items", "additionalProperties"] {
         if let Some(inner) = object.get_mut(key) {
-            tidy(inner);
+            make_structural(inner);
         }
     }
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.values_mut().for_each(tidy);
+        properties.values_mut().for_each(make_structural);
     }
     marks_of_kubernetes_types(object);
 }
@@ -149,7 +149,7 @@ fn marks_of_kubernetes_types(object: &mut Map<String, Value>) {
                 ("type", json!({ "maxLength": 316, "pattern": CONDITION_TYPE })),
             ];
             for (name, limits) in limits {
-                mark(object, name, limits);
+                add_keywords(object, name, limits);
             }
         }
         _ => {}
@@ -172,11 +172,11 @@ fn atomic_map(object: &mut Map<String, Value>) {
 }
 
 fn atomic_list(object: &mut Map<String, Value>, property: &str) {
-    mark(object, property, json!({ "x-kubernetes-list-type": "atomic" }));
+    add_keywords(object, property, json!({ "x-kubernetes-list-type": "atomic" }));
 }
 
 /// Adds keywords to one property.
-fn mark(object: &mut Map<String, Value>, property: &str, keywords: Value) {
+fn add_keywords(object: &mut Map<String, Value>, property: &str, keywords: Value) {
     let property = object.get_mut("properties").and_then(|properties| properties.get_mut(property));
     if let (Some(Value::Object(property)), Value::Object(keywords)) = (property, keywords) {
         property.extend(keywords);

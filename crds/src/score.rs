@@ -8,10 +8,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use caldera_core::place::score::{BEST, External};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::wire::{null_is_default, object};
+use crate::wire::{api_types, object};
 
 /// So many clusters one object may score; of more the first count.
 pub const MOST_CLUSTERS: usize = 5000;
@@ -28,33 +26,28 @@ object! {
     { spec: ClusterScoreSpec } {}
 }
 
-/// Scores, and for how long they are good.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterScoreSpec {
-    /// When this was found out. Without it the scores are ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured_at: Option<Time>,
-    /// For how long it counts: 600 if not said, a day at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 1, "maximum" = 86400))]
-    pub valid_for_seconds: Option<i32>,
-    /// By cluster. One that is not listed has score 0.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("maxItems" = 5000))]
-    pub scores: Vec<ScoreOfCluster>,
-}
+api_types! {
+    /// Scores, and for how long they are good.
+    pub struct ClusterScoreSpec {
+        /// When this was found out. Without it the scores are ignored.
+        pub measured_at: Option<Time>,
+        /// For how long it counts: 600 if not said, a day at most.
+        #[schemars(extend("minimum" = 1, "maximum" = 86400))]
+        pub valid_for_seconds: Option<i32>,
+        /// By cluster. One that is not listed has score 0.
+        #[schemars(extend("maxItems" = 5000))]
+        pub scores: Vec<ScoreOfCluster>,
+    }
 
-/// One cluster's score.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScoreOfCluster {
-    /// Which cluster.
-    #[schemars(extend("minLength" = 1, "maxLength" = 253))]
-    pub cluster: String,
-    /// From 0, the worst, to 100.
-    #[schemars(extend("minimum" = 0, "maximum" = 100, "format" = null))]
-    pub score: i64,
+    /// One cluster's score.
+    pub struct ScoreOfCluster {
+        /// Which cluster.
+        #[schemars(extend("minLength" = 1, "maxLength" = 253))]
+        pub cluster: String,
+        /// From 0, the worst, to 100.
+        #[schemars(extend("minimum" = 0, "maximum" = 100, "format" = null))]
+        pub score: i64,
+    }
 }
 
 /// An object's scores, bounded, with what their age is judged by.

@@ -88,6 +88,37 @@ macro_rules! words {
 }
 pub(crate) use words;
 
+/// Structs of an API group. Field names are camelCase, and an optional field, list or map that is empty is left out, as
+/// Go's `omitempty` does. `#[serde_with(skip_apply)]` marks a list or map that the schema requires.
+macro_rules! api_types {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($fields:tt)* })+) => {$(
+        $(#[$meta])*
+        #[serde_with_macros::apply(
+            crate = "serde_with_macros",
+            Option => #[serde(default, skip_serializing_if = "Option::is_none")],
+            Vec => #[serde(
+                default,
+                deserialize_with = "crate::wire::null_is_default",
+                skip_serializing_if = "Vec::is_empty"
+            )],
+            BTreeMap => #[serde(
+                default,
+                deserialize_with = "crate::wire::null_is_default",
+                skip_serializing_if = "std::collections::BTreeMap::is_empty"
+            )],
+            ResourceList => #[serde(
+                default,
+                deserialize_with = "crate::wire::null_is_default",
+                skip_serializing_if = "std::collections::BTreeMap::is_empty"
+            )],
+        )]
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name { $($fields)* }
+    )+};
+}
+pub(crate) use api_types;
+
 /// A kind of the API: its root object, with what is always there in the first braces and what may be absent in the
 /// second. `kube`'s derive would do, but for one thing: an object without `spec` (a Queue may be made so) must be read.
 macro_rules! object {

@@ -56,7 +56,7 @@ pub enum GangError {
 
 /// Which workload an object is, if it is in scope.
 #[must_use]
-pub fn reference(object: &Value) -> Option<WorkloadRef> {
+pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
     let kind = WorkloadKind::of(object)?;
     let metadata = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
     Some(WorkloadRef {
@@ -68,20 +68,20 @@ pub fn reference(object: &Value) -> Option<WorkloadRef> {
 }
 
 /// What a workload asks for.
-pub fn gang(object: &Value) -> Result<Gang, GangError> {
+pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = WorkloadKind::of(object)
         .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
     let root = Place::root(object);
     let mut gang = match kind {
-        WorkloadKind::VolcanoJob => job::gang(&root)?,
+        WorkloadKind::VolcanoJob => job::read_gang(&root)?,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
             of_one_task(&root, replicas)?
         }
         WorkloadKind::BatchJob => {
             let gang = of_one_task(&root, batch_job_replicas(&root)?)?;
-            Gang { min_success: completions(&root)?, ..gang }
+            Gang { min_success: read_completions(&root)?, ..gang }
         }
         WorkloadKind::Pod => of_one_task(&root, 1)?,
     };
@@ -102,17 +102,17 @@ pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
 /// that can not be read counts as nothing.
 #[must_use]
 pub fn held_by(pod: &Value) -> Resources {
-    pod::held(&Place::root(pod))
+    pod::read_held(&Place::root(pod))
 }
 
 /// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.
 fn batch_job_replicas(root: &Place<'_>) -> Result<u32, GangError> {
     let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
-    Ok(completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
+    Ok(read_completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
 }
 
 /// Pods of a batch Job that must succeed.
-fn completions(root: &Place<'_>) -> Result<Option<u32>, GangError> {
+fn read_completions(root: &Place<'_>) -> Result<Option<u32>, GangError> {
     root.at(&["spec", "completions"]).map(|place| place.count()).transpose()
 }
 
@@ -129,7 +129,7 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
         name: TaskName::from(SOLE_TASK),
         replicas,
         min_available,
-        request: pod::request(&pod)?,
+        request: pod::read_request(&pod)?,
         node: pod::node_claim(&pod)?,
         priority_class: pod::priority_class(&pod).to_owned(),
         partition: None,
@@ -182,7 +182,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
 /// before label, `pkg/scheduler/api/job_info.go`), else by its pods, where one "no" is enough. What is no truth value is a
 /// "no" as well.
 #[must_use]
-pub fn preemptable(object: &Value) -> Option<bool> {
+pub fn read_preemptable(object: &Value) -> Option<bool> {
     let root = Place::root(object);
     let own = says_preemptable(&root);
     if own.is_some() {

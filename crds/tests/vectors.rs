@@ -30,11 +30,11 @@ fn vectors(group: &str) -> Option<Vec<Value>> {
 fn binding(input: &Value) -> place::Binding {
     let spec: work::ResourceBindingSpec = serde_json::from_value(input["spec"].clone()).unwrap();
     let status: work::ResourceBindingStatus = serde_json::from_value(input["status"].clone()).unwrap_or_default();
-    placement::binding(&spec, Some(&status))
+    placement::read_binding(&spec, Some(&status))
 }
 
 fn cluster(object: &Value) -> place::Cluster {
-    placement::cluster(&serde_json::from_value::<Cluster>(object.clone()).unwrap())
+    placement::read_cluster(&serde_json::from_value::<Cluster>(object.clone()).unwrap())
 }
 
 fn tagged(vector: &Value, tag: &str) -> bool {
@@ -216,13 +216,13 @@ fn estimator() {
             input.get("replicaRequirements").filter(|requirements| !requirements.is_null()).map(|requirements| {
                 let list: Option<ResourceList> =
                     serde_json::from_value(requirements["resourceRequest"].clone()).unwrap();
-                placement::resources(&list.unwrap_or_default())
+                placement::read_resources(&list.unwrap_or_default())
             });
         let listed = input["clusters"].as_array().into_iter().flatten();
         let ours: BTreeSet<(String, i64)> = listed
             .map(|object| {
                 let cluster: Cluster = serde_json::from_value(object.clone()).unwrap();
-                let replicas = placement::published(&cluster).map_or(0, |one| one.replicas(request.as_ref()));
+                let replicas = placement::read_published_capacity(&cluster).map_or(0, |one| one.replicas(request.as_ref()));
                 (cluster.metadata.name.unwrap_or_default(), replicas)
             })
             .collect();

@@ -10,7 +10,7 @@ use caldera_core::{
     inventory::Capacity,
     split::{self, pods_that_fit, without},
 };
-use caldera_crds::inventory::pod;
+use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

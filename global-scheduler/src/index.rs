@@ -210,7 +210,7 @@ impl Index {
     }
 
     fn set_cluster(&mut self, object: &Cluster) -> bool {
-        let mut cluster = placement::cluster(object);
+        let mut cluster = placement::read_cluster(object);
         // Most members serve the same kinds: one list for all of them.
         match self.apis.iter().find(|known| **known == cluster.serves) {
             Some(known) => cluster.serves = known.clone(),
@@ -220,7 +220,7 @@ impl Index {
                 self.apis.drain(..self.apis.len().saturating_sub(MOST_APIS));
             }
         }
-        self.fleet.set_cluster(cluster, placement::summary(object.status.as_ref()))
+        self.fleet.set_cluster(cluster, placement::read_summary(object.status.as_ref()))
     }
 
     /// Takes in what happened to declared links.
@@ -331,8 +331,8 @@ fn due(binding: &Binding) -> (Reverse<i32>, String, Key) {
 /// Reads a workload; `None` if it is of no kind in scope.
 #[must_use]
 pub fn read_workload(object: &Value) -> Option<(WorkloadRef, Asked)> {
-    let reference = workload::reference(object)?;
-    let gang = workload::gang(object).map(Arc::new).map_err(|error| error.to_string());
+    let reference = workload::reference_of(object)?;
+    let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
     let completes = workload::completed_by(object);
     Some((reference, Asked { gang, queued: workload::names_queue(object), completes }))
 }

@@ -63,7 +63,7 @@ pub fn validate(request: &Request<'_, Value>, index: &Index) -> Verdict {
     };
     let mut sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
     if sentences.is_empty()
-        && let Err(error) = caldera_crds::workload::gang(job)
+        && let Err(error) = caldera_crds::workload::read_gang(job)
     {
         sentences.push(error.to_string());
     }
@@ -157,7 +157,7 @@ mod tests {
         mpi["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["mpirun"]);
         let Verdict::Allow { patch, .. } = mutate(&create(mpi.clone())) else { panic!() };
         let stored = applied(&mpi, &patch);
-        assert_eq!(caldera_crds::workload::gang(&stored).unwrap().one_cluster, None);
+        assert_eq!(caldera_crds::workload::read_gang(&stored).unwrap().one_cluster, None);
         let mut again = stored.clone();
         again["spec"]["plugins"] = mpi["spec"]["plugins"].clone();
         again["spec"]["tasks"] = mpi["spec"]["tasks"].clone();

@@ -50,7 +50,7 @@ fn fault(request: &Value, recorded: &Value, response: &Value) -> Option<String> 
         }),
         "InterpretComponent" => (!response["components"].is_array()).then(|| "no components".to_owned()),
         "ReviseReplica" => {
-            let revised = workload::gang(&patched(object, response)).unwrap().replicas();
+            let revised = workload::read_gang(&patched(object, response)).unwrap().replicas();
             wrong("replicas", &json!(revised), &request["replicas"])
         }
         "Retain" => {

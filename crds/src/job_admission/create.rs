@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{PLUGINS, Refusal, int, partition, pods, policies::policy_refusals, tasks, text};
+use super::{PLUGINS, Refusal, read_integer, read_partition, pods, policies::policy_refusals, list_tasks, read_text};
 
 /// What is wrong with a new job; empty if it may be created.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
     let empty = Map::new();
     let spec = job.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
-    if tasks(spec).next().is_none() {
+    if list_tasks(spec).next().is_none() {
         return vec![Refusal::new("spec.tasks", "No task specified in job spec", "a job needs at least one task")];
     }
     if let Some(refusal) = mpi_without_master(spec) {
@@ -23,10 +23,10 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
     refusals.extend(topology_refusal(spec.get("networkTopology"), "spec.networkTopology"));
     let mut names = BTreeSet::new();
     let mut replicas = 0i64;
-    for (index, task) in tasks(spec).enumerate() {
+    for (index, task) in list_tasks(spec).enumerate() {
         refusals.extend(task_numbers(name, index, task));
-        replicas = replicas.saturating_add(int(task, "replicas"));
-        let task_name = text(task, "name");
+        replicas = replicas.saturating_add(read_integer(task, "replicas"));
+        let task_name = read_text(task, "name");
         refusals.extend(pods::label_refusal(task_name, &format!("spec.tasks[{index}].name")));
         if !names.insert(task_name) {
             refusals.push(Refusal::new(
@@ -46,7 +46,7 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
         refusals.extend(partition_refusal(name, index, task));
     }
     refusals.extend(pods::job_name_refusal(name));
-    let minimum = int(spec, "minAvailable");
+    let minimum = read_integer(spec, "minAvailable");
     if replicas < minimum {
         refusals.push(Refusal::new(
             "spec.minAvailable",
@@ -74,15 +74,15 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
         ("ttlSecondsAfterFinished", "'ttlSecondsAfterFinished' cannot be less than zero."),
     ]
     .into_iter()
-    .filter(|(key, _)| int(spec, key) < 0)
-    .map(|(key, volcano)| Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", int(spec, key))))
+    .filter(|(key, _)| read_integer(spec, key) < 0)
+    .map(|(key, volcano)| Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", read_integer(spec, key))))
     .collect()
 }
 
 fn task_numbers(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
-    let name = text(task, "name");
+    let name = read_text(task, "name");
     let mut refusals = Vec::new();
-    let replicas = int(task, "replicas");
+    let replicas = read_integer(task, "replicas");
     if replicas < 0 {
         refusals.push(Refusal::new(
             format!("spec.tasks[{index}].replicas"),
@@ -109,9 +109,9 @@ fn task_numbers(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refus
 
 /// A partitioned task's replicas are `totalPartitions * partitionSize` (`validatePartitionPolicy`).
 pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
-    let Some(partition) = partition(task) else { return Vec::new() };
-    let name = text(task, "name");
-    let (replicas, minimum) = (int(task, "replicas"), task.get("minAvailable").and_then(Value::as_i64));
+    let Some(partition) = read_partition(task) else { return Vec::new() };
+    let name = read_text(task, "name");
+    let (replicas, minimum) = (read_integer(task, "replicas"), task.get("minAvailable").and_then(Value::as_i64));
     let path = format!("spec.tasks[{index}].partitionPolicy");
     let place = format!("in task: {name}, job: {job}");
     let mut refusals = Vec::new();
@@ -152,7 +152,7 @@ pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Valu
 pub(super) fn topology_refusal(topology: Option<&Value>, path: &str) -> Option<Refusal> {
     let topology = topology?.as_object()?;
     let by_number = topology.get("highestTierAllowed").is_some_and(|tier| !tier.is_null());
-    (by_number && !text(topology, "highestTierName").is_empty()).then(|| {
+    (by_number && !read_text(topology, "highestTierName").is_empty()).then(|| {
         Refusal::new(
             path,
             "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously",
@@ -164,7 +164,7 @@ pub(super) fn topology_refusal(topology: Option<&Value>, path: &str) -> Option<R
 fn mpi_without_master(spec: &Map<String, Value>) -> Option<Refusal> {
     let arguments = spec.get("plugins")?.get("mpi")?;
     let master = master_argument(arguments);
-    let found = tasks(spec).any(|task| text(task, "name") == master);
+    let found = list_tasks(spec).any(|task| read_text(task, "name") == master);
     (!found).then(|| {
         Refusal::new(
             "spec.plugins.mpi",
@@ -215,7 +215,7 @@ fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
     let volumes = volumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     for (index, volume) in volumes.enumerate() {
         let field = format!("spec.volumes[{index}]");
-        let (path, claim_name) = (text(volume, "mountPath"), text(volume, "volumeClaimName"));
+        let (path, claim_name) = (read_text(volume, "mountPath"), read_text(volume, "volumeClaimName"));
         let has_claim = volume.get("volumeClaim").is_some_and(|claim| !claim.is_null());
         if path.is_empty() {
             return Some(Refusal::new(field, "mountPath is required;", "mountPath is required"));
@@ -253,9 +253,9 @@ fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
 /// Whether `dependsOn` orders all tasks (`topoSort`): a dependency on a task that is not there counts as a cycle.
 fn is_acyclic(spec: &Map<String, Value>) -> bool {
     let mut waits: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for task in tasks(spec) {
+    for task in list_tasks(spec) {
         let on = task.get("dependsOn").and_then(|on| on.get("name")).and_then(Value::as_array);
-        waits.insert(text(task, "name"), on.into_iter().flatten().filter_map(Value::as_str).collect());
+        waits.insert(read_text(task, "name"), on.into_iter().flatten().filter_map(Value::as_str).collect());
     }
     while let Some(ready) = waits.iter().find(|(_, on)| on.is_empty()).map(|(name, _)| *name) {
         waits.remove(ready);

@@ -117,7 +117,7 @@ pub fn default_job(job: &mut Value) {
     if is_empty_text(spec.get("schedulerName")) {
         spec.insert("schedulerName".into(), json!(SCHEDULER_NAME));
     }
-    if int(spec, "maxRetry") == 0 {
+    if read_integer(spec, "maxRetry") == 0 {
         spec.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
     }
     if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
@@ -127,8 +127,8 @@ pub fn default_job(job: &mut Value) {
             }
         }
     }
-    if int(spec, "minAvailable") == 0 {
-        let sum: i64 = tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
+    if read_integer(spec, "minAvailable") == 0 {
+        let sum: i64 = list_tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
         spec.insert("minAvailable".into(), json!(sum));
     }
     if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
@@ -147,12 +147,12 @@ fn default_task(task: &mut Map<String, Value>, index: usize) {
         pod.insert("dnsPolicy".into(), json!("ClusterFirstWithHostNet"));
     }
     if task.get("minAvailable").is_none_or(Value::is_null) {
-        let minimum = partition(task)
+        let minimum = read_partition(task)
             .filter(|partition| partition.min > 0)
-            .map_or_else(|| int(task, "replicas"), |partition| partition.min.saturating_mul(partition.size));
+            .map_or_else(|| read_integer(task, "replicas"), |partition| partition.min.saturating_mul(partition.size));
         task.insert("minAvailable".into(), json!(minimum));
     }
-    if int(task, "maxRetry") == 0 {
+    if read_integer(task, "maxRetry") == 0 {
         task.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
     }
 }
@@ -174,7 +174,7 @@ pub fn default_task_name(index: usize) -> String {
 
 /// A task's minimum where the job's is computed: its own, or all its replicas.
 fn task_minimum(task: &Map<String, Value>) -> i64 {
-    task.get("minAvailable").and_then(Value::as_i64).unwrap_or_else(|| int(task, "replicas"))
+    task.get("minAvailable").and_then(Value::as_i64).unwrap_or_else(|| read_integer(task, "replicas"))
 }
 
 struct Partition {
@@ -183,20 +183,20 @@ struct Partition {
     min: i64,
 }
 
-fn partition(task: &Map<String, Value>) -> Option<Partition> {
+fn read_partition(task: &Map<String, Value>) -> Option<Partition> {
     let policy = task.get("partitionPolicy")?.as_object()?;
     Some(Partition {
-        total: int(policy, "totalPartitions"),
-        size: int(policy, "partitionSize"),
-        min: int(policy, "minPartitions"),
+        total: read_integer(policy, "totalPartitions"),
+        size: read_integer(policy, "partitionSize"),
+        min: read_integer(policy, "minPartitions"),
     })
 }
 
-fn int(object: &Map<String, Value>, key: &str) -> i64 {
+fn read_integer(object: &Map<String, Value>, key: &str) -> i64 {
     object.get(key).and_then(Value::as_i64).unwrap_or(0)
 }
 
-fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+fn read_text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
@@ -204,7 +204,7 @@ fn is_empty_text(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).unwrap_or("").is_empty()
 }
 
-fn tasks(spec: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+fn list_tasks(spec: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
     spec.get("tasks").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use caldera_core::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::{Refusal, text};
+use super::{Refusal, read_text};
 
 const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -53,19 +53,19 @@ pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<
     let empty = Map::new();
     let pod = task.get("template").and_then(|t| t.get("spec")).and_then(Value::as_object).unwrap_or(&empty);
     let mut errors = Errors { index, refusals: Vec::new() };
-    if list(pod, "containers").next().is_none() {
-        errors.add("template.spec.containers", "Required value".into());
+    if list_objects(pod, "containers").next().is_none() {
+        errors.add_error("template.spec.containers", "Required value".into());
     }
     let mut names = BTreeSet::new();
     for kind in ["containers", "initContainers"] {
-        for (i, container) in list(pod, kind).enumerate() {
+        for (i, container) in list_objects(pod, kind).enumerate() {
             container_refusals(container, &format!("template.spec.{kind}[{i}]"), &mut names, &mut errors);
         }
     }
-    let restart = text(pod, "restartPolicy");
+    let restart = read_text(pod, "restartPolicy");
     if !["", "Always", "OnFailure", "Never"].contains(&restart) {
         let supported = "supported values: \"Always\", \"Never\", \"OnFailure\"";
-        errors.add("template.spec.restartPolicy", format!("Unsupported value: \"{restart}\": {supported}"));
+        errors.add_error("template.spec.restartPolicy", format!("Unsupported value: \"{restart}\": {supported}"));
     }
     if errors.refusals.is_empty() {
         errors.refusals.extend(whole_cpus(task, pod, index));
@@ -79,7 +79,7 @@ struct Errors {
 }
 
 impl Errors {
-    fn add(&mut self, path: &str, error: String) {
+    fn add_error(&mut self, path: &str, error: String) {
         let index = self.index;
         let volcano = format!("spec.task[{index}].{path}: {error}. ");
         self.refusals.push(Refusal::new(format!("spec.tasks[{index}].{path}"), volcano, error));
@@ -92,31 +92,31 @@ fn container_refusals<'a>(
     names: &mut BTreeSet<&'a str>,
     errors: &mut Errors,
 ) {
-    let name = text(container, "name");
+    let name = read_text(container, "name");
     if name.is_empty() {
-        errors.add(&format!("{path}.name"), "Required value".into());
+        errors.add_error(&format!("{path}.name"), "Required value".into());
     } else if !is_dns_label(name) {
-        errors.add(&format!("{path}.name"), format!("Invalid value: \"{name}\": {LABEL_RULE}"));
+        errors.add_error(&format!("{path}.name"), format!("Invalid value: \"{name}\": {LABEL_RULE}"));
     } else if !names.insert(name) {
-        errors.add(&format!("{path}.name"), format!("Duplicate value: \"{name}\""));
+        errors.add_error(&format!("{path}.name"), format!("Duplicate value: \"{name}\""));
     }
-    if text(container, "image").is_empty() {
-        errors.add(&format!("{path}.image"), "Required value".into());
+    if read_text(container, "image").is_empty() {
+        errors.add_error(&format!("{path}.image"), "Required value".into());
     }
     let empty = Map::new();
     let resources = container.get("resources").and_then(Value::as_object).unwrap_or(&empty);
-    let limits = amounts(resources, "limits", path, errors);
-    let requests = amounts(resources, "requests", path, errors);
+    let limits = read_amounts(resources, "limits", path, errors);
+    let requests = read_amounts(resources, "requests", path, errors);
     for (name, request) in &requests {
         let request_path = format!("{path}.resources.requests");
         match limits.get(name) {
             Some(limit) if !may_overcommit(name) && request != limit => errors
-                .add(&request_path, format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}")),
-            Some(limit) if request > limit => errors.add(
+                .add_error(&request_path, format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}")),
+            Some(limit) if request > limit => errors.add_error(
                 &request_path,
                 format!("Invalid value: \"{request}\": must be less than or equal to {name} limit of {limit}"),
             ),
-            None if !may_overcommit(name) => errors.add(
+            None if !may_overcommit(name) => errors.add_error(
                 &format!("{path}.resources.limits"),
                 "Required value: Limit must be set for non overcommitable resources".into(),
             ),
@@ -126,7 +126,7 @@ fn container_refusals<'a>(
 }
 
 /// The readable amounts of `requests` or `limits`; the others become errors.
-fn amounts<'a>(
+fn read_amounts<'a>(
     resources: &'a Map<String, Value>,
     which: &str,
     path: &str,
@@ -137,12 +137,12 @@ fn amounts<'a>(
         let field = format!("{path}.resources.{which}[{name}]");
         let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         match serde_json::from_value::<Quantity>(value.clone()) {
-            Err(_) => errors.add(&field, format!("Invalid value: \"{shown}\": {QUANTITY_RULE}")),
+            Err(_) => errors.add_error(&field, format!("Invalid value: \"{shown}\": {QUANTITY_RULE}")),
             Ok(amount) if amount.is_negative() => {
-                errors.add(&field, format!("Invalid value: \"{shown}\": must be greater than or equal to 0"));
+                errors.add_error(&field, format!("Invalid value: \"{shown}\": must be greater than or equal to 0"));
             }
             Ok(amount) if is_extended(name) && amount != Quantity::from_nano(amount.units_ceil() * 1_000_000_000) => {
-                errors.add(&field, format!("Invalid value: \"{shown}\": must be an integer"));
+                errors.add_error(&field, format!("Invalid value: \"{shown}\": must be an integer"));
             }
             Ok(amount) => {
                 amounts.insert(name.as_str(), amount);
@@ -154,10 +154,10 @@ fn amounts<'a>(
 
 /// With a `topologyPolicy`, every container asks for a whole number of cores, at least one (`validateTaskTopoPolicy`).
 fn whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize) -> Option<Refusal> {
-    if ["", "none"].contains(&text(task, "topologyPolicy")) {
+    if ["", "none"].contains(&read_text(task, "topologyPolicy")) {
         return None;
     }
-    let containers = list(pod, "containers").chain(list(pod, "initContainers"));
+    let containers = list_objects(pod, "containers").chain(list_objects(pod, "initContainers"));
     containers.enumerate().find_map(|(i, container)| {
         let resources = container.get("resources");
         let requests = resources.and_then(|r| r.get("requests")).and_then(Value::as_object).filter(|r| !r.is_empty());
@@ -174,7 +174,7 @@ fn whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize)
     })
 }
 
-fn list<'a>(pod: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
+fn list_objects<'a>(pod: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
     pod.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Refusal, text};
+use super::{Refusal, read_text};
 
 /// Events a policy may name.
 const EVENTS: [&str; 8] =
@@ -57,7 +57,7 @@ struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     fn add(&mut self, policy: &'a Map<String, Value>, path: &str) -> Result<(), String> {
-        let events = events(policy);
+        let events = list_events(policy);
         let exit_code = policy.get("exitCode").and_then(Value::as_i64);
         match (events.is_empty(), exit_code) {
             (false, Some(_)) => Err("must not specify event and exitCode simultaneously".into()),
@@ -70,7 +70,7 @@ impl<'a> Seen<'a> {
     }
 
     fn add_event(&mut self, event: &'a str, policy: &Map<String, Value>, path: &str) -> Result<(), String> {
-        let action = text(policy, "action");
+        let action = read_text(policy, "action");
         if !EVENTS.contains(&event) {
             return Err(format!("{path}: Invalid value: \"{event}\": invalid policy event"));
         }
@@ -85,10 +85,10 @@ impl<'a> Seen<'a> {
 }
 
 /// `events` and `event` together, each once.
-fn events(policy: &Map<String, Value>) -> Vec<&str> {
+fn list_events(policy: &Map<String, Value>) -> Vec<&str> {
     let mut events: Vec<&str> = Vec::new();
     let listed = policy.get("events").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let single = Some(text(policy, "event")).filter(|event| !event.is_empty());
+    let single = Some(read_text(policy, "event")).filter(|event| !event.is_empty());
     for event in listed.chain(single) {
         if !events.contains(&event) {
             events.push(event);

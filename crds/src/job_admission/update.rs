@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     Refusal,
     create::{partition_refusal, topology_refusal},
-    int, tasks, text,
+    read_integer, list_tasks, read_text,
 };
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
@@ -22,13 +22,13 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     let (old_spec, new_spec) = (spec(old), spec(new));
     let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
     let mut replicas = 0i64;
-    for (index, task) in tasks(&new_spec).enumerate() {
+    for (index, task) in list_tasks(&new_spec).enumerate() {
         if let Some(refusal) = task_refusal(name, index, task) {
             return Some(refusal);
         }
-        replicas = replicas.saturating_add(int(task, "replicas"));
+        replicas = replicas.saturating_add(read_integer(task, "replicas"));
     }
-    let minimum = int(&new_spec, "minAvailable");
+    let minimum = read_integer(&new_spec, "minAvailable");
     if minimum > replicas {
         return Some(Refusal::new(
             "spec.minAvailable",
@@ -46,7 +46,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     if let Some(refusal) = topology_refusal(new_spec.get("networkTopology"), "spec.networkTopology") {
         return Some(refusal);
     }
-    let (before, after) = (tasks(&old_spec).count(), tasks(&new_spec).count());
+    let (before, after) = (list_tasks(&old_spec).count(), list_tasks(&new_spec).count());
     if before != after {
         return Some(Refusal::new(
             "spec.tasks",
@@ -54,7 +54,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
             format!("the job has {before} tasks and would have {after}; tasks may not be added or removed"),
         ));
     }
-    let field = difference(&frozen(old_spec), &frozen(new_spec), "spec")?;
+    let field = find_difference(&without_mutable_fields(old_spec), &without_mutable_fields(new_spec), "spec")?;
     Some(Refusal::new(
         field,
         "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and \
@@ -64,7 +64,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
 }
 
 fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
-    let (name, replicas) = (text(task, "name"), int(task, "replicas"));
+    let (name, replicas) = (read_text(task, "name"), read_integer(task, "replicas"));
     if replicas < 0 {
         return Some(Refusal::new(
             format!("spec.tasks[{index}].replicas"),
@@ -94,7 +94,7 @@ fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Re
 }
 
 /// The spec without what may change.
-fn frozen(mut spec: Map<String, Value>) -> Value {
+fn without_mutable_fields(mut spec: Map<String, Value>) -> Value {
     for key in ["minAvailable", "priorityClassName"] {
         spec.remove(key);
     }
@@ -116,7 +116,7 @@ fn frozen(mut spec: Map<String, Value>) -> Value {
 
 /// The path of the first difference, as Go's `equality.Semantic` sees it: what is empty equals what is absent, and
 /// quantities are compared by value.
-fn difference(old: &Value, new: &Value, path: &str) -> Option<String> {
+fn find_difference(old: &Value, new: &Value, path: &str) -> Option<String> {
     if is_unset(old) && is_unset(new) {
         return None;
     }
@@ -127,11 +127,11 @@ fn difference(old: &Value, new: &Value, path: &str) -> Option<String> {
             keys.dedup();
             keys.into_iter().find_map(|key| {
                 let (x, y) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
-                difference(x, y, &format!("{path}.{key}"))
+                find_difference(x, y, &format!("{path}.{key}"))
             })
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            a.iter().zip(b).enumerate().find_map(|(i, (x, y))| difference(x, y, &format!("{path}[{i}]")))
+            a.iter().zip(b).enumerate().find_map(|(i, (x, y))| find_difference(x, y, &format!("{path}[{i}]")))
         }
         _ if old == new => None,
         _ if is_amount(path) && same_amount(old, new) => None,

@@ -7,10 +7,8 @@ use k8s_openapi::{
     api::core::v1::Taint,
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::wire::{ResourceList, null_is_default, object, words};
+use crate::wire::{api_types, ResourceList, object, words};
 
 /// Condition type: the cluster answers and is healthy.
 pub const READY: &str = "Ready";
@@ -26,171 +24,127 @@ object! {
     { spec: ClusterSpec } { status: ClusterStatus }
 }
 
-/// How to reach the member, and where it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterSpec {
-    /// The UID of the member's kube-system namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// Who brings objects into the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync_mode: Option<SyncMode>,
-    /// URL of the member's API server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_endpoint: Option<String>,
-    /// Secret with keys `token` and `caBundle`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<LocalSecretReference>,
-    /// Secret with the token of the impersonator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub impersonator_secret_ref: Option<LocalSecretReference>,
-    /// Whether the certificate goes unchecked.
-    #[serde(default, rename = "insecureSkipTLSVerification", skip_serializing_if = "Option::is_none")]
-    pub insecure_skip_tls_verification: Option<bool>,
-    /// Through this proxy.
-    #[serde(default, rename = "proxyURL", skip_serializing_if = "Option::is_none")]
-    pub proxy_url: Option<String>,
-    /// Headers for that proxy.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    pub proxy_header: BTreeMap<String, String>,
-    /// Cloud provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// Region.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
-    /// Deprecated; see `zones`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
-    /// Zones.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub zones: Vec<String>,
-    /// Taints that placements must stand.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-    /// Classes of nodes, for Karmada's estimates.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub resource_models: Vec<ResourceModel>,
-}
+api_types! {
+    /// How to reach the member, and where it is.
+    pub struct ClusterSpec {
+        /// The UID of the member's kube-system namespace.
+        pub id: Option<String>,
+        /// Who brings objects into the cluster.
+        pub sync_mode: Option<SyncMode>,
+        /// URL of the member's API server.
+        pub api_endpoint: Option<String>,
+        /// Secret with keys `token` and `caBundle`.
+        pub secret_ref: Option<LocalSecretReference>,
+        /// Secret with the token of the impersonator.
+        pub impersonator_secret_ref: Option<LocalSecretReference>,
+        /// Whether the certificate goes unchecked.
+        #[serde(rename = "insecureSkipTLSVerification")]
+        pub insecure_skip_tls_verification: Option<bool>,
+        /// Through this proxy.
+        #[serde(rename = "proxyURL")]
+        pub proxy_url: Option<String>,
+        /// Headers for that proxy.
+        pub proxy_header: BTreeMap<String, String>,
+        /// Cloud provider.
+        pub provider: Option<String>,
+        /// Region.
+        pub region: Option<String>,
+        /// Deprecated; see `zones`.
+        pub zone: Option<String>,
+        /// Zones.
+        pub zones: Vec<String>,
+        /// Taints that placements must stand.
+        pub taints: Vec<Taint>,
+        /// Classes of nodes, for Karmada's estimates.
+        pub resource_models: Vec<ResourceModel>,
+    }
 
-/// A Secret.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LocalSecretReference {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
+    /// A Secret.
+    pub struct LocalSecretReference {
+        /// Namespace.
+        pub namespace: String,
+        /// Name.
+        pub name: String,
+    }
 
-/// A class of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceModel {
-    /// Its number.
-    #[schemars(extend("format" = null, "minimum" = null))]
-    pub grade: u64,
-    /// Its bounds.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub ranges: Vec<ResourceModelRange>,
-}
+    /// A class of nodes.
+    pub struct ResourceModel {
+        /// Its number.
+        #[schemars(extend("format" = null, "minimum" = null))]
+        pub grade: u64,
+        /// Its bounds.
+        pub ranges: Vec<ResourceModelRange>,
+    }
 
-/// From `min` (in) to `max` (out) of one resource.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceModelRange {
-    /// The resource.
-    pub name: String,
-    /// In.
-    pub min: Quantity,
-    /// Out.
-    pub max: Quantity,
-}
+    /// From `min` (in) to `max` (out) of one resource.
+    pub struct ResourceModelRange {
+        /// The resource.
+        pub name: String,
+        /// In.
+        pub min: Quantity,
+        /// Out.
+        pub max: Quantity,
+    }
 
-/// What is known of the member.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterStatus {
-    /// The API server's version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes_version: Option<String>,
-    /// Kinds that the member serves.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub api_enablements: Vec<ApiEnablement>,
-    /// `Ready` and others.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    /// What is known of the member.
+    pub struct ClusterStatus {
+        /// The API server's version.
+        pub kubernetes_version: Option<String>,
+        /// Kinds that the member serves.
+        pub api_enablements: Vec<ApiEnablement>,
+        /// `Ready` and others.
+        pub conditions: Vec<Condition>,
+        /// Number of nodes.
+        pub node_summary: Option<NodeSummary>,
+        /// Sums over the nodes; absent until first collected.
+        pub resource_summary: Option<ResourceSummary>,
+        /// What remedies ask for.
+        pub remedy_actions: Vec<String>,
+    }
+
+    /// Kinds of one API group and version.
+    pub struct ApiEnablement {
+        /// `group/version`.
+        pub group_version: String,
+        /// Its kinds.
+        pub resources: Vec<ApiResource>,
+    }
+
+    /// One kind.
+    pub struct ApiResource {
+        /// Plural.
+        pub name: String,
+        /// Kind.
+        pub kind: String,
+    }
+
     /// Number of nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_summary: Option<NodeSummary>,
-    /// Sums over the nodes; absent until first collected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource_summary: Option<ResourceSummary>,
-    /// What remedies ask for.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub remedy_actions: Vec<String>,
-}
+    pub struct NodeSummary {
+        /// All.
+        pub total_num: Option<i32>,
+        /// Ready ones.
+        pub ready_num: Option<i32>,
+    }
 
-/// Kinds of one API group and version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ApiEnablement {
-    /// `group/version`.
-    pub group_version: String,
-    /// Its kinds.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<ApiResource>,
-}
+    /// Sums over the nodes and pods of a member.
+    pub struct ResourceSummary {
+        /// Over all nodes, not ready and cordoned ones too.
+        pub allocatable: ResourceList,
+        /// Requests of pods without a node.
+        pub allocating: ResourceList,
+        /// Requests of pods with a node that are not finished.
+        pub allocated: ResourceList,
+        /// Free nodes by class.
+        pub allocatable_modelings: Vec<AllocatableModeling>,
+    }
 
-/// One kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ApiResource {
-    /// Plural.
-    pub name: String,
-    /// Kind.
-    pub kind: String,
-}
-
-/// Number of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeSummary {
-    /// All.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total_num: Option<i32>,
-    /// Ready ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready_num: Option<i32>,
-}
-
-/// Sums over the nodes and pods of a member.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceSummary {
-    /// Over all nodes, not ready and cordoned ones too.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
-    pub allocatable: ResourceList,
-    /// Requests of pods without a node.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
-    pub allocating: ResourceList,
-    /// Requests of pods with a node that are not finished.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "ResourceList::is_empty")]
-    pub allocated: ResourceList,
-    /// Free nodes by class.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub allocatable_modelings: Vec<AllocatableModeling>,
-}
-
-/// Free nodes of one class.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AllocatableModeling {
-    /// The class.
-    #[schemars(extend("format" = null, "minimum" = null))]
-    pub grade: u64,
-    /// How many.
-    #[schemars(extend("format" = null))]
-    pub count: i64,
+    /// Free nodes of one class.
+    pub struct AllocatableModeling {
+        /// The class.
+        #[schemars(extend("format" = null, "minimum" = null))]
+        pub grade: u64,
+        /// How many.
+        #[schemars(extend("format" = null))]
+        pub count: i64,
+    }
 }

@@ -12,7 +12,7 @@ use caldera_core::{
 };
 
 use super::{
-    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::fnv1a, queues, ranges,
+    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues, ranges,
 };
 use crate::wire::ResourceList;
 
@@ -52,19 +52,19 @@ const MOST_PODS: usize = 1_000_000;
 ///
 /// # Errors
 /// [`Malformed`]: nothing of it is to be believed then.
-pub fn decode(part: &Part) -> Result<Contents, Malformed> {
+pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
     let reader = Reader::new(part)?;
-    let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::read(part)?);
-    let mut contents = Contents { nodes: reader.nodes()?, pods: reader.held()?, hyper_nodes, queues };
+    let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::decode_queues(part)?);
+    let mut contents = Contents { nodes: reader.decode_nodes()?, pods: reader.decode_held()?, hyper_nodes, queues };
     for workload in &part.workloads {
-        reader.bound(workload, &mut contents.pods)?;
+        reader.decode_workload(workload, &mut contents.pods)?;
     }
     Ok(contents)
 }
 
 /// The domains of a part.
 pub(super) fn hyper_nodes(part: &Part) -> Result<HyperNodes, Malformed> {
-    let read = |domain: &super::NetworkDomain| Ok((domain.name.clone(), domains::read(domain)?));
+    let read = |domain: &super::NetworkDomain| Ok((domain.name.clone(), domains::decode_domain(domain)?));
     part.domains.iter().map(read).collect()
 }
 
@@ -81,25 +81,25 @@ impl<'a> Reader<'a> {
     pub(super) fn new(part: &'a Part) -> Result<Self, Malformed> {
         let mut names = Vec::new();
         for shape in &part.shapes {
-            names.extend(ranges::unfold(&shape.names)?);
+            names.extend(ranges::unfold_names(&shape.names)?);
         }
-        let requests = part.requests.iter().map(resources).collect::<Result<_, _>>()?;
+        let requests = part.requests.iter().map(decode_resources).collect::<Result<_, _>>()?;
         Ok(Self { part, names, requests })
     }
 
-    pub(super) fn nodes(&self) -> Result<Nodes, Malformed> {
+    pub(super) fn decode_nodes(&self) -> Result<Nodes, Malformed> {
         let mut nodes = Nodes::new();
         for shape in &self.part.shapes {
-            let own = ranges::unfold(&shape.names)?;
+            let own = ranges::unfold_names(&shape.names)?;
             if let Some((label, _)) = shape.own_labels.iter().find(|(_, values)| values.len() != own.len()) {
                 return Err(Malformed::Labels(label.clone()));
             }
             if shape.closed.contains(&Closed::Gone) {
                 continue;
             }
-            let allocatable = resources(&shape.allocatable)?;
+            let allocatable = decode_resources(&shape.allocatable)?;
             for (at, name) in own.iter().enumerate() {
-                let node = node(shape, at, name, &allocatable);
+                let node = decode_node(shape, at, name, &allocatable);
                 if nodes.insert(name.clone(), node).is_some() {
                     return Err(Malformed::Twice(name.clone()));
                 }
@@ -109,54 +109,54 @@ impl<'a> Reader<'a> {
     }
 
     /// One pod for all of others on each node.
-    pub(super) fn held(&self) -> Result<Pods, Malformed> {
+    pub(super) fn decode_held(&self) -> Result<Pods, Malformed> {
         let mut pods = Pods::new();
         for held in &self.part.held {
-            let request = resources(&held.amounts)?;
-            for number in ranges::read(&held.nodes)? {
-                let node = named(&self.names, number)?;
+            let request = decode_resources(&held.amounts)?;
+            for number in ranges::parse_ranges(&held.nodes)? {
+                let node = node_name(&self.names, number)?;
                 let (name, node) = (format!("~{node}~"), Some(node.to_owned()));
-                add(&mut pods, Pod { name, node, request: request.clone(), ..Pod::default() })?;
+                add_pod(&mut pods, Pod { name, node, request: request.clone(), ..Pod::default() })?;
             }
         }
         Ok(pods)
     }
 
     /// Adds a workload's pods.
-    pub(super) fn bound(&self, workload: &Workload, pods: &mut Pods) -> Result<(), Malformed> {
+    pub(super) fn decode_workload(&self, workload: &Workload, pods: &mut Pods) -> Result<(), Malformed> {
         for (at, bound) in workload.bound.iter().enumerate() {
-            self.bind(workload, at, bound, pods)?;
+            self.decode_bound(workload, at, bound, pods)?;
         }
         for finished in &workload.finished {
             let ended = PodOf::new(workload, finished.task.as_deref());
             for count in 0..finished.pods {
                 // Of which part, for another may have more of them.
-                let pod = ended.pod(&["ended", &self.part.index.to_string()], &format!("{count}~"), String::new());
-                add(pods, Pod { finished: true, ..pod })?;
+                let pod = ended.make_pod(&["ended", &self.part.index.to_string()], &format!("{count}~"), String::new());
+                add_pod(pods, Pod { finished: true, ..pod })?;
             }
         }
         Ok(())
     }
 
-    fn bind(&self, workload: &Workload, at: usize, bound: &Bound, pods: &mut Pods) -> Result<(), Malformed> {
+    fn decode_bound(&self, workload: &Workload, at: usize, bound: &Bound, pods: &mut Pods) -> Result<(), Malformed> {
         let malformed = || Malformed::Range(bound.on.clone());
         let request = self.requests.get(bound.request as usize).ok_or(Malformed::NoRequest(bound.request))?;
         let of = PodOf::new(workload, bound.task.as_deref());
         for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
             let split = place.find([':', '*']).ok_or_else(malformed)?;
-            let node = named(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
+            let node = node_name(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
             let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
             // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
             let at = at.to_string();
             if is_numbered {
-                for number in ranges::read(rest)? {
-                    let pod = of.pod(&[node, &at], &format!("-{number}"), node.to_owned());
-                    add(pods, Pod { request: request.clone(), ..pod })?;
+                for number in ranges::parse_ranges(rest)? {
+                    let pod = of.make_pod(&[node, &at], &format!("-{number}"), node.to_owned());
+                    add_pod(pods, Pod { request: request.clone(), ..pod })?;
                 }
             } else {
                 for count in 0..rest.parse::<u32>().map_err(|_| malformed())? {
-                    let pod = of.pod(&[node, &at], &format!("{count}~"), node.to_owned());
-                    add(pods, Pod { request: request.clone(), ..pod })?;
+                    let pod = of.make_pod(&[node, &at], &format!("{count}~"), node.to_owned());
+                    add_pod(pods, Pod { request: request.clone(), ..pod })?;
                 }
             }
         }
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> Node {
+fn decode_node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> Node {
     let mut labels = shape.labels.clone();
     labels.extend(shape.own_labels.iter().map(|(key, values)| (key.clone(), values[at].clone())));
     labels.entry(HOSTNAME.to_owned()).or_insert_with(|| name.to_owned());
@@ -183,7 +183,7 @@ fn node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources) -> No
     }
 }
 
-fn add(pods: &mut Pods, pod: Pod) -> Result<(), Malformed> {
+fn add_pod(pods: &mut Pods, pod: Pod) -> Result<(), Malformed> {
     if pods.len() >= MOST_PODS {
         return Err(Malformed::Pods(MOST_PODS));
     }
@@ -207,7 +207,7 @@ impl<'a> PodOf<'a> {
     }
 
     /// Names are kept for every pod of every member: a hash of whose it is and where is shorter than both.
-    fn pod(&self, place: &[&str], last: &str, node: String) -> Pod {
+    fn make_pod(&self, place: &[&str], last: &str, node: String) -> Pod {
         let Owner { group, kind, name, task } = &self.owner;
         let task = task.as_ref().map_or("", |task| task.as_str());
         let all = [group, kind, name, task].into_iter().chain(place.iter().copied());
@@ -215,7 +215,7 @@ impl<'a> PodOf<'a> {
         let bytes = all.flat_map(|word: &str| word.bytes().chain([0]));
         Pod {
             namespace: self.namespace.to_owned(),
-            name: format!("{:x}~{last}", fnv1a(bytes)),
+            name: format!("{:x}~{last}", hash_fnv1a(bytes)),
             node: Some(node),
             owner: Some(self.owner.clone()),
             ..Pod::default()
@@ -223,11 +223,11 @@ impl<'a> PodOf<'a> {
     }
 }
 
-fn named(names: &[String], number: u32) -> Result<&str, Malformed> {
+fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
     names.get(number as usize).map(String::as_str).ok_or(Malformed::NoNode(number))
 }
 
-fn resources(list: &ResourceList) -> Result<Resources, Malformed> {
+fn decode_resources(list: &ResourceList) -> Result<Resources, Malformed> {
     let mut resources = Resources::new();
     for (name, amount) in list {
         let parsed: Option<Quantity> = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());

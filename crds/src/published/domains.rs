@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
 use super::{Malformed, NetworkDomain, ranges};
 
-pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
+pub(super) fn encode_domain(hyper_node: &HyperNode) -> NetworkDomain {
     let mut domain = NetworkDomain {
         name: hyper_node.name.clone(),
         tier: hyper_node.tier,
@@ -31,11 +31,11 @@ pub(super) fn write(hyper_node: &HyperNode) -> NetworkDomain {
     }
     names.sort_unstable();
     names.dedup();
-    domain.nodes = ranges::fold(&names);
+    domain.nodes = ranges::fold_names(&names);
     domain
 }
 
-pub(super) fn read(domain: &NetworkDomain) -> Result<HyperNode, Malformed> {
+pub(super) fn decode_domain(domain: &NetworkDomain) -> Result<HyperNode, Malformed> {
     let requirement = |one: &LabelSelectorRequirement| {
         let operator = Operator::parse(&one.operator);
         let operator = operator.ok_or_else(|| Malformed::Operator(one.operator.clone()))?;
@@ -43,7 +43,7 @@ pub(super) fn read(domain: &NetworkDomain) -> Result<HyperNode, Malformed> {
     };
     let labels =
         |all: &Vec<LabelSelectorRequirement>| all.iter().map(requirement).collect::<Result<_, _>>().map(Member::Labels);
-    let mut members: Vec<Member> = ranges::unfold(&domain.nodes)?.into_iter().map(Member::Node).collect();
+    let mut members: Vec<Member> = ranges::unfold_names(&domain.nodes)?.into_iter().map(Member::Node).collect();
     members.extend(domain.patterns.iter().cloned().map(Member::Pattern));
     members.extend(domain.labels.iter().map(labels).collect::<Result<Vec<_>, _>>()?);
     members.extend(domain.hyper_nodes.iter().cloned().map(Member::HyperNode));

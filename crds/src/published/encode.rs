@@ -27,10 +27,10 @@ const MOST_FINISHED: usize = 256;
 /// The parts, as few as stay below [`LARGEST`]. Begins with the number of `parts` that there are: a division is kept
 /// while it does, and given up when a quarter would do.
 #[must_use]
-pub fn divide(contents: &Contents, parts: u32) -> Vec<Part> {
+pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut count = parts.clamp(1, MOST_PARTS);
     loop {
-        let all = encode(contents, count);
+        let all = encode_parts(contents, count);
         let sizes: Vec<usize> = all.iter().map(|part| serde_json::to_vec(part).map_or(0, |json| json.len())).collect();
         let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
         if largest > LARGEST && count < MOST_PARTS {
@@ -44,9 +44,9 @@ pub fn divide(contents: &Contents, parts: u32) -> Vec<Part> {
 }
 
 /// The parts, so many.
-pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
+pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
-    let index = |name: &str| (fnv1a(name.bytes()) % u64::from(parts)) as usize;
+    let index = |name: &str| (hash_fnv1a(name.bytes()) % u64::from(parts)) as usize;
     for (name, node) in &contents.nodes {
         views[index(name)].nodes.insert(name, Some(node));
     }
@@ -54,23 +54,23 @@ pub(super) fn encode(contents: &Contents, parts: u32) -> Vec<Part> {
         let Some(node) = pod.node.as_deref() else { continue };
         let view = &mut views[index(node)];
         if pod.finished {
-            view.finish(pod);
+            view.count_finished(pod);
         } else {
             view.nodes.entry(node).or_insert(None);
-            view.bind(node, name, pod);
+            view.add_bound(node, name, pod);
         }
     }
     let mut all: Vec<Part> =
-        views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.part() }).collect();
+        views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.encode_part() }).collect();
     if let Some(first) = all.first_mut() {
-        first.domains = contents.hyper_nodes.values().map(domains::write).collect();
-        first.queues = queues::write(&contents.queues);
+        first.domains = contents.hyper_nodes.values().map(domains::encode_domain).collect();
+        first.queues = queues::encode_queues(&contents.queues);
     }
     all
 }
 
 /// The same for everybody, always: which part a node falls to must not depend on who collects.
-pub(super) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+pub(super) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
@@ -100,20 +100,20 @@ struct Where {
 }
 
 impl<'a> View<'a> {
-    fn finish(&mut self, pod: &Pod) {
-        if let Some((workload, task)) = ours(pod) {
+    fn count_finished(&mut self, pod: &Pod) {
+        if let Some((workload, task)) = owning_workload(pod) {
             *self.workloads.entry(workload).or_default().finished.entry(task).or_default() += 1;
         }
     }
 
-    fn bind(&mut self, node: &'a str, name: &str, pod: &Pod) {
+    fn add_bound(&mut self, node: &'a str, name: &str, pod: &Pod) {
         let request = whole_units(&pod.request);
-        let Some((workload, task)) = ours(pod) else {
+        let Some((workload, task)) = owning_workload(pod) else {
             self.held.entry(node).or_default().add(&request);
             return;
         };
         let tasks = self.workloads.entry(workload).or_default();
-        let place = tasks.bound.entry((task, amounts(&request))).or_default().entry(node).or_default();
+        let place = tasks.bound.entry((task, sorted_amounts(&request))).or_default().entry(node).or_default();
         // The member's controllers take the highest number first: it is what tells pods of a task apart.
         match name.rsplit('-').next().and_then(|last| last.parse().ok()) {
             Some(number) if place.numbers.insert(number) => {}
@@ -121,13 +121,13 @@ impl<'a> View<'a> {
         }
     }
 
-    fn part(&self) -> Part {
-        let (shapes, numbers) = shapes(&self.nodes);
+    fn encode_part(&self) -> Part {
+        let (shapes, numbers) = group_shapes(&self.nodes);
         let mut held: BTreeMap<Amounts, BTreeSet<u32>> = BTreeMap::new();
         for (node, resources) in &self.held {
-            held.entry(amounts(resources)).or_default().extend(numbers.get(*node));
+            held.entry(sorted_amounts(resources)).or_default().extend(numbers.get(*node));
         }
-        let held = held.into_iter().map(|(amounts, on)| Held { nodes: ranges::write(on), amounts: list(&amounts) });
+        let held = held.into_iter().map(|(amounts, on)| Held { nodes: ranges::format_ranges(on), amounts: encode_amounts(&amounts) });
         let requests: BTreeSet<&Amounts> =
             self.workloads.values().flat_map(|tasks| tasks.bound.keys().map(|(_, request)| request)).collect();
         let requests: BTreeMap<&Amounts, u32> = requests.into_iter().zip(0..).collect();
@@ -139,15 +139,15 @@ impl<'a> View<'a> {
         Part {
             shapes,
             held: held.collect(),
-            workloads: workloads.map(|(workload, tasks)| tasks.workload(workload, &numbers, &requests)).collect(),
-            requests: requests.keys().map(|request| list(request)).collect(),
+            workloads: workloads.map(|(workload, tasks)| tasks.encode_workload(workload, &numbers, &requests)).collect(),
+            requests: requests.keys().map(|request| encode_amounts(request)).collect(),
             ..Part::default()
         }
     }
 }
 
 impl Tasks<'_> {
-    fn workload(
+    fn encode_workload(
         &self,
         reference: &WorkloadRef,
         numbers: &BTreeMap<String, u32>,
@@ -159,7 +159,7 @@ impl Tasks<'_> {
             places.sort_unstable_by_key(|(number, _)| *number);
             let texts = places.into_iter().flat_map(|(node, place)| {
                 let numbered = (!place.numbers.is_empty())
-                    .then(|| format!("{node}:{}", ranges::write(place.numbers.iter().copied())));
+                    .then(|| format!("{node}:{}", ranges::format_ranges(place.numbers.iter().copied())));
                 let others = (place.others > 0).then(|| format!("{node}*{}", place.others));
                 [numbered, others].into_iter().flatten()
             });
@@ -179,7 +179,7 @@ impl Tasks<'_> {
 }
 
 /// Whose pod it is, if Karmada may have brought it.
-fn ours(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
+fn owning_workload(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
     let owner = pod.owner.as_ref()?;
     let known = |kind: &WorkloadKind| kind.group() == owner.group && kind.kind() == owner.kind;
     WorkloadKind::ALL.iter().any(known).then(|| (owner.workload(&pod.namespace), owner.task.clone()))
@@ -196,9 +196,9 @@ struct Alike<'a> {
 }
 
 /// The shapes, and the number of each node.
-fn shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<String, u32>) {
+fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<String, u32>) {
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (key, value) in nodes.values().flatten().flat_map(|node| labels(node)) {
+    for (key, value) in nodes.values().flatten().flat_map(|node| distinct_labels(node)) {
         let of_key = values.entry(key).or_default();
         if of_key.len() <= VALUES {
             of_key.insert(value);
@@ -219,10 +219,10 @@ fn shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<St
                 let mut taints: Vec<&Taint> = node.taints.iter().collect();
                 taints.sort();
                 Alike {
-                    labels: labels(node).filter(|(key, _)| !is_own(key)).collect(),
-                    own: labels(node).map(|(key, _)| key).filter(|key| is_own(key)).collect(),
+                    labels: distinct_labels(node).filter(|(key, _)| !is_own(key)).collect(),
+                    own: distinct_labels(node).map(|(key, _)| key).filter(|key| is_own(key)).collect(),
                     taints,
-                    allocatable: amounts(&node.allocatable),
+                    allocatable: sorted_amounts(&node.allocatable),
                     closed: (!node.ready, node.unschedulable, false),
                 }
             }
@@ -230,26 +230,26 @@ fn shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<St
         alike.entry(key).or_default().push(name);
     }
     let mut numbers = BTreeMap::new();
-    let shapes = alike.into_iter().map(|(alike, names)| alike.shape(&names, nodes, &mut numbers)).collect();
+    let shapes = alike.into_iter().map(|(alike, names)| alike.encode_shape(&names, nodes, &mut numbers)).collect();
     (shapes, numbers)
 }
 
 /// The name is told once, not by a label too.
-fn labels(node: &Node) -> impl Iterator<Item = (&str, &str)> {
+fn distinct_labels(node: &Node) -> impl Iterator<Item = (&str, &str)> {
     let all = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     all.filter(|(key, value)| (*key, *value) != (HOSTNAME, node.name.as_str()))
 }
 
 impl Alike<'_> {
-    fn shape(
+    fn encode_shape(
         &self,
         names: &[&str],
         nodes: &BTreeMap<&str, Option<&Node>>,
         numbers: &mut BTreeMap<String, u32>,
     ) -> NodeShape {
-        let folded = ranges::fold(names);
+        let folded = ranges::fold_names(names);
         // What was folded here can be unfolded.
-        let names = ranges::unfold(&folded).unwrap_or_default();
+        let names = ranges::unfold_names(&folded).unwrap_or_default();
         let value = |name: &String, key: &str| {
             let node = nodes.get(name.as_str()).copied().flatten();
             node.and_then(|node| node.labels.get(key)).cloned().unwrap_or_default()
@@ -266,22 +266,22 @@ impl Alike<'_> {
             names: folded,
             labels: self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             own_labels,
-            taints: self.taints.iter().map(|taint| written(taint)).collect(),
-            allocatable: list(&self.allocatable),
+            taints: self.taints.iter().map(|taint| encode_taint(taint)).collect(),
+            allocatable: encode_amounts(&self.allocatable),
             closed: closed.into_iter().filter(|(is, _)| *is).map(|(_, why)| why).collect(),
         }
     }
 }
 
-fn written(taint: &Taint) -> k8s::Taint {
+fn encode_taint(taint: &Taint) -> k8s::Taint {
     let value = (!taint.value.is_empty()).then(|| taint.value.clone());
     k8s::Taint { key: taint.key.clone(), value, effect: taint.effect.clone(), time_added: None }
 }
 
-fn amounts(resources: &Resources) -> Amounts {
+fn sorted_amounts(resources: &Resources) -> Amounts {
     resources.iter().map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
-fn list(amounts: &Amounts) -> ResourceList {
+fn encode_amounts(amounts: &Amounts) -> ResourceList {
     amounts.iter().map(|(name, amount)| (name.to_string(), resource::Quantity(amount.to_string()))).collect()
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 
 use super::{Malformed, MemberQueue, Part};
 
-pub(super) fn write(queues: &Queues) -> Vec<MemberQueue> {
+pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
     let bounds = |(_, queue): &(&String, &Queue)| queue.is_closed() || !queue.capability.is_unlimited();
     let one = |(name, queue): (&String, &Queue)| MemberQueue {
         name: name.clone(),
@@ -24,7 +24,7 @@ pub(super) fn write(queues: &Queues) -> Vec<MemberQueue> {
 }
 
 /// The queues of a part: what they leave is all that they let pods hold.
-pub(super) fn read(part: &Part) -> Result<Queues, Malformed> {
+pub(super) fn decode_queues(part: &Part) -> Result<Queues, Malformed> {
     let one = |queue: &MemberQueue| {
         let mut left = Limits::unlimited();
         for (name, amount) in &queue.left {
@@ -52,14 +52,14 @@ mod tests {
             .into_iter()
             .map(|(name, queue)| (name.to_owned(), queue))
             .collect();
-        let part = Part { queues: write(&all), ..Part::default() };
-        let back = read(&part).unwrap();
+        let part = Part { queues: encode_queues(&all), ..Part::default() };
+        let back = decode_queues(&part).unwrap();
         assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "small"]);
         assert!(back["closed"].is_closed());
         assert_eq!((back["small"].left(), back["small"].is_closed()), (all["small"].left(), false));
-        assert_eq!(write(&back), part.queues);
+        assert_eq!(encode_queues(&back), part.queues);
         let mut wrong = part;
         wrong.queues[1].left.values_mut().for_each(|amount| amount.0 = "lots".into());
-        assert!(matches!(read(&wrong), Err(Malformed::Amount(..))));
+        assert!(matches!(decode_queues(&wrong), Err(Malformed::Amount(..))));
     }
 }

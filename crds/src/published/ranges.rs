@@ -6,7 +6,7 @@ use super::Malformed;
 const LONGEST: usize = 200_000;
 
 /// Ascending numbers as ranges.
-pub(super) fn write(numbers: impl IntoIterator<Item = u32>) -> String {
+pub(super) fn format_ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
         match ranges.last_mut() {
@@ -19,7 +19,7 @@ pub(super) fn write(numbers: impl IntoIterator<Item = u32>) -> String {
 }
 
 /// The numbers of ranges.
-pub(super) fn read(text: &str) -> Result<Vec<u32>, Malformed> {
+pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
     let malformed = || Malformed::Range(text.to_owned());
     let mut numbers = Vec::new();
     for range in text.split(',') {
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Vec<u32>, Malformed> {
 }
 
 /// What is before and after the last number in a name's first label, and that number as written.
-fn cut(name: &str) -> Option<(&str, &str, &str)> {
+fn split_number(name: &str) -> Option<(&str, &str, &str)> {
     let label = name.split('.').next().unwrap_or(name);
     let end = label.rfind(|c: char| c.is_ascii_digit())? + 1;
     let start = label[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
@@ -45,10 +45,10 @@ fn cut(name: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Names in a fixed order, rows of them as one; [`unfold`] gives them back in the order that this has put them in.
-pub(super) fn fold(names: &[&str]) -> Vec<String> {
+pub(super) fn fold_names(names: &[&str]) -> Vec<String> {
     let mut keyed: Vec<(&str, &str, usize, u32, &str)> = names
         .iter()
-        .map(|name| match cut(name) {
+        .map(|name| match split_number(name) {
             Some((before, digits, after)) => (before, after, digits.len(), digits.parse().unwrap_or(0), *name),
             None => (*name, "", 0, 0, *name),
         })
@@ -70,7 +70,7 @@ pub(super) fn fold(names: &[&str]) -> Vec<String> {
 }
 
 /// The names that were folded.
-pub(super) fn unfold(folded: &[String]) -> Result<Vec<String>, Malformed> {
+pub(super) fn unfold_names(folded: &[String]) -> Result<Vec<String>, Malformed> {
     let mut names = Vec::new();
     for text in folded {
         let malformed = || Malformed::Range(text.clone());
@@ -100,20 +100,20 @@ mod tests {
 
     #[test]
     fn rows_are_one() {
-        assert_eq!(write([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(format_ranges([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
         let names = ["a", "ip-10-0-0-7.ec2.internal", "n8", "n9", "n10", "n11", "x-01", "x-02"];
-        let folded = fold(&names);
+        let folded = fold_names(&names);
         assert_eq!(folded, ["a", "ip-10-0-0-7.ec2.internal", "n[8-9]", "n[10-11]", "x-[01-02]"]);
-        assert_eq!(unfold(&folded).unwrap(), names);
+        assert_eq!(unfold_names(&folded).unwrap(), names);
     }
 
     #[test]
     fn nonsense_is_refused_before_it_is_unfolded() {
         for text in ["", "1-", "a", "5-4", "0-4294967295", "1,,2"] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(parse_ranges(text).is_err(), "{text}");
         }
         for text in ["n[0-4294967295]", "n[", "n[1]", "n[2-1]", "n[a-b]"] {
-            assert!(unfold(&[text.to_owned()]).is_err(), "{text}");
+            assert!(unfold_names(&[text.to_owned()]).is_err(), "{text}");
         }
     }
 
@@ -124,10 +124,10 @@ mod tests {
             numbers in prop::collection::btree_set(0u32..60, 1..40),
         ) {
             let given: Vec<&str> = names.iter().map(String::as_str).collect();
-            let mut back = unfold(&fold(&given)).unwrap();
+            let mut back = unfold_names(&fold_names(&given)).unwrap();
             back.sort();
             prop_assert_eq!(back, names.into_iter().collect::<Vec<_>>());
-            prop_assert_eq!(read(&write(numbers.clone())).unwrap(), numbers.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(parse_ranges(&format_ranges(numbers.clone())).unwrap(), numbers.into_iter().collect::<Vec<_>>());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use caldera_core::{fleet::Queues, inventory::Change};
 
 use super::{
-    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload, decode,
+    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload, decode_part,
     decode::{Reader, hyper_nodes},
     queues,
 };
@@ -28,7 +28,7 @@ pub struct Published {
 
 /// The cluster, and which part, that an object of this name is about.
 #[must_use]
-pub fn about(name: &str) -> (&str, Option<u32>) {
+pub fn parse_object_name(name: &str) -> (&str, Option<u32>) {
     match name.rsplit_once('.') {
         Some((cluster, index)) => (cluster, index.parse().ok()),
         None => (name, None),
@@ -39,7 +39,7 @@ impl ClusterInventory {
     /// The member that this object is about; `None` if its name and its content disagree.
     #[must_use]
     pub fn cluster(&self) -> Option<&str> {
-        let (cluster, index) = about(self.metadata.name.as_deref()?);
+        let (cluster, index) = parse_object_name(self.metadata.name.as_deref()?);
         let spec = &self.spec;
         let agrees = cluster == spec.cluster && index == spec.part.as_ref().map(|part| part.index);
         (agrees && spec.part.is_some() != spec.heartbeat.is_some()).then_some(cluster)
@@ -82,7 +82,7 @@ impl Set {
 
     /// All of it; `None` while a part is missing or of another division.
     #[must_use]
-    pub fn complete(&self) -> Option<Published> {
+    pub fn complete_division(&self) -> Option<Published> {
         let heartbeat = self.heartbeat.clone()?;
         let parts: Vec<Arc<Part>> = (0..heartbeat.parts)
             .map(|index| self.parts.get(&index).filter(|part| part.of == heartbeat.parts).cloned())
@@ -96,10 +96,10 @@ impl Published {
     ///
     /// # Errors
     /// [`Malformed`] if they are none.
-    pub fn queues(&self) -> Result<Queues, Malformed> {
+    pub fn decode_queues(&self) -> Result<Queues, Malformed> {
         let mut all = Queues::new();
         for part in &self.parts {
-            all.extend(queues::read(part)?);
+            all.extend(queues::decode_queues(part)?);
         }
         Ok(all)
     }
@@ -108,12 +108,12 @@ impl Published {
     ///
     /// # Errors
     /// [`Malformed`] if it is no inventory.
-    pub fn since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
+    pub fn changes_since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
         let before = before.filter(|before| before.parts.len() == self.parts.len());
         let Some(before) = before else {
             let mut all = Contents::default();
             for part in &self.parts {
-                let more = decode(part)?;
+                let more = decode_part(part)?;
                 if let Some(twice) = more.nodes.keys().find(|name| all.nodes.contains_key(*name)) {
                     return Err(Malformed::Twice(twice.clone()));
                 }
@@ -130,7 +130,7 @@ impl Published {
         let mut changes = Vec::new();
         for (now, then) in self.parts.iter().zip(&before.parts) {
             if !Arc::ptr_eq(now, then) && now != then {
-                differences(now, then, &mut changes)?;
+                compare_parts(now, then, &mut changes)?;
             }
         }
         Ok(changes)
@@ -138,7 +138,7 @@ impl Published {
 }
 
 /// Reads only what is not written as it was: a part has thousands of pods, and few of them change.
-fn differences(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(), Malformed> {
+fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(), Malformed> {
     if now.domains != then.domains {
         changes.push(Change::HyperNodes(hyper_nodes(now)?.into_values().collect()));
     }
@@ -147,11 +147,11 @@ fn differences(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(),
     let same_numbers = same_nodes && new.requests == old.requests;
     let (mut nodes, mut old_nodes) = (Nodes::new(), Nodes::new());
     if now.shapes != then.shapes {
-        (nodes, old_nodes) = (new.nodes()?, old.nodes()?);
+        (nodes, old_nodes) = (new.decode_nodes()?, old.decode_nodes()?);
     }
     let (mut pods, mut old_pods) = (Pods::new(), Pods::new());
     if !same_nodes || now.held != then.held {
-        (pods, old_pods) = (new.held()?, old.held()?);
+        (pods, old_pods) = (new.decode_held()?, old.decode_held()?);
     }
     let id = |workload: &Workload| {
         let Workload { group, kind, namespace, name, .. } = workload.clone();
@@ -161,12 +161,12 @@ fn differences(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(),
     for workload in &now.workloads {
         let before = known.remove(&id(workload));
         if !(same_numbers && before == Some(workload)) {
-            new.bound(workload, &mut pods)?;
-            before.map_or(Ok(()), |before| old.bound(before, &mut old_pods))?;
+            new.decode_workload(workload, &mut pods)?;
+            before.map_or(Ok(()), |before| old.decode_workload(before, &mut old_pods))?;
         }
     }
     for gone in known.into_values() {
-        old.bound(gone, &mut old_pods)?;
+        old.decode_workload(gone, &mut old_pods)?;
     }
     let gone_pods = old_pods.keys().filter(|key| !pods.contains_key(*key)).cloned();
     let gone_pods: Vec<Change> = gone_pods.map(|(namespace, name)| Change::PodGone(namespace, name)).collect();

@@ -124,18 +124,18 @@ proptest! {
     #[test]
     fn what_is_published_answers_as_the_member_would(world in any_world(), parts in 1u32..4) {
         let mut read = Inventory::new();
-        told(published(encode::encode(&world, parts)).since(None).unwrap(), &mut read);
+        told(published(encode::encode_parts(&world, parts)).changes_since(None).unwrap(), &mut read);
         same(&read, &inventory(&world))?;
     }
 
     #[test]
     fn changes_since_lead_to_what_a_fresh_reader_sees(before in any_world(), after in any_world(), parts in 1u32..4) {
-        let old = published(encode::encode(&before, parts));
-        let new = published(encode::encode(&after, parts));
+        let old = published(encode::encode_parts(&before, parts));
+        let new = published(encode::encode_parts(&after, parts));
         let mut read = Inventory::new();
-        told(old.since(None).unwrap(), &mut read);
-        prop_assert_eq!(old.since(Some(&old)).unwrap(), vec![]);
-        told(new.since(Some(&old)).unwrap(), &mut read);
+        told(old.changes_since(None).unwrap(), &mut read);
+        prop_assert_eq!(old.changes_since(Some(&old)).unwrap(), vec![]);
+        told(new.changes_since(Some(&old)).unwrap(), &mut read);
         same(&read, &inventory(&after))?;
     }
 
@@ -148,7 +148,7 @@ proptest! {
             "requests": [{"cpu": "1"}], "held": [{"nodes": on, "amounts": {"cpu": "1"}}],
             "workloads": [{"kind": "Job", "namespace": "ns", "name": "j", "bound": [{"request": 0, "on": on}]}],
         });
-        let _ = decode(&serde_json::from_value(part).unwrap());
+        let _ = decode_part(&serde_json::from_value(part).unwrap());
     }
 }
 
@@ -194,7 +194,7 @@ fn a_thousand_nodes_of_eight_shapes_are_small() {
     let nodes = row(1000);
     let size = |pods: &Pods| {
         let contents = Contents { nodes: nodes.clone(), pods: pods.clone(), ..Contents::default() };
-        let parts = divide(&contents, 1);
+        let parts = divide_contents(&contents, 1);
         assert_eq!(parts.len(), 1);
         serde_json::to_vec(&parts).unwrap().len()
     };
@@ -208,17 +208,17 @@ fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     let nodes = row(600);
     let pods = busy(&nodes, 4_800);
     let full = Contents { nodes: nodes.clone(), pods, ..Contents::default() };
-    let parts = divide(&full, 1);
+    let parts = divide_contents(&full, 1);
     assert!(parts.len() > 1);
     for part in &parts {
         assert_eq!(part.of as usize, parts.len());
         assert!(serde_json::to_vec(part).unwrap().len() <= LARGEST);
     }
-    assert_eq!(divide(&full, part_count(&parts)), parts);
+    assert_eq!(divide_contents(&full, part_count(&parts)), parts);
     let idle = Contents { nodes, ..Contents::default() };
-    assert_eq!(divide(&idle, part_count(&parts)).len(), 1);
+    assert_eq!(divide_contents(&idle, part_count(&parts)).len(), 1);
     let mut read = Inventory::new();
-    told(published(parts).since(None).unwrap(), &mut read);
+    told(published(parts).changes_since(None).unwrap(), &mut read);
     assert_eq!(read.capacity(), inventory(&full).capacity());
 }
 
@@ -242,18 +242,18 @@ fn parts_of_two_divisions_are_not_mixed() {
         object(&format!("m1.{index}"), json!({"cluster": "m1", "part": {"index": index, "of": of}}))
     };
     let mut set = Set::default();
-    assert_eq!(set.complete(), None);
+    assert_eq!(set.complete_division(), None);
     for part in [part(0, 2), part(1, 2)] {
         set.apply(part);
     }
     set.apply(heartbeat(2));
-    assert_eq!(set.complete().unwrap().parts.len(), 2);
+    assert_eq!(set.complete_division().unwrap().parts.len(), 2);
     set.apply(part(0, 1));
-    assert_eq!(set.complete(), None);
+    assert_eq!(set.complete_division(), None);
     set.apply(heartbeat(1));
-    assert_eq!(set.complete().unwrap().parts.len(), 1);
+    assert_eq!(set.complete_division().unwrap().parts.len(), 1);
     set.remove(&heartbeat(1));
-    assert_eq!(set.complete(), None);
+    assert_eq!(set.complete_division(), None);
 }
 
 #[test]

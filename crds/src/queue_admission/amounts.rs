@@ -24,7 +24,7 @@ const WHOLE: [&str; 9] = [
 ];
 
 /// The amounts at `spec/<kind>`, or the first that is no quantity.
-pub(super) fn amounts(queue: &Value, kind: &str) -> Result<Amounts, Box<Refusal>> {
+pub(super) fn read_amounts(queue: &Value, kind: &str) -> Result<Amounts, Box<Refusal>> {
     let entries = queue.pointer(&format!("/spec/{kind}")).and_then(Value::as_object).into_iter().flatten();
     entries
         .map(|(resource, amount)| {
@@ -46,7 +46,7 @@ pub(super) fn amounts(queue: &Value, kind: &str) -> Result<Amounts, Box<Refusal>
 }
 
 /// `ValidateResourceQuantityValue`: not negative, and whole where only whole numbers make sense.
-pub(super) fn malformed(kind: &str, resource: &str, amount: Quantity) -> Option<Refusal> {
+pub(super) fn check_amount(kind: &str, resource: &str, amount: Quantity) -> Option<Refusal> {
     let field = format!("spec.{kind}.{resource}");
     let refusal = |volcano: &str, why: String| {
         Some(Refusal::new(&field, format!("requestBody.{field}: Invalid value: \"{amount}\": {volcano}"), why))
@@ -66,7 +66,7 @@ fn is_extended(resource: &str) -> bool {
 }
 
 /// What the scheduler keeps of them: it drops `count/*`, `requests.*`, `limits.*` and names it does not know.
-pub(super) fn scheduled(amounts: &Amounts) -> Amounts {
+pub(super) fn keep_scheduled(amounts: &Amounts) -> Amounts {
     let kept = |name: &str| {
         matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
             || name.starts_with("hugepages-")
@@ -77,7 +77,7 @@ pub(super) fn scheduled(amounts: &Amounts) -> Amounts {
 }
 
 /// Adds `more` to `sum`.
-pub(super) fn add(sum: &mut Amounts, more: &Amounts) {
+pub(super) fn add_amounts(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let entry = sum.entry(name.clone()).or_default();
         *entry = entry.saturating_add(*amount);
@@ -85,7 +85,7 @@ pub(super) fn add(sum: &mut Amounts, more: &Amounts) {
 }
 
 /// `LessPartly(.., Zero)`: `limit` is less than `sum` somewhere; a name that `limit` does not have is always less.
-pub(super) fn exceeds(sum: &Amounts, limit: &Amounts) -> bool {
+pub(super) fn exceeds_limit(sum: &Amounts, limit: &Amounts) -> bool {
     sum.iter().any(|(name, amount)| match limit.get(name) {
         Some(limit) => limit < amount,
         None => !matches!(name.as_str(), "cpu" | "memory") || *amount > Quantity::ZERO,
@@ -93,7 +93,7 @@ pub(super) fn exceeds(sum: &Amounts, limit: &Amounts) -> bool {
 }
 
 /// `Resource.String()`: cpu and scalars in thousandths, memory in bytes, two digits.
-pub(super) fn shown(amounts: &Amounts) -> String {
+pub(super) fn format_amounts(amounts: &Amounts) -> String {
     let get = |name: &str| amounts.get(name).copied().unwrap_or_default();
     let mut text = format!("cpu {}.00, memory {}.00", get("cpu").milli_ceil(), get("memory").units_ceil());
     for (name, amount) in amounts.iter().filter(|(name, _)| !matches!(name.as_str(), "cpu" | "memory")) {

@@ -16,24 +16,24 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, amounts, malformed, scheduled},
-    hierarchy_refusal, name, parent, state_refusal,
-    tree::{allocated_pods, children, find, is_root},
+    amounts::{Amounts, read_amounts, check_amount, keep_scheduled},
+    hierarchy_refusal, name_of, parent_of, state_refusal,
+    tree::{allocated_pods, child_queues, find_queue, is_root},
 };
 use crate::names::volcano::ROOT_QUEUE;
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
 pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
-    faults(queue, there).into_iter().map(Fault::sentence).collect()
+    find_faults(queue, there).into_iter().map(Fault::sentence).collect()
 }
 
 /// The same for what is wrong, or worse than before, in `new`.
 #[must_use]
 pub fn update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
-    let before: BTreeMap<Kind, Quantity> = faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
+    let before: BTreeMap<Kind, Quantity> = find_faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
     let worse =
-        faults(new, there).into_iter().filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
+        find_faults(new, there).into_iter().filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
     worse.chain(root_changed(old, new)).map(Fault::sentence).collect()
 }
 
@@ -88,9 +88,9 @@ const CAPABILITY: (&str, &str) = ("capability", "spec.capability");
 const DESERVED: (&str, &str) = ("deserved", "spec.deserved");
 const GUARANTEE: (&str, &str) = ("guarantee/resource", "spec.guarantee.resource");
 
-fn faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     // As it would be: with this version of the queue and no other.
-    let there: Vec<&Value> = there.iter().copied().filter(|other| name(other) != name(queue)).chain([queue]).collect();
+    let there: Vec<&Value> = there.iter().copied().filter(|other| name_of(other) != name_of(queue)).chain([queue]).collect();
     let there = there.as_slice();
     let mut faults = own_amounts(queue);
     faults.extend(state_refusal(queue).map(|refusal| {
@@ -102,13 +102,13 @@ fn faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
             Fault::new(Rule::Hierarchy, refusal.field, &refusal.why.clone(), Quantity::ZERO, refusal.why)
         }),
     );
-    if name(queue) == ROOT_QUEUE {
+    if name_of(queue) == ROOT_QUEUE {
         return faults;
     }
-    faults.extend(place(queue, there));
+    faults.extend(place_fault(queue, there));
     faults.extend(within_ancestor(queue, there));
     faults.extend(above_descendants(queue, there));
-    faults.extend(sums(queue, there));
+    faults.extend(sum_faults(queue, there));
     faults
 }
 
@@ -116,7 +116,7 @@ fn faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
 fn own_amounts(queue: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let [capability, deserved, guarantee] = [CAPABILITY, DESERVED, GUARANTEE].map(|(kind, field)| {
-        let all = amounts(queue, kind).unwrap_or_else(|refusal| {
+        let all = read_amounts(queue, kind).unwrap_or_else(|refusal| {
             let with = refusal.why.clone();
             faults.push(Fault::new(Rule::Malformed, refusal.field, &with, Quantity::ZERO, refusal.why));
             Amounts::new()
@@ -128,7 +128,7 @@ fn own_amounts(queue: &Value) -> Vec<Fault> {
             Fault::new(Rule::NotCounted, format!("{field}.{resource}"), "", Quantity::ZERO, why)
         }));
         for (resource, amount) in &all {
-            let Some(refusal) = malformed(kind, resource, *amount) else { continue };
+            let Some(refusal) = check_amount(kind, resource, *amount) else { continue };
             let field = format!("{field}.{resource}");
             faults.push(if amount.is_negative() {
                 Fault::new(Rule::Negative, field, "", Quantity::ZERO.minus(*amount), refusal.why)
@@ -157,8 +157,8 @@ fn own_amounts(queue: &Value) -> Vec<Fault> {
 }
 
 /// Whether it may be where its parent puts it.
-fn place(queue: &Value, there: &[&Value]) -> Option<Fault> {
-    let (own, above) = (name(queue), parent(queue));
+fn place_fault(queue: &Value, there: &[&Value]) -> Option<Fault> {
+    let (own, above) = (name_of(queue), parent_of(queue));
     let fault = |why| Some(Fault::new(Rule::Place, "spec.parent".into(), above, Quantity::ZERO, why));
     let mut levels = 1 + levels_below(own, there, MOST_LEVELS);
     let mut next = above;
@@ -172,8 +172,8 @@ fn place(queue: &Value, there: &[&Value]) -> Option<Fault> {
                 false => format!("queue {above:?} is below {own:?}: a queue can not be below itself"),
             });
         }
-        let Some(found) = find(next, there) else { return fault(format!("queue {next:?} does not exist")) };
-        next = parent(found);
+        let Some(found) = find_queue(next, there) else { return fault(format!("queue {next:?} does not exist")) };
+        next = parent_of(found);
         levels += 1;
     }
     if !is_root(next) {
@@ -184,8 +184,8 @@ fn place(queue: &Value, there: &[&Value]) -> Option<Fault> {
             "below {above:?} there would be {levels} queues on one way to the root, more than {MOST_LEVELS}"
         ));
     }
-    let found = find(above, there).filter(|_| !is_root(above))?;
-    let (pods, siblings) = (allocated_pods(found), children(above, there).any(|child| name(child) != own));
+    let found = find_queue(above, there).filter(|_| !is_root(above))?;
+    let (pods, siblings) = (allocated_pods(found), child_queues(above, there).any(|child| name_of(child) != own));
     if pods > Quantity::ZERO && !siblings {
         return fault(format!(
             "queue {above:?} has {pods} running pods, more than the 0 of a queue that is to be a parent"
@@ -199,26 +199,26 @@ fn levels_below(queue: &str, there: &[&Value], most: usize) -> usize {
     if most == 0 {
         return 0;
     }
-    children(queue, there).map(|child| 1 + levels_below(name(child), there, most - 1)).max().unwrap_or(0)
+    child_queues(queue, there).map(|child| 1 + levels_below(name_of(child), there, most - 1)).max().unwrap_or(0)
 }
 
 /// No more capability than the nearest queue above that limits the resource.
 fn within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let fault = |(resource, amount): (&String, &Quantity)| {
-        let mut at = parent(queue);
+        let mut at = parent_of(queue);
         for _ in 0..=there.len() {
-            let above = find(at, there).filter(|_| !is_root(at) && at != name(queue))?;
-            if let Some(limit) = ceilings(above).get(resource) {
+            let above = find_queue(at, there).filter(|_| !is_root(at) && at != name_of(queue))?;
+            if let Some(limit) = capability_limits(above).get(resource) {
                 let why = format!("{amount} is more than that of queue {at:?} above it, which is {limit}");
                 let field = format!("{}.{resource}", CAPABILITY.1);
                 return (amount > limit)
                     .then(|| Fault::new(Rule::WithinAncestor, field, at, amount.minus(*limit), why));
             }
-            at = parent(above);
+            at = parent_of(above);
         }
         None
     };
-    ceilings(queue).iter().filter_map(fault).collect()
+    capability_limits(queue).iter().filter_map(fault).collect()
 }
 
 /// No less capability than any queue below that sets it.
@@ -229,30 +229,30 @@ fn above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fault> {
         let field = format!("{}.{resource}", CAPABILITY.1);
         (*amount < most).then(|| Fault::new(Rule::AboveDescendants, field, "", most.minus(*amount), why))
     };
-    ceilings(queue).iter().filter_map(fault).collect()
+    capability_limits(queue).iter().filter_map(fault).collect()
 }
 
 /// The largest capability below, and whose: of each way down the first that sets it.
 fn most_below<'a>(queue: &Value, resource: &str, there: &[&'a Value], levels: usize) -> Option<(Quantity, &'a str)> {
     let levels = levels.checked_sub(1)?;
-    let of = |child: &&'a Value| match ceilings(child).get(resource) {
-        Some(own) => Some((*own, name(child))),
+    let of = |child: &&'a Value| match capability_limits(child).get(resource) {
+        Some(own) => Some((*own, name_of(child))),
         None => most_below(child, resource, there, levels),
     };
-    children(name(queue), there).filter_map(|child| of(&child)).max()
+    child_queues(name_of(queue), there).filter_map(|child| of(&child)).max()
 }
 
 /// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its own.
 /// What a parent does not name is nothing; the root is exempt.
-fn sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
-    let (own, above) = (name(queue), parent(queue));
+fn sum_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+    let (own, above) = (name_of(queue), parent_of(queue));
     let mut faults = Vec::new();
     for (kind, field) in [GUARANTEE, DESERVED] {
-        let mine = read(queue, kind);
-        if let Some(parent) = find(above, there).filter(|_| !is_root(above) && above != own) {
-            let limits = read(parent, kind);
-            let siblings = children(above, there).filter(|sibling| name(sibling) != own);
-            let others = sum(siblings, kind);
+        let mine = read_scheduled(queue, kind);
+        if let Some(parent) = find_queue(above, there).filter(|_| !is_root(above) && above != own) {
+            let limits = read_scheduled(parent, kind);
+            let siblings = child_queues(above, there).filter(|sibling| name_of(sibling) != own);
+            let others = sum_amounts(siblings, kind);
             for (resource, amount) in mine.iter().filter(|(_, amount)| **amount > Quantity::ZERO) {
                 let others = others.get(resource).copied().unwrap_or_default();
                 let (all, limit) = (others.saturating_add(*amount), limits.get(resource).copied().unwrap_or_default());
@@ -266,7 +266,7 @@ fn sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
                 }
             }
         }
-        for (resource, all) in sum(children(own, there).filter(|child| name(child) != own), kind) {
+        for (resource, all) in sum_amounts(child_queues(own, there).filter(|child| name_of(child) != own), kind) {
             let limit = mine.get(&resource).copied().unwrap_or_default();
             let why = format!("{limit} is less than that of the queues below it together, which is {all}");
             if all > limit {
@@ -278,9 +278,9 @@ fn sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     faults
 }
 
-fn sum<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
+fn sum_amounts<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
     let mut sum = Amounts::new();
-    for (resource, amount) in queues.flat_map(|queue| read(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
+    for (resource, amount) in queues.flat_map(|queue| read_scheduled(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
     {
         let entry = sum.entry(resource).or_default();
         *entry = entry.saturating_add(amount);
@@ -290,24 +290,24 @@ fn sum<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
 
 /// The fleet is what the root has.
 fn root_changed(old: &Value, new: &Value) -> Option<Fault> {
-    if name(new) != ROOT_QUEUE {
+    if name_of(new) != ROOT_QUEUE {
         return None;
     }
     let (_, field) = [CAPABILITY, DESERVED, GUARANTEE]
         .into_iter()
-        .find(|(kind, _)| amounts(old, kind).ok() != amounts(new, kind).ok())?;
+        .find(|(kind, _)| read_amounts(old, kind).ok() != read_amounts(new, kind).ok())?;
     let why = "the amounts of queue \"root\" may not change: the fleet is its limit".to_owned();
     Some(Fault::new(Rule::RootProtected, field.to_owned(), "", Quantity::ZERO, why))
 }
 
 /// What the scheduler keeps of them.
-fn read(queue: &Value, kind: &str) -> Amounts {
-    amounts(queue, kind).map(|amounts| scheduled(&amounts)).unwrap_or_default()
+fn read_scheduled(queue: &Value, kind: &str) -> Amounts {
+    read_amounts(queue, kind).map(|amounts| keep_scheduled(&amounts)).unwrap_or_default()
 }
 
 /// The capabilities that count: cpu and memory of zero or less have no limit of their own.
-fn ceilings(queue: &Value) -> Amounts {
-    let mut ceilings = read(queue, CAPABILITY.0);
+fn capability_limits(queue: &Value) -> Amounts {
+    let mut ceilings = read_scheduled(queue, CAPABILITY.0);
     ceilings.retain(|resource, limit| *limit > Quantity::ZERO || !matches!(resource.as_str(), "cpu" | "memory"));
     ceilings
 }

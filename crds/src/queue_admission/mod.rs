@@ -16,7 +16,7 @@ use crate::{
     job_admission::Refusal,
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
 };
-use amounts::{Amounts, amounts, malformed};
+use amounts::{Amounts, read_amounts, check_amount};
 pub use host::{create_problems, update_problems};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
@@ -28,7 +28,7 @@ pub const MOST_LEVELS: usize = 5;
 
 /// Fills in what Volcano fills in when a queue is created; changes nothing when done twice.
 pub fn default_queue(queue: &mut Value) {
-    let (path, weights) = (annotation(queue, HIERARCHY).to_owned(), annotation(queue, HIERARCHY_WEIGHTS).to_owned());
+    let (path, weights) = (annotation_of(queue, HIERARCHY).to_owned(), annotation_of(queue, HIERARCHY_WEIGHTS).to_owned());
     if !path.is_empty() && !weights.is_empty() && !path.starts_with(ROOT_QUEUE) {
         queue["metadata"]["annotations"][HIERARCHY] = format!("root/{path}").into();
         queue["metadata"]["annotations"][HIERARCHY_WEIGHTS] = format!("1/{weights}").into();
@@ -51,7 +51,7 @@ pub fn create_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
     if refusals.is_empty() {
         refusals.extend(tree::place_refusal(queue, there));
     }
-    if refusals.is_empty() && name(queue) != ROOT_QUEUE {
+    if refusals.is_empty() && name_of(queue) != ROOT_QUEUE {
         refusals.extend(tree::resource_refusal(queue, there));
     }
     refusals
@@ -61,21 +61,21 @@ pub fn create_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
 #[must_use]
 pub fn update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusal> {
     let mut refusals = own_refusals(new, there);
-    let moved = parent(old) != parent(new);
+    let moved = parent_of(old) != parent_of(new);
     if refusals.is_empty() && moved {
         refusals.extend(tree::place_refusal(new, there));
     }
     let resized = ["capability", "deserved", "guarantee/resource"]
         .iter()
-        .any(|kind| amounts(old, kind).ok() != amounts(new, kind).ok());
-    if refusals.is_empty() && resized && name(new) == ROOT_QUEUE {
+        .any(|kind| read_amounts(old, kind).ok() != read_amounts(new, kind).ok());
+    if refusals.is_empty() && resized && name_of(new) == ROOT_QUEUE {
         refusals.push(Refusal::new(
             "spec",
             "root queue's resource attributes (capability, deserved, guarantee) cannot be modified",
             "capability, deserved and guarantee of queue \"root\" may not change",
         ));
     }
-    if refusals.is_empty() && name(new) != ROOT_QUEUE && (moved || resized) {
+    if refusals.is_empty() && name_of(new) != ROOT_QUEUE && (moved || resized) {
         refusals.extend(tree::resource_refusal(new, there));
     }
     refusals
@@ -92,7 +92,7 @@ pub fn delete_refusals(name: &str, there: &[&Value]) -> Vec<Refusal> {
         )];
     }
     let children: Vec<&str> =
-        there.iter().filter(|queue| parent(queue) == name).map(|queue| self::name(queue)).collect();
+        there.iter().filter(|queue| parent_of(queue) == name).map(|queue| self::name_of(queue)).collect();
     if children.is_empty() {
         return Vec::new();
     }
@@ -106,7 +106,7 @@ pub fn delete_refusals(name: &str, there: &[&Value]) -> Vec<Refusal> {
 
 /// Volcano's one text for several refusals, as Kubernetes puts errors together.
 #[must_use]
-pub fn message(refusals: &[Refusal]) -> String {
+pub fn join_messages(refusals: &[Refusal]) -> String {
     match refusals {
         [one] => one.volcano.clone(),
         all => format!("[{}]", all.iter().map(|one| one.volcano.as_str()).collect::<Vec<_>>().join(", ")),
@@ -124,12 +124,12 @@ fn own_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
 fn amount_refusals(queue: &Value) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut read = |kind: &str| {
-        let found = amounts(queue, kind).unwrap_or_else(|refusal| {
+        let found = read_amounts(queue, kind).unwrap_or_else(|refusal| {
             refusals.push(*refusal);
             Amounts::new()
         });
         let path = kind.replace('/', ".");
-        refusals.extend(found.iter().filter_map(|(resource, amount)| malformed(&path, resource, *amount)));
+        refusals.extend(found.iter().filter_map(|(resource, amount)| check_amount(&path, resource, *amount)));
         found
     };
     let (capability, deserved, guarantee) = (read("capability"), read("deserved"), read("guarantee/resource"));
@@ -184,7 +184,7 @@ fn state_refusal(queue: &Value) -> Option<Refusal> {
 
 /// The annotations of hdrf: as many weights as levels, positive, and no queue's path may lead through another queue.
 fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
-    let (path, weights) = (annotation(queue, HIERARCHY), annotation(queue, HIERARCHY_WEIGHTS));
+    let (path, weights) = (annotation_of(queue, HIERARCHY), annotation_of(queue, HIERARCHY_WEIGHTS));
     if path.is_empty() && weights.is_empty() {
         return None;
     }
@@ -218,8 +218,8 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     }
     let inside = format!("{path}/");
     let below =
-        there.iter().find(|other| name(other) != name(queue) && annotation(other, HIERARCHY).starts_with(&inside))?;
-    let (below_path, below_name) = (annotation(below, HIERARCHY), name(below));
+        there.iter().find(|other| name_of(other) != name_of(queue) && annotation_of(other, HIERARCHY).starts_with(&inside))?;
+    let (below_path, below_name) = (annotation_of(below, HIERARCHY), name_of(below));
     refusal(
         path,
         format!("{path} is not allowed to be in the sub path of {below_path} of queue {below_name}"),
@@ -227,15 +227,15 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     )
 }
 
-fn name(queue: &Value) -> &str {
+fn name_of(queue: &Value) -> &str {
     queue.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("")
 }
 
-fn parent(queue: &Value) -> &str {
+fn parent_of(queue: &Value) -> &str {
     queue.pointer("/spec/parent").and_then(Value::as_str).unwrap_or("")
 }
 
-fn annotation<'a>(queue: &'a Value, key: &str) -> &'a str {
+fn annotation_of<'a>(queue: &'a Value, key: &str) -> &'a str {
     queue.pointer("/metadata/annotations").and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or("")
 }
 

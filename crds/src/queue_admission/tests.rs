@@ -12,7 +12,7 @@ fn texts(refusals: &[Refusal]) -> Vec<&str> {
 }
 
 fn created(queue: &Value, there: &[Value]) -> String {
-    message(&create_refusals(queue, &there.iter().collect::<Vec<_>>())).trim_matches(['[', ']']).to_owned()
+    join_messages(&create_refusals(queue, &there.iter().collect::<Vec<_>>())).trim_matches(['[', ']']).to_owned()
 }
 
 #[test]

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, add, amounts, exceeds, scheduled, shown},
-    name, parent,
+    amounts::{Amounts, add_amounts, read_amounts, exceeds_limit, keep_scheduled, format_amounts},
+    name_of, parent_of,
 };
 use crate::{job_admission::Refusal, names::volcano::ROOT_QUEUE};
 
 /// Why `queue` may not be where its parent puts it.
 pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
-    let (own, above) = (name(queue), parent(queue));
+    let (own, above) = (name_of(queue), parent_of(queue));
     if is_root(above) {
         return None;
     }
@@ -32,7 +32,7 @@ pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> 
                 format!("there would be more than {MOST_LEVELS} queues on the way from {own:?} to the root"),
             );
         }
-        let Some(found) = find(next, there) else {
+        let Some(found) = find_queue(next, there) else {
             return refusal(
                 format!(
                     "failed to get parent queue {next} of queue {own}: queue.scheduling.volcano.sh \"{next}\" not found"
@@ -40,10 +40,10 @@ pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> 
                 format!("parent queue {next:?} does not exist"),
             );
         };
-        next = parent(found);
+        next = parent_of(found);
     }
-    let pods = find(above, there).map(allocated_pods).unwrap_or_default();
-    if pods > Quantity::ZERO && children(above, there).next().is_none() {
+    let pods = find_queue(above, there).map(allocated_pods).unwrap_or_default();
+    if pods > Quantity::ZERO && child_queues(above, there).next().is_none() {
         return refusal(
             format!("queue {above} cannot be the parent queue of queue {own} because it has allocated Pods: {pods}"),
             format!("queue {above:?} has {pods} running pods; a queue with pods can not become a parent"),
@@ -54,22 +54,22 @@ pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> 
 
 /// Why `queue` may not have what it asks for among its ancestors, siblings and descendants.
 pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
-    let (own, above) = (name(queue), parent(queue));
+    let (own, above) = (name_of(queue), parent_of(queue));
     if !is_root(above) {
-        let Some(parent) = find(above, there) else {
+        let Some(parent) = find_queue(above, there) else {
             return Some(Refusal::new(
                 "spec.parent",
                 format!("parent queue {above} not found: queue.scheduling.volcano.sh \"{above}\" not found"),
                 format!("parent queue {above:?} does not exist"),
             ));
         };
-        let siblings: Vec<&Value> = children(above, there).filter(|sibling| name(sibling) != own).collect();
+        let siblings: Vec<&Value> = child_queues(above, there).filter(|sibling| name_of(sibling) != own).collect();
         let sums = sum_refusal(&format!("parent queue {above}"), parent, siblings.into_iter().chain([queue]));
         if let Some(refusal) = above_ancestor(queue, there).or(sums) {
             return Some(refusal);
         }
     }
-    let below: Vec<&Value> = children(own, there).collect();
+    let below: Vec<&Value> = child_queues(own, there).collect();
     if below.is_empty() {
         return None;
     }
@@ -79,8 +79,8 @@ pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusa
 
 /// No more capability than the nearest ancestor that limits the resource.
 fn above_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
-    let own = name(queue);
-    read(queue, "capability").iter().find_map(|(resource, amount)| {
+    let own = name_of(queue);
+    read_scheduled(queue, "capability").iter().find_map(|(resource, amount)| {
         let limit = nearest_capability(queue, resource, there).filter(|limit| amount > limit)?;
         Some(Refusal::new(
             format!("spec.capability.{resource}"),
@@ -91,25 +91,25 @@ fn above_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
 }
 
 fn nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option<Quantity> {
-    let mut next = parent(queue);
+    let mut next = parent_of(queue);
     for _ in 0..=there.len() {
         if is_root(next) {
             return None;
         }
-        let found = find(next, there)?;
-        let own = read(found, "capability").get(resource).copied().unwrap_or_default();
+        let found = find_queue(next, there)?;
+        let own = read_scheduled(found, "capability").get(resource).copied().unwrap_or_default();
         if own > Quantity::ZERO {
             return Some(own);
         }
-        next = parent(found);
+        next = parent_of(found);
     }
     None
 }
 
 /// No less capability than any descendant that sets it.
 fn below_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Option<Refusal> {
-    let own = name(queue);
-    read(queue, "capability").iter().find_map(|(resource, amount)| {
+    let own = name_of(queue);
+    read_scheduled(queue, "capability").iter().find_map(|(resource, amount)| {
         let most = below.iter().map(|child| most_below(child, resource, there, MOST_LEVELS)).max().unwrap_or_default();
         (*amount < most).then(|| {
             Refusal::new(
@@ -125,11 +125,11 @@ fn below_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Optio
 
 /// The capability of a queue, or where it has none the largest below it.
 fn most_below(queue: &Value, resource: &str, there: &[&Value], levels: usize) -> Quantity {
-    let own = read(queue, "capability").get(resource).copied().unwrap_or_default();
+    let own = read_scheduled(queue, "capability").get(resource).copied().unwrap_or_default();
     if own > Quantity::ZERO || levels == 0 {
         return own;
     }
-    children(name(queue), there).map(|child| most_below(child, resource, there, levels - 1)).max().unwrap_or_default()
+    child_queues(name_of(queue), there).map(|child| most_below(child, resource, there, levels - 1)).max().unwrap_or_default()
 }
 
 /// The children's guarantees within the parent's, and the same of what they deserve. What the parent does not name is
@@ -139,10 +139,10 @@ fn sum_refusal<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a
     let mut sums = [Amounts::new(), Amounts::new()];
     for child in children {
         for ((what, kind), sum) in kinds.iter().zip(&mut sums) {
-            add(sum, &read(child, kind));
-            let limit = read(parent, kind);
-            if exceeds(sum, &limit) {
-                let (sum, limit) = (shown(sum), shown(&limit));
+            add_amounts(sum, &read_scheduled(child, kind));
+            let limit = read_scheduled(parent, kind);
+            if exceeds_limit(sum, &limit) {
+                let (sum, limit) = (format_amounts(sum), format_amounts(&limit));
                 return Some(Refusal::new(
                     format!("spec.{what}"),
                     format!(
@@ -158,20 +158,20 @@ fn sum_refusal<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a
     None
 }
 
-fn read(queue: &Value, kind: &str) -> Amounts {
-    amounts(queue, kind).map(|amounts| scheduled(&amounts)).unwrap_or_default()
+fn read_scheduled(queue: &Value, kind: &str) -> Amounts {
+    read_amounts(queue, kind).map(|amounts| keep_scheduled(&amounts)).unwrap_or_default()
 }
 
 pub(super) fn is_root(name: &str) -> bool {
     matches!(name, "" | ROOT_QUEUE)
 }
 
-pub(super) fn find<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Value> {
-    there.iter().copied().find(|queue| name(queue) == wanted)
+pub(super) fn find_queue<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Value> {
+    there.iter().copied().find(|queue| name_of(queue) == wanted)
 }
 
-pub(super) fn children<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
-    there.iter().copied().filter(move |queue| parent(queue) == of)
+pub(super) fn child_queues<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
+    there.iter().copied().filter(move |queue| parent_of(queue) == of)
 }
 
 pub(super) fn allocated_pods(queue: &Value) -> Quantity {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::WorkloadKind;
 use crate::{
-    inventory::{label_selector, namespace},
+    inventory::{label_selector, namespace_of},
     names::volcano::{DEFAULT_QUEUE, JOB_NAME, JOB_NAMESPACE, QUEUE, TASK_SPEC},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         WorkloadKind::Pod => workload,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet | WorkloadKind::BatchJob => &workload["spec"]["template"],
     };
-    let namespace = namespace(workload);
+    let namespace = namespace_of(workload);
     let own = template["metadata"]["labels"].as_object().into_iter().flatten();
     let mut labels: BTreeMap<&str, &str> =
         own.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect();
@@ -38,30 +38,30 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         ]);
     }
     let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let is_apart = items(terms).any(|term| keeps_off(term, &labels, &namespace));
+    let is_apart = list_items(terms).any(|term| keeps_off(term, &labels, &namespace));
     (wants_port(&template["spec"]) || is_apart).then_some(1)
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
+fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
 /// Whether a container that runs on wants a port of the node; with the node's network every port is one.
 fn wants_port(spec: &Value) -> bool {
     let shares = spec["hostNetwork"] == true;
-    let sidecars = items(&spec["initContainers"]).filter(|container| container["restartPolicy"] == "Always");
-    let ports = items(&spec["containers"]).chain(sidecars).flat_map(|container| items(&container["ports"]));
+    let sidecars = list_items(&spec["initContainers"]).filter(|container| container["restartPolicy"] == "Always");
+    let ports = list_items(&spec["containers"]).chain(sidecars).flat_map(|container| list_items(&container["ports"]));
     let wanted = |port: &Value, key: &str| port[key].as_u64().is_some_and(|number| number > 0);
     ports.into_iter().any(|port| wanted(port, "hostPort") || (shares && wanted(port, "containerPort")))
 }
 
 /// Whether a term keeps pods with these labels off the nodes of pods with these labels.
 fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bool {
-    let is_named = |list: &Value| items(list).any(|name| name == namespace);
+    let is_named = |list: &Value| list_items(list).any(|name| name == namespace);
     let everywhere = term["namespaceSelector"].as_object().is_some_and(|selector| {
         selector.values().all(|part| part.as_object().is_none_or(serde_json::Map::is_empty) && !part.is_array())
     });
-    let no_names = items(&term["namespaces"]).next().is_none();
+    let no_names = list_items(&term["namespaces"]).next().is_none();
     let is_here = everywhere || is_named(&term["namespaces"]) || (no_names && term["namespaceSelector"].is_null());
     // The values of such labels are the same for all pods of the template, if they are among those that it gives.
     let is_common = |key: &Value| key.as_str().is_some_and(|key| labels.contains_key(key));
@@ -72,8 +72,8 @@ fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bo
     };
     term["topologyKey"] == HOSTNAME
         && is_here
-        && items(&term["matchLabelKeys"]).all(is_common)
-        && items(&term["mismatchLabelKeys"]).next().is_none()
+        && list_items(&term["matchLabelKeys"]).all(is_common)
+        && list_items(&term["mismatchLabelKeys"]).next().is_none()
         && selects()
 }
 
@@ -81,7 +81,7 @@ fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bo
 mod tests {
     use serde_json::json;
 
-    use crate::workload::gang;
+    use crate::workload::read_gang;
 
     use super::*;
 
@@ -97,7 +97,7 @@ mod tests {
                 {"name": "w", "replicas": 2, "template": {"metadata": {"labels": {"app": "x"}}, "spec": spec}},
             ]},
         });
-        let gang = gang(&object).unwrap();
+        let gang = read_gang(&object).unwrap();
         assert_eq!(gang.tasks[0].node.most_per_node, None);
         gang.tasks[1].node.most_per_node
     }

@@ -16,7 +16,7 @@ pub const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tenso
 /// Where plugin `svc` puts its lists of hosts, and how the variables with such a list end.
 const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
 
-pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
+pub(super) fn read_gang(root: &Place<'_>) -> Result<Gang, GangError> {
     let spec = root.at(&["spec"]).unwrap_or_else(|| root.missing(&["spec"]));
     let templates = spec.list("tasks")?;
     if templates.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
     let mut names = BTreeSet::new();
     let mut tasks = Vec::with_capacity(templates.len());
     for (index, template) in templates.iter().enumerate() {
-        let task = task(index, template)?;
+        let task = read_task(index, template)?;
         if !names.insert(task.name.clone()) {
             let name = template.at(&["name"]).unwrap_or_else(|| template.missing(&["name"]));
             return Err(name.wrong(format!("{:?} is the name of an earlier task", task.name.as_str())));
@@ -35,7 +35,7 @@ pub(super) fn gang(root: &Place<'_>) -> Result<Gang, GangError> {
     let mut gang = Gang {
         min_available: 0,
         min_success: min_success(&spec)?,
-        topology: topology(&spec)?,
+        topology: read_topology(&spec)?,
         one_cluster: one_cluster(root, &spec, &templates)?,
         rigid: false,
         data: super::data_of(root.value).and_then(Result::ok).map(Arc::new),
@@ -80,19 +80,19 @@ fn min_success(spec: &Place<'_>) -> Result<Option<u32>, GangError> {
     }
 }
 
-fn task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
+fn read_task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
     let name = match template.text_at("name")? {
         "" => TaskName::from(default_task_name(index)),
         name => TaskName::from(name),
     };
     let replicas = template.at(&["replicas"]).map_or(Ok(0), |place| place.count())?;
-    let partition = partition(template, replicas)?;
+    let partition = read_partition(template, replicas)?;
     let pods = template.at(&["template"]).unwrap_or_else(|| template.missing(&["template"]));
     Ok(Task {
         name,
         replicas,
         min_available: task_minimum(template, replicas, partition.as_ref())?,
-        request: pod::request(&pods)?,
+        request: pod::read_request(&pods)?,
         node: pod::node_claim(&pods)?,
         priority_class: pod::priority_class(&pods).to_owned(),
         partition,
@@ -116,7 +116,7 @@ fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<&Partitio
     }
 }
 
-fn partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
+fn read_partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
     let Some(policy) = template.at(&["partitionPolicy"]) else { return Ok(None) };
     let at_least_one = |field: &str| {
         let place = policy.at(&[field]).unwrap_or_else(|| policy.missing(&[field]));
@@ -134,11 +134,11 @@ fn partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, G
     if min > total {
         return Err(policy.missing(&["minPartitions"]).wrong(format!("{min} is more than the {total} partitions")));
     }
-    Ok(Some(Partition { total, size, min, topology: topology(&policy)? }))
+    Ok(Some(Partition { total, size, min, topology: read_topology(&policy)? }))
 }
 
 /// Mode `hard` binds only where a tier is given (`pkg/scheduler/api/job_info.go`).
-fn topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
+fn read_topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
     let Some(place) = spec.at(&["networkTopology"]) else { return Ok(None) };
     let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.count()).transpose()?;
     let highest_tier_name = Some(place.text_at("highestTierName")?.to_owned()).filter(|name| !name.is_empty());
@@ -177,7 +177,7 @@ fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Resul
     }
     if plugins.contains(&"svc") {
         for task in tasks {
-            if reads(task, &HOST_LISTS)? {
+            if mentions_any(task, &HOST_LISTS)? {
                 return Ok(Some(format!(
                     "its containers read the host lists of plugin svc, which name one cluster's pods; annotation \
                      {RENDEZVOUS} would allow a split"
@@ -209,7 +209,7 @@ fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Res
         )));
     }
     for task in tasks {
-        if has("svc") && reads(task, &HOST_LISTS[..1])? {
+        if has("svc") && mentions_any(task, &HOST_LISTS[..1])? {
             return Ok(Some(
                 "its containers read the files of plugin svc, which name one cluster's pods; VC_<TASK>_HOSTS name all"
                     .to_owned(),
@@ -255,7 +255,7 @@ fn without_command(task: &Place<'_>, is_ray: bool) -> Result<Option<String>, Gan
     Ok(None)
 }
 
-fn reads(task: &Place<'_>, lists: &[&str]) -> Result<bool, GangError> {
+fn mentions_any(task: &Place<'_>, lists: &[&str]) -> Result<bool, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(false) };
     for container in pod.list("containers")? {
         for field in ["command", "args"] {

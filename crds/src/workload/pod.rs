@@ -12,12 +12,12 @@ use super::{GangError, place::Place};
 
 /// What one pod takes from a node: the sum of its containers and sidecars, or what its init containers need at their
 /// peak if that is more; the pod's own figures instead where it has them; its overhead; and one of the node's pods.
-pub(super) fn request(pod: &Place<'_>) -> Result<Resources, GangError> {
+pub(super) fn read_request(pod: &Place<'_>) -> Result<Resources, GangError> {
     request_by(pod, |amount| amount.quantity().map(Some))
 }
 
 /// The same for a pod that is there: an amount that can not be read counts as nothing, the others count.
-pub(super) fn held(pod: &Place<'_>) -> Resources {
+pub(super) fn read_held(pod: &Place<'_>) -> Resources {
     request_by(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
 }
 
@@ -33,7 +33,7 @@ fn request_by(pod: &Place<'_>, read: Read) -> Result<Resources, GangError> {
     for (name, amount) in container_request(&spec, read)?.iter().filter(|(name, _)| is_pod_level(name)) {
         total.set(name.clone(), amount);
     }
-    total.add(&amounts(&spec, &["overhead"], read)?.into_iter().collect());
+    total.add(&read_amounts(&spec, &["overhead"], read)?.into_iter().collect());
     total.add(&one_pod());
     Ok(total)
 }
@@ -41,7 +41,7 @@ fn request_by(pod: &Place<'_>, read: Read) -> Result<Resources, GangError> {
 /// An amount, `None` to leave it out.
 type Read = fn(&Place<'_>) -> Result<Option<Quantity>, GangError>;
 
-fn amounts<'a>(at: &Place<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
+fn read_amounts<'a>(at: &Place<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
     let read = |(name, place)| Ok(read(&place)?.map(|amount| (name, amount)));
     at.entries(fields)?.into_iter().filter_map(|entry| read(entry).transpose()).collect()
 }
@@ -67,8 +67,8 @@ fn init_containers(spec: &Place<'_>, read: Read) -> Result<(Resources, Resources
 
 /// `resources.requests`, with the limit where there is no request. A request of zero is a request: of nothing.
 fn container_request(container: &Place<'_>, read: Read) -> Result<Resources, GangError> {
-    let mut request = amounts(container, &["resources", "limits"], read)?;
-    request.extend(amounts(container, &["resources", "requests"], read)?);
+    let mut request = read_amounts(container, &["resources", "limits"], read)?;
+    request.extend(read_amounts(container, &["resources", "requests"], read)?);
     Ok(request.into_iter().collect())
 }
 
@@ -93,8 +93,8 @@ pub(super) fn node_claim(pod: &Place<'_>) -> Result<NodeClaim, GangError> {
     if let Some(required) = spec.at(&required) {
         for term in required.list("nodeSelectorTerms")? {
             let term = NodeTerm {
-                labels: requirements(&term, "matchExpressions")?,
-                fields: requirements(&term, "matchFields")?,
+                labels: read_requirements(&term, "matchExpressions")?,
+                fields: read_requirements(&term, "matchFields")?,
             };
             // A term without expressions matches no node; among others it makes no difference.
             if term != NodeTerm::default() {
@@ -116,21 +116,21 @@ pub(super) fn node_claim(pod: &Place<'_>) -> Result<NodeClaim, GangError> {
     Ok(claim)
 }
 
-fn requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {
+fn read_requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {
     term.list(field)?
         .iter()
         .map(|expression| {
             let values = expression.list("values")?;
             Ok(Requirement {
                 key: expression.text_at("key")?.to_owned(),
-                operator: operator(expression)?,
+                operator: read_operator(expression)?,
                 values: values.iter().map(|value| Ok(value.text()?.to_owned())).collect::<Result<_, _>>()?,
             })
         })
         .collect()
 }
 
-fn operator(expression: &Place<'_>) -> Result<Operator, GangError> {
+fn read_operator(expression: &Place<'_>) -> Result<Operator, GangError> {
     let word = expression.text_at("operator")?;
     let unknown = || format!("{word:?} is not an operator; there are In, NotIn, Exists, DoesNotExist, Gt and Lt");
     Operator::parse(word).ok_or_else(|| expression.wrong(unknown()))

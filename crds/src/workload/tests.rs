@@ -27,11 +27,11 @@ fn pod(spec: Value) -> Value {
 }
 
 fn read(object: &Value) -> Gang {
-    gang(object).expect("a gang")
+    read_gang(object).expect("a gang")
 }
 
 fn refused(object: &Value) -> String {
-    gang(object).expect_err("a refusal").to_string()
+    read_gang(object).expect_err("a refusal").to_string()
 }
 
 fn requests(cpu: &str) -> Value {
@@ -66,7 +66,7 @@ fn a_task_without_a_minimum_needs_all_its_replicas_or_its_needed_partitions() {
 fn partitions_say_how_close_their_pods_must_be() {
     let of = |topology: serde_json::Value| {
         let policy = json!({ "totalPartitions": 3, "partitionSize": 2, "networkTopology": topology });
-        gang(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })))
+        read_gang(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })))
     };
     let gang = of(json!({ "highestTierAllowed": 1 })).unwrap();
     let close = gang.tasks[0].close().unwrap();
@@ -419,7 +419,7 @@ fn real_jobs_are_read_as_volcano_reads_them() {
                 continue;
             }
             let name = format!("{}/{}", file.file_stem().expect("a name").to_string_lossy(), name_of(&object));
-            let summary = match gang(&object) {
+            let summary = match read_gang(&object) {
                 Ok(gang) => format!("{}/{} {}", gang.min_available, gang.replicas(), gang.one_cluster.is_some()),
                 Err(error) => error.to_string(),
             };
@@ -550,8 +550,8 @@ proptest! {
             let place = index.get(&places).clone();
             *object.pointer_mut(&place).expect("a place") = value;
         }
-        let _ = (queue_of(&object), names_queue(&object), priority_class_of(&object).len(), reference(&object));
-        if let Ok(gang) = gang(&object) {
+        let _ = (queue_of(&object), names_queue(&object), priority_class_of(&object).len(), reference_of(&object));
+        if let Ok(gang) = read_gang(&object) {
             prop_assert!(gang.min_available <= gang.replicas());
             for task in &gang.tasks {
                 prop_assert!(task.min_available <= task.replicas);
@@ -564,7 +564,7 @@ proptest! {
             if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
                 let mut defaulted = object.clone();
                 default_job(&mut defaulted);
-                prop_assert_eq!(super::gang(&defaulted), Ok(gang), "Volcano's own defaults change nothing");
+                prop_assert_eq!(super::read_gang(&defaulted), Ok(gang), "Volcano's own defaults change nothing");
             }
         }
     }
@@ -574,7 +574,7 @@ proptest! {
 fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
     let says = |own: Value, pods: &[Value]| {
         let tasks: Vec<Value> = pods.iter().map(|pod| json!({"template": {"metadata": pod}})).collect();
-        preemptable(&json!({
+        read_preemptable(&json!({
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": own, "spec": {"tasks": tasks},
         }))
     };
@@ -588,5 +588,5 @@ fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
     assert_eq!(says(json!({}), &[key("labels", "true"), key("annotations", "false")]), Some(false));
     assert_eq!(says(key("annotations", "true"), &[key("annotations", "false")]), Some(true));
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {PREEMPTABLE: "1"}}});
-    assert_eq!(preemptable(&pod), Some(true));
+    assert_eq!(read_preemptable(&pod), Some(true));
 }

@@ -133,7 +133,7 @@ impl Board {
             return;
         };
         // While it is being divided anew what was there before counts.
-        let Some(published) = set.complete() else { return };
+        let Some(published) = set.complete_division() else { return };
         let before = sender.borrow().clone();
         if before.as_ref().is_some_and(|before| *before.published == published) {
             return;

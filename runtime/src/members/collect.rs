@@ -14,7 +14,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{ClusterInventory, Contents, Heartbeat, Part, Reached, divide},
+    published::{ClusterInventory, Contents, Heartbeat, Part, Reached, divide_contents},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, core::DeserializeGuard, runtime::watcher};
@@ -337,7 +337,7 @@ impl Collector {
             Some(there) => there,
             None => self.parts_there().await?,
         };
-        let parts = divide(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
+        let parts = divide_contents(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
         let mut bytes = 0;
         for part in parts.iter().filter(|part| self.again || !self.parts.contains(part)) {
             let spec = json!({"cluster": self.config.cluster, "part": part});

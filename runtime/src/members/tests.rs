@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use caldera_core::{fleet::Origin, inventory::Node};
-use caldera_crds::published::{Contents, divide};
+use caldera_crds::published::{Contents, divide_contents};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn objects(seen_at: Timestamp, part: Value) -> Vec<Value> {
 fn one_node() -> Value {
     let node = Node { name: "n1".into(), ready: true, ..Node::default() };
     let contents = Contents { nodes: [("n1".to_owned(), node)].into(), ..Contents::default() };
-    serde_json::to_value(divide(&contents, 1).remove(0)).unwrap()
+    serde_json::to_value(divide_contents(&contents, 1).remove(0)).unwrap()
 }
 
 struct World {

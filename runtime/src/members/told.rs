@@ -92,8 +92,8 @@ impl Member {
 
 /// What is told of what was published since `before`.
 fn updates(published: &Published, before: Option<&Published>) -> Result<Vec<Update>, Malformed> {
-    let mut updates: Vec<Update> = published.since(before)?.into_iter().map(Update::Change).collect();
-    let queues = published.queues()?;
+    let mut updates: Vec<Update> = published.changes_since(before)?.into_iter().map(Update::Change).collect();
+    let queues = published.decode_queues()?;
     if before.map(Published::queues).transpose()?.as_ref() != Some(&queues) {
         updates.push(Update::Queues(queues));
     }
@@ -126,7 +126,7 @@ pub(super) async fn published_now(host: &Client, cluster: &str) -> Option<Vec<Up
         for index in 0..set.parts_wanted() {
             set.apply(objects.get_opt(&format!("{cluster}.{index}")).await.ok()??);
         }
-        set.complete()
+        set.complete_division()
     };
     let published = tokio::time::timeout(READ_WITHIN, read).await.ok()??;
     let (seen, beat) = age(&published, jiff::Timestamp::now())?;

@@ -98,7 +98,7 @@ async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>)
         "DELETE" => queue_admission::delete_refusals(text(&review, "/request/name"), &there),
         _ => queue_admission::update_refusals(old, new, &there),
     };
-    answer(&review, (!refusals.is_empty()).then(|| queue_admission::message(&refusals)))
+    answer(&review, (!refusals.is_empty()).then(|| queue_admission::join_messages(&refusals)))
 }
 
 async fn validate_group(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {

@@ -136,7 +136,7 @@ impl PodFacts {
 
 impl Claim {
     fn read(pod: &Value) -> Self {
-        match caldera_crds::workload::gang(pod) {
+        match caldera_crds::workload::read_gang(pod) {
             Ok(gang) => gang
                 .tasks
                 .into_iter()

@@ -11,7 +11,7 @@ use super::fields;
 
 /// InterpretReplica.
 pub fn needed(job: &Value, namespace: &str) -> Result<Map<String, Value>, String> {
-    let gang = caldera_crds::workload::gang(job).map_err(|error| error.to_string())?;
+    let gang = caldera_crds::workload::read_gang(job).map_err(|error| error.to_string())?;
     let mut requirements = json!({"resourceRequest": without_pods(&average(&gang)), "namespace": namespace});
     if let [task] = gang.tasks.as_slice() {
         claim(&mut requirements, job, 0, &task.priority_class);
@@ -21,7 +21,7 @@ pub fn needed(job: &Value, namespace: &str) -> Result<Map<String, Value>, String
 
 /// InterpretComponent.
 pub fn components(job: &Value) -> Result<Map<String, Value>, String> {
-    let gang = caldera_crds::workload::gang(job).map_err(|error| error.to_string())?;
+    let gang = caldera_crds::workload::read_gang(job).map_err(|error| error.to_string())?;
     let component = |(index, task): (usize, &caldera_core::gang::Task)| {
         let mut requirements = json!({"resourceRequest": without_pods(&task.request)});
         claim(&mut requirements, job, index, &task.priority_class);

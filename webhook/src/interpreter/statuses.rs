@@ -44,7 +44,7 @@ pub fn aggregate(job: &Value, items: &[Item], binding: Option<&Binding>) -> Valu
     }
     let previous = job.get("status").and_then(read).unwrap_or_default();
     let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    let gang_minimum = caldera_crds::workload::gang(job).map(|gang| gang.min_available);
+    let gang_minimum = caldera_crds::workload::read_gang(job).map(|gang| gang.min_available);
     let template = Template {
         min_available: gang_minimum.ok().or_else(|| number("/spec/minAvailable")).unwrap_or_default(),
         min_success: number("/spec/minSuccess"),

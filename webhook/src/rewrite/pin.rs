@@ -206,7 +206,7 @@ mod tests {
             }
             let claim = |spec: &Value| -> NodeClaim {
                 let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
-                workload::gang(&object).unwrap().tasks.remove(0).node
+                workload::read_gang(&object).unwrap().tasks.remove(0).node
             };
             let after = pinned(pod.clone(), &nodes);
             prop_assert_eq!(&pinned(after.clone(), &nodes), &after);

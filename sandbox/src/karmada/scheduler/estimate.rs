@@ -31,7 +31,7 @@ impl Demand<'_> {
     #[must_use]
     pub fn fits(self, cluster: &Value) -> i64 {
         let cluster = serde_json::from_value::<Cluster>(cluster.clone()).ok();
-        let Some(published) = cluster.as_ref().and_then(placement::published) else { return 0 };
+        let Some(published) = cluster.as_ref().and_then(placement::read_published_capacity) else { return 0 };
         match self {
             Self::Replicas(requirements) => published.replicas(requirements.map(request).as_ref()),
             Self::Sets(components) => sets(&published, components),

@@ -164,7 +164,7 @@ pub fn read(binding: &Value) -> Result<place::Binding, NotPlaced> {
     let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).map_err(failed)?;
     let status: Option<ResourceBindingStatus> =
         binding.present("/status").map(|status| serde_json::from_value(status.clone())).transpose().map_err(failed)?;
-    Ok(caldera_crds::placement::binding(&spec, status.as_ref()))
+    Ok(caldera_crds::placement::read_binding(&spec, status.as_ref()))
 }
 
 /// Clusters as placement sees them; what cannot be read is left out.
@@ -174,7 +174,7 @@ pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {
         .iter()
         .filter_map(|value| {
             let cluster: Cluster = serde_json::from_value(Value::clone(value)).ok()?;
-            Some((caldera_crds::placement::cluster(&cluster), value.clone()))
+            Some((caldera_crds::placement::read_cluster(&cluster), value.clone()))
         })
         .collect()
 }

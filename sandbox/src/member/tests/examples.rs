@@ -33,7 +33,7 @@ fn apply(cluster: &mut Cluster, mut object: Value) -> Result<(), String> {
             caldera_crds::queue_admission::default_queue(&mut object);
             let refusals = caldera_crds::queue_admission::create_refusals(&object, &there);
             if !refusals.is_empty() {
-                return Err(caldera_crds::queue_admission::message(&refusals));
+                return Err(caldera_crds::queue_admission::join_messages(&refusals));
             }
             cluster.put(Kind::Queue, object);
             cluster.settle();
