@@ -60,7 +60,7 @@ async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>
     let stack = Stack::start(&fleet.host, &counts, &stop).await?;
     let client = fleet.host.client("bench", &WriteCounts::default())?;
     for object in [queue(), policy()] {
-        stack::apply(&client, object).await?;
+        stack::apply_object(&client, object).await?;
     }
     settled(&counts).await;
     let before = counts.snapshot();

@@ -74,7 +74,7 @@ pub enum Command {
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
     /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
-    #[arg(value_name = "JOB", value_parser = why::named)]
+    #[arg(value_name = "JOB", value_parser = why::parse_job_name)]
     pub job: why::Named,
     /// Its namespace; without it the kubeconfig's.
     #[arg(short, long, value_name = "NAMESPACE")]
@@ -427,19 +427,19 @@ impl Command {
 
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Demo(args) => demo::run(args).await,
-            Self::Sandbox(args) => sandbox::run(args).await,
+            Self::Demo(args) => demo::run_demo(args).await,
+            Self::Sandbox(args) => sandbox::run_sandbox(args).await,
             Self::MemberSim(args) => sandbox::member_sim(args).await,
             Self::KarmadaSim(args) => sandbox::karmada_sim(args).await,
-            Self::Webhook(args) => components::webhook(args).await,
-            Self::Controller(args) => components::controller(args).await,
-            Self::Scheduler(args) => components::scheduler(args).await,
-            Self::Inventory(args) => components::inventory(args).await,
-            Self::Estimator(args) => components::estimator(args).await,
-            Self::Manifests(args) => manifests::print(&args),
-            Self::Why(args) => why::run(args).await,
-            Self::Queue(args) => queue::run(args).await,
-            Self::Simulate(args) => simulate::run(args).await,
+            Self::Webhook(args) => components::run_webhook(args).await,
+            Self::Controller(args) => components::run_controller(args).await,
+            Self::Scheduler(args) => components::run_scheduler(args).await,
+            Self::Inventory(args) => components::run_collector(args).await,
+            Self::Estimator(args) => components::run_estimator(args).await,
+            Self::Manifests(args) => manifests::print_manifests(&args),
+            Self::Why(args) => why::run_why(args).await,
+            Self::Queue(args) => queue::run_queue(args).await,
+            Self::Simulate(args) => simulate::run_simulate(args).await,
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 const CONTROLLER_LEASE: &str = "caldera-controller";
 
 /// A client that has spoken to its server once, so that a wrong kubeconfig is told now and not in a log later.
-pub async fn client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCounts) -> anyhow::Result<Client> {
+pub async fn connect_client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCounts) -> anyhow::Result<Client> {
     let config = client::config(kubeconfig).await?;
     let server = config.cluster_url.to_string();
     let client = client::from_config(config, component, counts)?;
@@ -39,7 +39,7 @@ pub async fn client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCo
     Ok(client)
 }
 
-async fn admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
+async fn serve_admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
     let (ready, registry) = (Ready::default(), SharedRegistry::default());
     if let Some(listen) = listen {
         let bound = serve::start(listen, ready.clone(), registry.clone(), stop.clone()).await?;
@@ -48,10 +48,10 @@ async fn admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::
     Ok((ready, registry))
 }
 
-pub async fn controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(args.component.admin, &stop).await?;
+    let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
+    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
     let config = caldera_controller::Config { ready: ready.clone(), registry, ..decisions(&args) };
     while_active(CONTROLLER_LEASE, &args.component, &ready, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
@@ -60,7 +60,7 @@ pub async fn controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What an admin says about who goes first and who gives way.
-fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
+fn controller_config(args: &ControllerArgs) -> caldera_controller::Config {
     let mut config = caldera_controller::Config {
         order: match args.order {
             Order::Share => OrderPolicy::Share,
@@ -86,11 +86,11 @@ fn decisions(args: &ControllerArgs) -> caldera_controller::Config {
     config
 }
 
-pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = client(args.component.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
-    let estimators = estimators(&args.estimators)?;
-    let (ready, registry) = admin(args.component.admin, &stop).await?;
+    let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
+    let estimators = estimator_settings(&args.estimators)?;
+    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
     let empty_workloads = args.enable_empty_workload_propagation;
     // Grants without an epoch, of a controller that runs without a lease, need none.
@@ -110,12 +110,12 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Where estimators are; their certificates are read and tried now, so that a wrong one is told at once.
-fn estimators(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
+fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
     let identity = match (&args.scheduler_estimator_cert_file, &args.scheduler_estimator_key_file) {
-        (Some(cert), Some(key)) => Some(Identity { cert_pem: read(cert)?, key_pem: read(key)? }),
+        (Some(cert), Some(key)) => Some(Identity { cert_pem: read_file(cert)?, key_pem: read_file(key)? }),
         _ => None,
     };
-    let ca_pem = args.scheduler_estimator_ca_file.as_deref().map(read).transpose()?;
+    let ca_pem = args.scheduler_estimator_ca_file.as_deref().map(read_file).transpose()?;
     let trust = Trust { ca_pem, identity, insecure: args.insecure_skip_estimator_verify };
     caldera_estimator::tls::client(&trust)?;
     Ok(Settings {
@@ -128,13 +128,13 @@ fn estimators(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
     })
 }
 
-pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
-    let client = client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
-    let (ready, _) = admin(args.component.admin, &stop).await?;
+    let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
+    let (ready, _) = serve_admin(args.component.admin, &stop).await?;
     let pace = collect::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collect::Pace::default() };
-    let member = member(&args.member, "inventory", &counts).await?;
+    let member = connect_member(&args.member, "inventory", &counts).await?;
     let config =
         collect::Config { member, pace, ready: ready.clone(), counts, ..collect::Config::new(&args.member.cluster) };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
@@ -145,17 +145,17 @@ pub async fn inventory(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
-    let client = client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
-    let (ready, _) = admin(args.admin, &stop).await?;
+    let client = connect_client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
+    let (ready, _) = serve_admin(args.admin, &stop).await?;
     let tls = match (&args.grpc_auth_cert_file, &args.grpc_auth_key_file) {
         (Some(cert), Some(key)) => {
             let client_ca = args.grpc_client_ca_file.as_ref().filter(|_| !args.insecure_skip_grpc_client_verify);
             let files = [cert, key].into_iter().chain(client_ca).cloned().collect();
             Some(Served::from_files(files, LOOK_EVERY, |pems| {
-                caldera_estimator::tls::server(&pair(pems), pems.get(2).map(String::as_str))
+                caldera_estimator::tls::server(&read_identity(pems), pems.get(2).map(String::as_str))
             })?)
         }
         _ => None,
@@ -167,7 +167,7 @@ pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
         listener,
         tls,
         cluster: args.member.cluster.clone(),
-        member: member(&args.member, "estimator", &counts).await?,
+        member: connect_member(&args.member, "estimator", &counts).await?,
         clock: Arc::new(caldera_runtime::clock::SystemClock),
         ready,
         counts,
@@ -177,17 +177,17 @@ pub async fn estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A certificate chain and its key, of these two files.
-fn pair(pems: &[String]) -> Identity {
+fn read_identity(pems: &[String]) -> Identity {
     let text = |at: usize| pems.get(at).cloned().unwrap_or_default();
     Identity { cert_pem: text(0), key_pem: text(1) }
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_file(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
 /// A client of the member, for a component that runs inside it.
-async fn member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> anyhow::Result<Option<Client>> {
+async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> anyhow::Result<Option<Client>> {
     let config = match &args.member_kubeconfig {
         Some(path) => client::config(Some(path)).await?,
         None if args.in_member => kube::Config::incluster().context("failed to read the pod's service account")?,
@@ -240,22 +240,22 @@ where
     Ok(ExitCode::SUCCESS)
 }
 
-pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
-    let (ready, registry) = admin(args.component.admin, &stop).await?;
-    let (identity, ca_pem) = identity(&args)?;
+    let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
+    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
+    let (identity, ca_pem) = webhook_identity(&args)?;
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     if let Some(url) = &args.register_url {
         let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
-        for object in manifests::webhooks(&endpoint, &ca_pem) {
-            stack::apply(&client, object).await?;
+        for object in caldera_webhook::configurations(&endpoint, &ca_pem) {
+            stack::apply_object(&client, object).await?;
         }
     }
     let renewed = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
-            Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| server_config(&pair(pems)))?)
+            Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| server_config(&read_identity(pems)))?)
         }
         _ => None,
     };
@@ -266,11 +266,11 @@ pub async fn webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The certificate to serve, and what clients must trust.
-fn identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
+fn webhook_identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
     if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
+        let identity = Identity { cert_pem: read_file(cert)?, key_pem: read_file(key)? };
         let trusted = match &args.ca_bundle {
-            Some(bundle) => read(bundle)?,
+            Some(bundle) => read_file(bundle)?,
             None => identity.cert_pem.clone(),
         };
         return Ok((identity, trusted));
@@ -317,7 +317,7 @@ mod tests {
     fn decided(flags: &[&str]) -> caldera_controller::Config {
         let words = ["caldera", "controller"].iter().chain(flags);
         match Args::try_parse_from(words).unwrap().command {
-            Command::Controller(args) => decisions(&args),
+            Command::Controller(args) => controller_config(&args),
             other => panic!("{other:?}"),
         }
     }

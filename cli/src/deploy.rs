@@ -51,7 +51,7 @@ struct Part<'a> {
 /// Everything that runs beside Karmada.
 #[must_use]
 pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
-    let mut objects = vec![namespace(&deploy.namespace)];
+    let mut objects = vec![namespace_object(&deploy.namespace)];
     let lease = || vec![format!("--lease-namespace={LEASE_NAMESPACE}")];
     let part = |subcommand, args, memory, cpu| Part {
         name: format!("caldera-{subcommand}"),
@@ -77,13 +77,13 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
         part("scheduler", lease(), ("384Mi", "1536Mi"), "250m"),
     ];
     for cluster in &deploy.collectors {
-        parts.push(collector(cluster, false));
+        parts.push(collector_part(cluster, false));
     }
     for part in &parts {
         objects.extend(of_part(deploy, part));
     }
-    objects.push(service(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
-    objects.push(service(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
+    objects.push(service_object(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
+    objects.push(service_object(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
     objects
 }
 
@@ -94,11 +94,11 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
     let name = "caldera-inventory";
     let read = ["list", "watch"];
     let mut objects = vec![
-        namespace(namespace_name),
+        namespace_object(namespace_name),
         service_account(name, namespace_name),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels(None)},
+            "metadata": {"name": name, "labels": component_labels(None)},
             "rules": [
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
@@ -106,20 +106,20 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": labels(None)},
+            "metadata": {"name": name, "labels": component_labels(None)},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace_name}],
         }),
     ];
     if let Some((image, cluster)) = collector_of {
         let deploy = Deploy { image: image.to_owned(), namespace: namespace_name.to_owned(), collectors: Vec::new() };
-        objects.push(deployment(&deploy, &Part { name: name.to_owned(), ..collector(cluster, true) }));
+        objects.push(deployment_object(&deploy, &Part { name: name.to_owned(), ..collector_part(cluster, true) }));
     }
     objects
 }
 
 /// The collector of a member. Another one takes over when its lease ends, so one is enough: what is published lasts longer.
-fn collector(cluster: &str, in_cluster: bool) -> Part<'static> {
+fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
     let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
     args.extend(in_cluster.then(|| "--in-member".to_owned()));
     Part {
@@ -135,18 +135,18 @@ fn collector(cluster: &str, in_cluster: bool) -> Part<'static> {
 }
 
 fn of_part(deploy: &Deploy, part: &Part<'_>) -> Vec<Value> {
-    let mut objects = vec![service_account(&part.name, &deploy.namespace), deployment(deploy, part)];
+    let mut objects = vec![service_account(&part.name, &deploy.namespace), deployment_object(deploy, part)];
     if part.replicas > 1 {
         objects.push(json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": labels(Some(&part.name))},
+            "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": component_labels(Some(&part.name))},
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": part.name}}},
         }));
     }
     objects
 }
 
-fn deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
+fn deployment_object(deploy: &Deploy, part: &Part<'_>) -> Value {
     let own = json!({"app.kubernetes.io/name": part.name});
     let mut args = vec![
         part.subcommand.to_owned(),
@@ -184,12 +184,12 @@ fn deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": labels(Some(&part.name))},
+        "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": component_labels(Some(&part.name))},
         "spec": {
             "replicas": part.replicas,
             "selector": {"matchLabels": own},
             "template": {
-                "metadata": {"labels": labels(Some(&part.name))},
+                "metadata": {"labels": component_labels(Some(&part.name))},
                 "spec": {
                     "serviceAccountName": part.name,
                     "automountServiceAccountToken": part.in_cluster,
@@ -207,30 +207,30 @@ fn deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
 }
 
 /// A Service of one component, or of all.
-fn service(deploy: &Deploy, name: &str, component: Option<&str>, (port_name, port): (&str, u16)) -> Value {
+fn service_object(deploy: &Deploy, name: &str, component: Option<&str>, (port_name, port): (&str, u16)) -> Value {
     let selector = match component {
         Some(component) => json!({"app.kubernetes.io/name": component}),
         None => json!({"app.kubernetes.io/part-of": "caldera"}),
     };
     json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": name, "namespace": deploy.namespace, "labels": labels(component)},
+        "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(component)},
         "spec": {"selector": selector, "ports": [{"name": port_name, "port": port, "targetPort": port_name}]},
     })
 }
 
-fn namespace(name: &str) -> Value {
+fn namespace_object(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 fn service_account(name: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels(None)},
+        "metadata": {"name": name, "namespace": namespace, "labels": component_labels(None)},
     })
 }
 
-fn labels(component: Option<&str>) -> Value {
+fn component_labels(component: Option<&str>) -> Value {
     let mut labels = json!({"app.kubernetes.io/part-of": "caldera"});
     if let Some(component) = component {
         labels["app.kubernetes.io/name"] = component.into();

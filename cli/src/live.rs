@@ -62,8 +62,8 @@ enum Answer {
 ///
 /// # Errors
 /// If the server does not answer.
-pub async fn look(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
-    let ((mut live, _), settings) = futures::try_join!(read(client, namespace), settings(client, controllers))?;
+pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
+    let ((mut live, _), settings) = futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
     match settings {
         Ok(settings) => settings.apply(&mut live.index),
         Err(gap) => live.gaps.push(gap),
@@ -76,8 +76,8 @@ pub async fn look(client: &Client, namespace: Option<&str>, controllers: Option<
 ///
 /// # Errors
 /// If the server does not answer.
-pub async fn read(client: &Client, namespace: Option<&str>) -> anyhow::Result<(Live, Vec<(String, Update)>)> {
-    let asked = Source::all().into_iter().map(|source| ask(client, source, namespace));
+pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Result<(Live, Vec<(String, Update)>)> {
+    let asked = Source::all().into_iter().map(|source| list_source(client, source, namespace));
     let mut live = Live { index: Index::default(), now: Timestamp::now(), gaps: Vec::new() };
     let mut bindings = Vec::new();
     let mut clusters = Vec::new();
@@ -98,7 +98,7 @@ pub async fn read(client: &Client, namespace: Option<&str>) -> anyhow::Result<(L
             _ => inputs.into_iter().for_each(|input| live.index.apply(input, live.now)),
         }
     }
-    let members = join_all(clusters.iter().map(|cluster| member(client, cluster))).await;
+    let members = join_all(clusters.iter().map(|cluster| read_member(client, cluster))).await;
     let members: Vec<(String, Update)> = members.into_iter().flatten().collect();
     for (name, update) in &members {
         if let Update::Down(why) = update {
@@ -111,7 +111,7 @@ pub async fn read(client: &Client, namespace: Option<&str>) -> anyhow::Result<(L
 }
 
 /// What the controller decides by, or why that can not be said.
-async fn settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<Settings, Gap>> {
+async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<Settings, Gap>> {
     let namespaces: Vec<&str> = namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]);
     let mut whys = Vec::new();
     for namespace in &namespaces {
@@ -132,18 +132,18 @@ async fn settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Re
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
 }
 
-async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {
+async fn list_source(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {
     // PodGroups say nothing that decides: the reader's own are enough, and without them nothing else is missing.
     let own_only = source == Source::Groups;
     if own_only && namespace.is_none() {
         return Ok((Answer::All(Listed::new(source), Vec::new()), None));
     }
-    let refused = match list(client, source, if own_only { namespace } else { None }).await {
+    let refused = match list_objects(client, source, if own_only { namespace } else { None }).await {
         Ok((listed, clusters)) => return Ok((Answer::All(listed, clusters), None)),
         Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => status,
-        Err(error) => return Err(error).with_context(|| format!("failed to list {}", called(source))),
+        Err(error) => return Err(error).with_context(|| format!("failed to list {}", resource_name(source))),
     };
-    let gap = Some(Gap { what: called(source), why: refused.message.clone() });
+    let gap = Some(Gap { what: resource_name(source), why: refused.message.clone() });
     let empty = || Answer::All(Listed::new(source), Vec::new());
     // A kind that the server does not have has no objects.
     if refused.code == 404 {
@@ -154,7 +154,7 @@ async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow
         // Without them priorities count as zero and nobody has opted in: little enough to go on.
         (Source::Classes | Source::Namespaces | Source::Groups | Source::Links, _) => Ok((empty(), gap)),
         (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
-            let own = list(client, source, Some(namespace)).await;
+            let own = list_objects(client, source, Some(namespace)).await;
             Ok((own.map_or(Answer::Nothing, |(listed, _)| Answer::Some(listed)), gap))
         }
         _ => Ok((Answer::Nothing, gap)),
@@ -162,12 +162,12 @@ async fn ask(client: &Client, source: Source, namespace: Option<&str>) -> anyhow
 }
 
 /// As `kubectl` calls it.
-pub fn called(source: Source) -> String {
+pub fn resource_name(source: Source) -> String {
     let resource = source.resource();
     if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) }
 }
 
-async fn list(client: &Client, source: Source, namespace: Option<&str>) -> Result<(Listed, Vec<Cluster>), kube::Error> {
+async fn list_objects(client: &Client, source: Source, namespace: Option<&str>) -> Result<(Listed, Vec<Cluster>), kube::Error> {
     let mut listed = Listed::new(source);
     let mut clusters = Vec::new();
     let read = |object: Value| {
@@ -176,7 +176,7 @@ async fn list(client: &Client, source: Source, namespace: Option<&str>) -> Resul
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if let Err(error) = listed.push(object) {
-            tracing::warn!(kind = called(source), name, %error, "left out an object that does not parse");
+            tracing::warn!(kind = resource_name(source), name, %error, "left out an object that does not parse");
         }
         None::<()>
     };
@@ -185,7 +185,7 @@ async fn list(client: &Client, source: Source, namespace: Option<&str>) -> Resul
 }
 
 /// What a member has, or that it can not be said.
-async fn member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> {
+async fn read_member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> {
     let name = cluster.metadata.name.clone().unwrap_or_default();
     if !ClusterFacts::read(cluster).cluster.ready {
         return vec![(name, Update::Down("it is not ready".to_owned()))];

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Prints what was asked for as YAML documents.
-pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
-    let objects = match deployed(&args.deploy)? {
+pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
+    let objects = match deployment_objects(&args.deploy)? {
         Some(objects) => objects,
         None => of_groups(args)?,
     };
@@ -34,7 +34,7 @@ pub fn print(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What runs the components, if that was asked for.
-fn deployed(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
+fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
@@ -65,17 +65,17 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
         objects.extend(caldera_crds::manifests::federation_crds());
     }
     if wanted(ManifestGroup::Rbac) {
-        objects.extend(rbac());
+        objects.extend(component_roles());
     }
     if wanted(ManifestGroup::Policies) {
-        objects.extend(policies());
+        objects.extend(propagation_policies());
     }
     if wanted(ManifestGroup::Webhooks) {
         let ca_bundle = match &args.ca_bundle {
             Some(path) => fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?,
             None => String::new(),
         };
-        objects.extend(webhooks(&endpoint(args)?, &ca_bundle));
+        objects.extend(caldera_webhook::configurations(&webhook_endpoint(args)?, &ca_bundle));
     }
     Ok(objects)
 }
@@ -84,12 +84,12 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
 ///
 /// # Errors
 /// If it is not YAML.
-pub fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
+pub fn parse_documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("failed to read YAML")?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-fn endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
+fn webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
     if let Some(url) = &args.webhook_url {
         anyhow::ensure!(is_url(url), "--webhook-url must be https://HOST[:PORT][/PATH], not {url:?}");
         return Ok(Endpoint::Url(url.trim_end_matches('/').to_owned()));
@@ -117,14 +117,9 @@ fn is_url(url: &str) -> bool {
     !host.is_empty() && rest.chars().all(plain) && port_is_number
 }
 
-/// Webhook and interpreter configurations for the webhook at `endpoint`.
-pub fn webhooks(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
-    caldera_webhook::configurations(endpoint, ca_pem)
-}
-
 /// Queues and priority classes go to every member: jobs refer to them by name. Queues that a member already has (every
 /// Volcano brings `default`) are taken over; `default` and `root` stay the members' own.
-pub fn policies() -> Vec<Value> {
+pub fn propagation_policies() -> Vec<Value> {
     let policy = |name: &str, selectors: Value| {
         json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
@@ -145,7 +140,7 @@ pub fn policies() -> Vec<Value> {
 /// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's objects.
 /// That the members are asked themselves is a role of its own, which nobody has by default: Karmada's proxy leads to all of
 /// a member's API, as far as the member lets its user. Without it their inventories, or summaries, have to do.
-fn readers() -> [Value; 2] {
+fn reader_roles() -> [Value; 2] {
     let read = ["get", "list", "watch"];
     let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": read});
     let role = |name: &str, view: bool, rules: Value| {
@@ -178,7 +173,7 @@ fn readers() -> [Value; 2] {
 }
 
 /// What each component may do on the Karmada API, and no more; and what readers may.
-pub fn rbac() -> Vec<Value> {
+pub fn component_roles() -> Vec<Value> {
     let read = ["get", "list", "watch"];
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let workloads = rule(
@@ -297,7 +292,7 @@ pub fn rbac() -> Vec<Value> {
             read_inventories,
         ],
     ));
-    objects.extend(readers());
+    objects.extend(reader_roles());
     objects
 }
 

@@ -26,7 +26,7 @@ pub enum Output {
 ///
 /// # Errors
 /// If it can not be written down.
-pub fn print<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
+pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
     let text = match output {
         Output::Table => text(false),
         Output::Wide => text(true),
@@ -43,7 +43,7 @@ pub fn print<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -
 }
 
 /// Columns without lines, as kubectl prints them.
-pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn format_columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     for row in rows {
@@ -58,7 +58,7 @@ pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item =
 }
 
 /// What an answer lacks, at its end.
-pub fn gaps(gaps: &[Gap]) -> String {
+pub fn format_gaps(gaps: &[Gap]) -> String {
     let mut text = String::new();
     if !gaps.is_empty() {
         text += "\nNot seen:\n";
@@ -70,7 +70,7 @@ pub fn gaps(gaps: &[Gap]) -> String {
 }
 
 /// `3d4h`, `5m10s`: the two largest units.
-pub fn duration(seconds: i64) -> String {
+pub fn format_duration(seconds: i64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let first = units.iter().position(|(size, _)| seconds >= *size).unwrap_or(units.len() - 1);
     let mut left = seconds.max(0);
@@ -100,12 +100,12 @@ mod tests {
             (86_401, "1d"),
             (-5, "0s"),
         ] {
-            assert_eq!(duration(seconds), text);
+            assert_eq!(format_duration(seconds), text);
         }
     }
 
     #[test]
     fn columns_have_no_lines_and_no_empty_cells() {
-        assert_eq!(columns(["A", "B"], [["x".to_owned(), String::new()]]), "A  B\nx  -\n");
+        assert_eq!(format_columns(["A", "B"], [["x".to_owned(), String::new()]]), "A  B\nx  -\n");
     }
 }

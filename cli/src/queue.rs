@@ -11,7 +11,7 @@ use crate::{
     args::{QueueArgs, QueueForm},
     components,
     live::{self, Gap},
-    output::{self, columns},
+    output::{self, format_columns},
     why,
 };
 
@@ -32,9 +32,9 @@ struct One {
     missing: Vec<Gap>,
 }
 
-pub async fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
-    let client = components::client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
-    let live = live::look(&client, None, args.lease_namespace.as_deref()).await?;
+pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let live = live::read_live(&client, None, args.lease_namespace.as_deref()).await?;
     let all = queues(&live.index);
     let (name, tree) = match (args.name.as_deref(), args.form) {
         (Some("tree"), None) => (None, true),
@@ -42,7 +42,7 @@ pub async fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
     };
     let Some(name) = name else {
         let answer = All { queues: all, missing: live.gaps };
-        output::print(args.output, &answer, |wide| table(&answer.queues, tree, wide) + &output::gaps(&answer.missing))?;
+        output::print_answer(args.output, &answer, |wide| format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing))?;
         return Ok(ExitCode::SUCCESS);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
@@ -55,22 +55,22 @@ pub async fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
         let answer = All { queues: all[at..=at + below].to_vec(), missing: live.gaps };
-        output::print(args.output, &answer, |wide| table(&answer.queues, true, wide) + &output::gaps(&answer.missing))?;
+        output::print_answer(args.output, &answer, |wide| format_table(&answer.queues, true, wide) + &output::format_gaps(&answer.missing))?;
         return Ok(ExitCode::SUCCESS);
     }
     let first = usize::from(args.first);
     let answer = One { queue: all[at].clone(), line: line(&live.index, &all[at].name, first), missing: live.gaps };
     let now = live.now.as_second();
-    output::print(args.output, &answer, |wide| one(&answer, first, now, wide) + &output::gaps(&answer.missing))?;
+    output::print_answer(args.output, &answer, |wide| format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(answer: &One, first: usize, now: i64, wide: bool) -> String {
+fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
     let queue = &answer.queue;
-    let mut text = table(std::slice::from_ref(queue), false, true);
+    let mut text = format_table(std::slice::from_ref(queue), false, true);
     if !answer.line.is_empty() {
         text += "\nWaiting:\n";
-        text += &why::line(&answer.line, now);
+        text += &why::format_line(&answer.line, now);
         let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting);
         if waiting > first {
             let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - first);
@@ -85,7 +85,7 @@ fn one(answer: &One, first: usize, now: i64, wide: bool) -> String {
 }
 
 /// One row for each queue; with everything, one for each of its resources.
-fn table(queues: &[QueueView], tree: bool, wide: bool) -> String {
+fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     let top = queues.first().map_or(0, |queue| queue.depth);
     let name = |queue: &QueueView| {
         let indent = if tree { queue.depth.saturating_sub(top) } else { 0 };
@@ -100,7 +100,7 @@ fn table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     text
 }
 
-fn counts(queue: &QueueView) -> [String; 4] {
+fn count_jobs(queue: &QueueView) -> [String; 4] {
     match queue.jobs {
         Some(jobs) => [jobs.waiting, jobs.blocked, jobs.starting, jobs.running].map(|count| count.to_string()),
         None => Default::default(),
@@ -126,7 +126,7 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
             (limit.is_some() || !of.used.is_zero())
                 .then(|| limit.map_or_else(|| of.used.to_string(), |limit| format!("{}/{limit}", of.used)))
         };
-        let [waiting, blocked, starting, running] = counts(queue);
+        let [waiting, blocked, starting, running] = count_jobs(queue);
         let faults = queue.faults.len() + usize::from(queue.problem.is_some());
         [
             name(queue),
@@ -155,13 +155,13 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
         "RUNNING",
         "FAULTS",
     ];
-    columns(header, queues.iter().map(row))
+    format_columns(header, queues.iter().map(row))
 }
 
 fn by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let mut rows = Vec::new();
     for queue in queues {
-        let [waiting, blocked, starting, running] = counts(queue);
+        let [waiting, blocked, starting, running] = count_jobs(queue);
         let parent = queue.parent.as_ref().map(ToString::to_string).unwrap_or_default();
         let mut head = Some([
             name(queue),
@@ -215,5 +215,5 @@ fn by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> Str
         "STARTING",
         "RUNNING",
     ];
-    columns(header, rows)
+    format_columns(header, rows)
 }

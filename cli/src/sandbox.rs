@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Serves until a signal.
-pub async fn run(args: SandboxArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
     let fleet = fleet::Fleet::start(config, &stop).await?;
@@ -46,7 +46,7 @@ pub async fn run(args: SandboxArgs) -> anyhow::Result<ExitCode> {
 /// Runs a member's stand-ins until a signal.
 pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = crate::components::client(args.kubeconfig.as_deref(), "member-sim", &WriteCounts::default()).await?;
+    let client = crate::components::connect_client(args.kubeconfig.as_deref(), "member-sim", &WriteCounts::default()).await?;
     let config = member::Config {
         nodes: args.nodes,
         default_run: Duration::try_from_secs_f64(args.default_run).context("--default-run is not a time")?,
@@ -61,7 +61,7 @@ pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
 /// Runs the Karmada stand-ins until a signal.
 pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = crate::components::client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
+    let client = crate::components::connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -58,13 +58,13 @@ Wrong input ends with exit code 2 and a sentence that says where.";
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["scenario", "trace", "kubeconfig"])))]
 pub struct SimulateArgs {
     /// A built-in workload.
-    #[arg(long, value_name = "NAME", value_parser = parsed::<Scenario>, conflicts_with_all = ["trace", "kubeconfig", "queues", "fleet"])]
+    #[arg(long, value_name = "NAME", value_parser = parse_value::<Scenario>, conflicts_with_all = ["trace", "kubeconfig", "queues", "fleet"])]
     pub scenario: Option<Scenario>,
     /// Jobs, as CSV.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// How the trace is written: caldera, openb or dlrm.
-    #[arg(long, value_name = "FORMAT", default_value = "caldera", value_parser = parsed::<TraceFormat>)]
+    #[arg(long, value_name = "FORMAT", default_value = "caldera", value_parser = parse_value::<TraceFormat>)]
     pub trace_format: TraceFormat,
     /// Nodes, as YAML or CSV.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
@@ -76,19 +76,19 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Who decides: caldera, volcano-global, fifo, best-effort-fifo; one after the other, each in its own world.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "caldera", value_parser = parsed::<PolicyName>)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "caldera", value_parser = parse_value::<PolicyName>)]
     pub policy: Vec<PolicyName>,
     /// What everything random follows from: scenarios, and --estimates rough.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Jobs of the trace arrive this many times as fast; they run as long as before.
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = thousandths)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_factor)]
     pub speed: u64,
     /// What users say of run times: as-given, exact, or rough (one to five times the truth).
-    #[arg(long, value_name = "HOW", default_value = "as-given", value_parser = parsed::<Estimates>)]
+    #[arg(long, value_name = "HOW", default_value = "as-given", value_parser = parse_value::<Estimates>)]
     pub estimates: Estimates,
     /// In the DLRM trace, instances of one service that were created within this time are one gang.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parsed::<Millis>)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
     pub gather: Millis,
     /// Into how many clusters a fleet without clusters is cut.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -97,13 +97,13 @@ pub struct SimulateArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub every: u32,
     /// With --kubeconfig: how long jobs run that do not say so.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parsed::<Millis>)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
     pub assume_run_for: Millis,
     /// A cluster that takes nothing new; may be repeated.
     #[arg(long, value_name = "CLUSTER")]
     pub cordon: Vec<String>,
     /// Stops after this time, whatever still waits.
-    #[arg(long, value_name = "TIME", value_parser = parsed::<Millis>)]
+    #[arg(long, value_name = "TIME", value_parser = parse_value::<Millis>)]
     pub horizon: Option<Millis>,
     /// The resource that rates and shares are of; without it the accelerator that there is most of, else cpu.
     #[arg(long, value_name = "RESOURCE")]
@@ -136,11 +136,11 @@ pub enum ReportForm {
 #[error("{0}")]
 struct WrongInput(String);
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+fn parse_value<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn thousandths(text: &str) -> Result<u64, String> {
+fn parse_factor(text: &str) -> Result<u64, String> {
     let quantity: Quantity =
         text.parse().map_err(|_| format!("{text:?} is no factor: want a number such as 2 or 0.5"))?;
     let factor = u64::try_from(quantity.milli_ceil()).ok().filter(|factor| *factor > 0);
@@ -154,8 +154,8 @@ struct Asked {
     horizon: Option<Millis>,
 }
 
-pub async fn run(args: SimulateArgs) -> anyhow::Result<ExitCode> {
-    let asked = match ask(&args).await {
+pub async fn run_simulate(args: SimulateArgs) -> anyhow::Result<ExitCode> {
+    let asked = match read_input(&args).await {
         Ok(asked) => asked,
         Err(error) if error.is::<WrongInput>() => {
             eprintln!("caldera: {error}");
@@ -163,32 +163,32 @@ pub async fn run(args: SimulateArgs) -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    tokio::task::spawn_blocking(move || report(&args, &asked)).await??;
+    tokio::task::spawn_blocking(move || print_report(&args, &asked)).await??;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(args: &SimulateArgs) -> anyhow::Result<Asked> {
+async fn read_input(args: &SimulateArgs) -> anyhow::Result<Asked> {
     let mut asked = match (&args.scenario, &args.kubeconfig) {
         (Some(scenario), _) => {
             let world = scenario.world(args.seed, args.estimates).map_err(|error| WrongInput(error.to_string()))?;
             Asked { world, notes: Vec::new(), horizon: Some(scenario.horizon()) }
         }
-        (None, Some(kubeconfig)) => state::asked(args, kubeconfig).await?,
-        (None, None) => input::asked(args)?,
+        (None, Some(kubeconfig)) => state::read_host(args, kubeconfig).await?,
+        (None, None) => input::read_files(args)?,
     };
     for name in &args.cordon {
-        input::cordon(&mut asked.world, name)?;
+        input::cordon_cluster(&mut asked.world, name)?;
     }
     // Told from where the simulation begins.
     let horizon = args.horizon.map(|horizon| asked.world.start.plus(horizon));
     asked.horizon = horizon.or(asked.horizon);
     if let Some(resource) = &args.resource {
-        input::offered(&asked.world, resource)?;
+        input::check_offered(&asked.world, resource)?;
     }
     Ok(asked)
 }
 
-fn report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
+fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
     let world = &asked.world;
     let resource = args.resource.as_deref().map(ResourceName::from);
     let options = Options { horizon: asked.horizon, resource };
@@ -203,17 +203,17 @@ fn report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
         runs.iter().map(|(name, outcome)| Report::new(name, world, outcome, args.starved_after)).collect();
     if let Some(dir) = &args.csv {
         for (name, outcome) in &runs {
-            write(dir, &format!("{name}-jobs.csv"), &jobs_csv(world, outcome, args.starved_after))?;
-            write(dir, &format!("{name}-time.csv"), &time_csv(outcome))?;
+            write_file(dir, &format!("{name}-jobs.csv"), &jobs_csv(world, outcome, args.starved_after))?;
+            write_file(dir, &format!("{name}-time.csv"), &time_csv(outcome))?;
         }
     }
     if let Some(dir) = &args.svg {
         let runs: Vec<svg::Run<'_>> = runs.iter().map(|(name, outcome)| (*name, outcome)).collect();
-        write(dir, "waits.svg", &svg::waits(world, &runs))?;
-        write(dir, "utilisation.svg", &svg::utilisation(&runs))?;
+        write_file(dir, "waits.svg", &svg::waits(world, &runs))?;
+        write_file(dir, "utilisation.svg", &svg::utilisation(&runs))?;
     }
     let text = match args.output {
-        ReportForm::Table => head(args, asked, &reports) + &tables::tables(&reports),
+        ReportForm::Table => format_head(args, asked, &reports) + &tables::tables(&reports),
         ReportForm::Json => {
             let (notes, starved_after) = (asked.notes.clone(), args.starved_after);
             Document { seed: args.seed, notes, starved_after, policies: reports }.to_json()
@@ -225,7 +225,7 @@ fn report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
 }
 
 /// What the tables are about.
-fn head(args: &SimulateArgs, asked: &Asked, reports: &[Report]) -> String {
+fn format_head(args: &SimulateArgs, asked: &Asked, reports: &[Report]) -> String {
     let world = &asked.world;
     let nodes: usize = world.clusters.iter().map(|cluster| cluster.nodes.len()).sum();
     let what = reports.first().map_or(String::new(), |report| format!(", {} {}", report.capacity, report.resource));
@@ -237,7 +237,7 @@ fn head(args: &SimulateArgs, asked: &Asked, reports: &[Report]) -> String {
     text
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+fn write_file(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("failed to make {}", dir.display()))?;
     let path = dir.join(name);
     fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn factors_are_exact_and_above_nothing() {
-        assert_eq!((thousandths("2"), thousandths("0.5"), thousandths("1k")), (Ok(2_000), Ok(500), Ok(1_000_000)));
+        assert_eq!((parse_factor("2"), parse_factor("0.5"), parse_factor("1k")), (Ok(2_000), Ok(500), Ok(1_000_000)));
         for text in ["0", "-1", "fast", ""] {
-            assert!(thousandths(text).unwrap_err().contains("is no factor"), "{text}");
+            assert!(parse_factor(text).unwrap_err().contains("is no factor"), "{text}");
         }
     }
 }

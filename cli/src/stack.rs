@@ -114,10 +114,10 @@ impl Stack {
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         let mut objects = caldera_crds::manifests::federation_crds();
-        objects.extend(manifests::webhooks(&endpoint, &authority.cert_pem));
-        objects.extend(manifests::policies());
+        objects.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
+        objects.extend(manifests::propagation_policies());
         for object in objects {
-            apply(&installer, object).await?;
+            apply_object(&installer, object).await?;
         }
         stack.resume(Component::Controller)?;
         stack.resume(Component::Scheduler)?;
@@ -194,7 +194,7 @@ impl Stack {
     {
         let stop = self.stop.child_token();
         let running = run(stop.clone());
-        let task = tokio::spawn(async move { tell(component.name(), running.await) });
+        let task = tokio::spawn(async move { log_failure(component.name(), running.await) });
         self.running.insert(component, Running { task, stop });
     }
 
@@ -206,14 +206,14 @@ impl Stack {
     }
 }
 
-fn tell<E: std::error::Error + 'static>(component: &str, result: Result<(), E>) {
+fn log_failure<E: std::error::Error + 'static>(component: &str, result: Result<(), E>) {
     if let Err(error) = result {
         tracing::error!(component, error = &error as &dyn std::error::Error, "a component stopped");
     }
 }
 
 /// Applies one object, whatever it is.
-pub async fn apply(client: &Client, object: Value) -> anyhow::Result<Value> {
+pub async fn apply_object(client: &Client, object: Value) -> anyhow::Result<Value> {
     let write = manifests::apply_write(object, "caldera-install")?;
     // An API server that has just been given a CRD or a webhook may need a moment.
     let mut last = Failure::Transient(String::new());

@@ -13,7 +13,7 @@ use crate::{
     args::WhyArgs,
     components,
     live::{self, Gap, Live},
-    output::{self, columns, duration},
+    output::{self, format_columns, format_duration},
 };
 
 /// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
@@ -27,7 +27,7 @@ pub struct Named {
 ///
 /// # Errors
 /// If it is neither.
-pub fn named(text: &str) -> Result<Named, String> {
+pub fn parse_job_name(text: &str) -> Result<Named, String> {
     let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
     let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
         return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
@@ -47,26 +47,26 @@ struct Answer {
     missing: Vec<Gap>,
 }
 
-pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
+pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut live = live::look(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
-    let mut explanation = find(&mut live, &args.job, &namespace)?;
+    let mut live = live::read_live(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
+    let mut explanation = find_explanation(&mut live, &args.job, &namespace)?;
     if !explanation.placed.is_empty() {
         explanation.placed_at = placed_at(&client, explanation.binding.as_deref()).await;
     }
     let answer = Answer { explanation, missing: live.gaps };
-    output::print(args.output, &answer, |wide| text(&answer, wide))?;
+    output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn reference(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
+fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
     let (group, kind) = (kind.group().to_owned(), kind.kind().to_owned());
     WorkloadRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-fn find(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explanation> {
-    let wanted = reference(job.kind, namespace, &job.name);
+fn find_explanation(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explanation> {
+    let wanted = workload_ref(job.kind, namespace, &job.name);
     let found = match binding_of(&live.index, &wanted) {
         Some(key) => explain(&mut live.index, &key, live.now),
         None => without_binding(&live.index, &wanted),
@@ -76,7 +76,7 @@ fn find(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explana
     }
     let mut text = format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
     for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
-        let other = reference(kind, namespace, &job.name);
+        let other = workload_ref(kind, namespace, &job.name);
         if binding_of(&live.index, &other).is_some() || without_binding(&live.index, &other).is_some() {
             let _ = write!(text, ", but a {}: ask for {}/{}", kind.title(), kind.aliases()[0], job.name);
         }
@@ -110,30 +110,30 @@ fn headline(verdict: Verdict) -> &'static str {
     }
 }
 
-fn text(answer: &Answer, wide: bool) -> String {
+fn format_answer(answer: &Answer, wide: bool) -> String {
     let job = &answer.explanation;
     let mut text = format!("{} {}  [{}]\n", job.workload, headline(job.verdict), job.token);
     let _ = writeln!(text, "  {}\n", job.sentence);
-    facts(&mut text, job);
+    write_facts(&mut text, job);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {
-        path(&mut text, job, wide);
+        write_path(&mut text, job, wide);
     }
     if !job.ahead.is_empty() {
         let more = job.position.unwrap_or(1).saturating_sub(1).saturating_sub(job.ahead.len());
         let shown = if wide { job.ahead.len() } else { job.ahead.len().min(3) };
         let more = more + job.ahead.len() - shown;
         let _ = writeln!(text, "\nAhead of it in queue {}:", job.queue.as_ref().map_or("", |queue| queue.as_str()));
-        text += &line(&job.ahead[..shown], answer_now(job));
+        text += &format_line(&job.ahead[..shown], answer_now(job));
         if more > 0 {
             let _ = writeln!(text, "... and {more} more");
         }
     }
     if !job.clusters.is_empty() {
-        clusters(&mut text, job, wide);
+        write_clusters(&mut text, job, wide);
     }
     if !job.placed.is_empty() {
         text.push('\n');
-        text += &columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(placed));
+        text += &format_columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(placed_row));
     }
     for note in &job.notes {
         let _ = writeln!(text, "\nNote: {note}");
@@ -142,24 +142,24 @@ fn text(answer: &Answer, wide: bool) -> String {
         text += "\nYour credentials do not show everything that decides: what it says of the queue is what the controller \
                  last wrote.\n";
     }
-    text + &output::gaps(&answer.missing)
+    text + &output::format_gaps(&answer.missing)
 }
 
 /// Seconds since 1970, from when the job was made and how old it is.
 fn answer_now(job: &Explanation) -> i64 {
-    seconds(job.created.as_deref()).unwrap_or(0).saturating_add(job.age_seconds)
+    parse_seconds(job.created.as_deref()).unwrap_or(0).saturating_add(job.age_seconds)
 }
 
-fn seconds(time: Option<&str>) -> Option<i64> {
+fn parse_seconds(time: Option<&str>) -> Option<i64> {
     time?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
-fn facts(text: &mut String, job: &Explanation) {
+fn write_facts(text: &mut String, job: &Explanation) {
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
     if let Some(created) = &job.created {
-        fact("Created", format!("{created}, {} ago", duration(job.age_seconds)));
+        fact("Created", format!("{created}, {} ago", format_duration(job.age_seconds)));
     }
     if let Some(asks) = &job.asks {
         let copies = if asks.copies > 1 { format!(", {} copies", asks.copies) } else { String::new() };
@@ -203,7 +203,7 @@ fn facts(text: &mut String, job: &Explanation) {
     }
 }
 
-fn path(text: &mut String, job: &Explanation, wide: bool) {
+fn write_path(text: &mut String, job: &Explanation, wide: bool) {
     let asked = |name: &str| job.asks.as_ref().map(|asks| asks.minimum.get(name).to_string()).unwrap_or_default();
     let some = |amount: Option<caldera_core::quantity::Quantity>| amount.map(|a| a.to_string()).unwrap_or_default();
     let mut rows = Vec::new();
@@ -238,7 +238,7 @@ fn path(text: &mut String, job: &Explanation, wide: bool) {
     }
     text.push('\n');
     let header = ["QUEUE", "STATE", "RESOURCE", "NEEDED", "USED", "DESERVED", "GUARANTEE", "CAPABILITY", "LIMIT"];
-    *text += &columns(header, rows);
+    *text += &format_columns(header, rows);
     for step in &job.path {
         for fault in &step.faults {
             let _ = writeln!(text, "queue {}: {fault}", step.queue);
@@ -247,9 +247,9 @@ fn path(text: &mut String, job: &Explanation, wide: bool) {
 }
 
 /// A line of waiting jobs.
-pub fn line(jobs: &[InLine], now: i64) -> String {
+pub fn format_line(jobs: &[InLine], now: i64) -> String {
     let row = |job: &InLine| {
-        let age = seconds(job.created.as_deref()).map(|created| duration(now.saturating_sub(created)));
+        let age = parse_seconds(job.created.as_deref()).map(|created| format_duration(now.saturating_sub(created)));
         [
             job.position.map(|position| position.to_string()).unwrap_or_default(),
             job.workload.to_string(),
@@ -259,10 +259,10 @@ pub fn line(jobs: &[InLine], now: i64) -> String {
             job.token.clone(),
         ]
     };
-    columns(["POSITION", "JOB", "PRIORITY", "AGE", "NEEDS", "REASON"], jobs.iter().map(row))
+    format_columns(["POSITION", "JOB", "PRIORITY", "AGE", "NEEDS", "REASON"], jobs.iter().map(row))
 }
 
-fn clusters(text: &mut String, job: &Explanation, wide: bool) {
+fn write_clusters(text: &mut String, job: &Explanation, wide: bool) {
     let row = |cluster: &caldera_controller::explain::ClusterView| {
         let mut free = cluster.free.clone();
         if !wide {
@@ -278,13 +278,13 @@ fn clusters(text: &mut String, job: &Explanation, wide: bool) {
     };
     let shown = if wide { job.clusters.len() } else { job.clusters.len().min(5) };
     text.push('\n');
-    *text += &columns(["CLUSTER", "PODS THAT FIT", "FREE", "BUT"], job.clusters[..shown].iter().map(row));
+    *text += &format_columns(["CLUSTER", "PODS THAT FIT", "FREE", "BUT"], job.clusters[..shown].iter().map(row));
     if shown < job.clusters.len() {
         let _ = writeln!(text, "... and {} more (-o wide)", job.clusters.len() - shown);
     }
 }
 
-fn placed(placed: &Placed) -> [String; 3] {
+fn placed_row(placed: &Placed) -> [String; 3] {
     let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
     let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
     [placed.cluster.to_string(), pods, tasks.join(", ")]
@@ -296,12 +296,12 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_a_volcano_job_and_kinds_are_named_as_kubectl_does() {
-        let of = |text: &str| named(text).map(|named| (named.kind, named.name));
+        let of = |text: &str| parse_job_name(text).map(|named| (named.kind, named.name));
         assert_eq!(of("x"), Ok((WorkloadKind::VolcanoJob, "x".to_owned())));
         assert_eq!(of("job/x"), Ok((WorkloadKind::BatchJob, "x".to_owned())));
         assert_eq!(of("Deployment/x"), Ok((WorkloadKind::Deployment, "x".to_owned())));
         for wrong in ["", "queue/x", "job/", "a/b/c", "job/b/c"] {
-            assert!(named(wrong).unwrap_err().contains("vcjob"), "{wrong}");
+            assert!(parse_job_name(wrong).unwrap_err().contains("vcjob"), "{wrong}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_cli::{manifests::documents, stack};
+use caldera_cli::{manifests::parse_documents, stack};
 use caldera_runtime::client::{WriteCounts, config, from_config};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl Sandbox {
             let config = config(Some(Path::new(&self.kubeconfig))).await.unwrap();
             let client = from_config(config, "test", &WriteCounts::default()).unwrap();
             for object in documents(yaml).unwrap() {
-                stack::apply(&client, object).await.unwrap();
+                stack::apply_object(&client, object).await.unwrap();
             }
         });
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use caldera_cli::{
     args::{Args, Command as Parsed},
-    manifests::documents,
+    manifests::parse_documents,
     stack,
 };
 use caldera_runtime::client::WriteCounts;
@@ -35,7 +35,7 @@ async fn applies(objects: &[Value]) {
     for object in objects {
         let mut versions = Vec::new();
         for _ in 0..3 {
-            let stored = stack::apply(&client, object.clone()).await.unwrap();
+            let stored = stack::apply_object(&client, object.clone()).await.unwrap();
             assert_eq!(stored["metadata"]["name"], object["metadata"]["name"]);
             versions.push(stored["metadata"]["resourceVersion"].clone());
         }

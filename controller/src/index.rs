@@ -468,7 +468,7 @@ impl Index {
             Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
             Event::Reset(all) => self.links.replace(all),
         }
-        self.room.set_links(self.links.together());
+        self.room.set_links(self.links.merge_topology());
     }
 
     fn namespaces(&mut self, event: Event<(String, bool)>) {

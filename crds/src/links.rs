@@ -130,7 +130,7 @@ impl Links {
 
     /// What they say together, without what is wrong.
     #[must_use]
-    pub fn together(&self) -> split::FederationTopology {
+    pub fn merge_topology(&self) -> split::FederationTopology {
         self.read().0
     }
 
@@ -170,7 +170,7 @@ impl Links {
 }
 
 /// A number that is not below zero.
-fn amount(field: &str, number: Option<i64>) -> Result<Option<u64>, String> {
+fn read_amount(field: &str, number: Option<i64>) -> Result<Option<u64>, String> {
     number.map(|number| u64::try_from(number).map_err(|_| format!("{field} {number} is below 0"))).transpose()
 }
 
@@ -188,7 +188,7 @@ fn read_tier(tier: &Tier, before: &[split::LinkTier]) -> Result<split::LinkTier,
     if before.len() >= MOST_TIERS {
         return Err(format!("more than {MOST_TIERS} tiers"));
     }
-    let number = amount("tier", tier.tier)?.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let number = read_amount("tier", tier.tier)?.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     let highest = before.iter().filter_map(|known| known.tier).max();
     if let (Some(number), Some(highest)) = (number, highest)
         && number <= highest
@@ -198,8 +198,8 @@ fn read_tier(tier: &Tier, before: &[split::LinkTier]) -> Result<split::LinkTier,
     Ok(split::LinkTier {
         name: name.to_owned(),
         tier: number,
-        most_latency: amount("maxLatencyMicroseconds", tier.max_latency_microseconds)?,
-        least_bandwidth: amount("minBandwidthMegabits", tier.min_bandwidth_megabits)?,
+        most_latency: read_amount("maxLatencyMicroseconds", tier.max_latency_microseconds)?,
+        least_bandwidth: read_amount("minBandwidthMegabits", tier.min_bandwidth_megabits)?,
     })
 }
 
@@ -218,8 +218,8 @@ fn read_link(link: &Link) -> Result<split::Link, String> {
         Some(only) if ends.len() == 1 => return Err(format!("a link from {only} to itself")),
         _ => {}
     }
-    let latency = amount("latencyMicroseconds", link.latency_microseconds)?.unwrap_or(u64::MAX);
-    let bandwidth = amount("bandwidthMegabits", link.bandwidth_megabits)?.unwrap_or(0);
+    let latency = read_amount("latencyMicroseconds", link.latency_microseconds)?.unwrap_or(u64::MAX);
+    let bandwidth = read_amount("bandwidthMegabits", link.bandwidth_megabits)?.unwrap_or(0);
     Ok(split::Link { from, to, latency, bandwidth })
 }
 
@@ -232,15 +232,15 @@ fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>
         parts.push(format!("there is no cluster {}", names.join(", ")));
     }
     if parts.is_empty() {
-        return Said { accepted: true, reason: ACCEPTED, message: bounded(&groups(object, near)) };
+        return Said { accepted: true, reason: ACCEPTED, message: join_bounded(&describe_groups(object, near)) };
     }
     let reason = if wrong.is_empty() { "UnknownCluster" } else { "Malformed" };
-    let message = format!("{}; the rest counts", bounded(&parts));
+    let message = format!("{}; the rest counts", join_bounded(&parts));
     Said { accepted: false, reason, message }
 }
 
 /// `campus: m1 m2, m3 m4`, for each of the object's tiers.
-fn groups(object: &FederationTopology, near: &[Near]) -> Vec<String> {
+fn describe_groups(object: &FederationTopology, near: &[Near]) -> Vec<String> {
     let own = |near: &&Near| object.spec.tiers.iter().any(|tier| tier.name.trim() == near.name);
     let group = |group: &Vec<ClusterName>| group.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(" ");
     let tier = |near: &Near| match near.groups.as_slice() {
@@ -252,7 +252,7 @@ fn groups(object: &FederationTopology, near: &[Near]) -> Vec<String> {
 }
 
 /// The parts that have room in a message.
-fn bounded(parts: &[String]) -> String {
+fn join_bounded(parts: &[String]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
         if !text.is_empty() {
@@ -287,7 +287,7 @@ mod tests {
 
     fn say(links: &Links, clusters: &[&str]) -> BTreeMap<String, Said> {
         let names: Vec<ClusterName> = clusters.iter().map(|name| ClusterName::from(*name)).collect();
-        let near = links.together().near(&names.iter().collect::<Vec<_>>());
+        let near = links.merge_topology().near(&names.iter().collect::<Vec<_>>());
         links.said(&clusters.iter().copied().collect(), &near)
     }
 
@@ -309,7 +309,7 @@ mod tests {
         )]);
         let said = &say(&links, &["a", "b", "c", "d"])["campus"];
         assert_eq!((said.accepted, said.message.as_str()), (true, "campus: a b; metro: a b c"));
-        assert_eq!(links.together().tiers[1].tier, Some(20));
+        assert_eq!(links.merge_topology().tiers[1].tier, Some(20));
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
             ("y", json!({"tiers": [{"name": "metro"}]})),
             ("z", json!({})),
         ]);
-        let all = links.together();
+        let all = links.merge_topology();
         assert_eq!((all.tiers.len(), all.links.len()), (1, 2));
         let said = say(&links, &["a", "b"]);
         assert_eq!((said["x"].accepted, said["x"].reason), (false, "Malformed"));

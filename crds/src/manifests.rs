@@ -36,7 +36,7 @@ struct Definition(Value);
 
 impl Definition {
     /// The definition of `K`, with one version.
-    fn of<K>(required: &[&str]) -> Self
+    fn for_kind<K>(required: &[&str]) -> Self
     where
         K: Resource<DynamicType = ()> + JsonSchema,
         K::Scope: Scope,
@@ -65,20 +65,20 @@ impl Definition {
         }))
     }
 
-    fn names(mut self, key: &str, names: &[&str]) -> Self {
+    fn with_names(mut self, key: &str, names: &[&str]) -> Self {
         self.0["spec"]["names"][key] = json!(names);
         self
     }
 
-    fn short(self, names: &[&str]) -> Self {
-        self.names("shortNames", names)
+    fn with_short_names(self, names: &[&str]) -> Self {
+        self.with_names("shortNames", names)
     }
 
-    fn karmada(self) -> Self {
-        self.names("categories", &["karmada-io"])
+    fn in_karmada_category(self) -> Self {
+        self.with_names("categories", &["karmada-io"])
     }
 
-    fn columns(mut self, columns: &[Column]) -> Self {
+    fn with_columns(mut self, columns: &[Column]) -> Self {
         let columns: Vec<Value> = columns
             .iter()
             .map(|(name, kind, path, priority)| {
@@ -93,17 +93,17 @@ impl Definition {
         self
     }
 
-    fn subresources(mut self, subresources: Value) -> Self {
+    fn with_subresources(mut self, subresources: Value) -> Self {
         self.0["spec"]["versions"][0]["subresources"] = subresources;
         self
     }
 
-    fn status(self) -> Self {
-        self.subresources(json!({ "status": {} }))
+    fn with_status(self) -> Self {
+        self.with_subresources(json!({ "status": {} }))
     }
 
     /// Puts an older version, served but not stored, before the one that is there.
-    fn older(mut self, older: &Self) -> Self {
+    fn with_older_version(mut self, older: &Self) -> Self {
         let mut version = older.0["spec"]["versions"][0].clone();
         version["storage"] = json!(false);
         if let Some(versions) = self.0["spec"]["versions"].as_array_mut() {
@@ -113,7 +113,7 @@ impl Definition {
     }
 
     /// Changes the schema at a JSON pointer.
-    fn edit(mut self, path: &str, edit: impl FnOnce(&mut Value)) -> Self {
+    fn edit_schema(mut self, path: &str, edit: impl FnOnce(&mut Value)) -> Self {
         let schema = &mut self.0["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         if let Some(place) = schema.pointer_mut(path) {
             edit(place);
@@ -124,7 +124,7 @@ impl Definition {
 
 /// Every definition of others: Karmada's and Volcano's. [`cluster_crd`] is not among them.
 #[must_use]
-pub fn manifests() -> Vec<Value> {
+pub fn upstream_crds() -> Vec<Value> {
     let mut all = karmada_crds();
     all.extend(volcano_crds());
     all
@@ -145,50 +145,50 @@ pub fn karmada_crds() -> Vec<Value> {
     ];
     let spec = &["spec"];
     [
-        Definition::of::<policy::PropagationPolicy>(spec)
-            .short(&["pp"])
-            .karmada()
-            .columns(&propagation)
-            .subresources(json!({})),
-        Definition::of::<policy::ClusterPropagationPolicy>(spec)
-            .short(&["cpp"])
-            .karmada()
-            .columns(&propagation)
-            .subresources(json!({})),
-        Definition::of::<policy::OverridePolicy>(spec).short(&["op"]).karmada(),
-        Definition::of::<policy::ClusterOverridePolicy>(spec).short(&["cop"]).karmada(),
-        Definition::of::<policy::FederatedResourceQuota>(spec).karmada().status().columns(&[
+        Definition::for_kind::<policy::PropagationPolicy>(spec)
+            .with_short_names(&["pp"])
+            .in_karmada_category()
+            .with_columns(&propagation)
+            .with_subresources(json!({})),
+        Definition::for_kind::<policy::ClusterPropagationPolicy>(spec)
+            .with_short_names(&["cpp"])
+            .in_karmada_category()
+            .with_columns(&propagation)
+            .with_subresources(json!({})),
+        Definition::for_kind::<policy::OverridePolicy>(spec).with_short_names(&["op"]).in_karmada_category(),
+        Definition::for_kind::<policy::ClusterOverridePolicy>(spec).with_short_names(&["cop"]).in_karmada_category(),
+        Definition::for_kind::<policy::FederatedResourceQuota>(spec).in_karmada_category().with_status().with_columns(&[
             ("OVERALL", "string", ".status.overall", 0),
             ("OVERALL_USED", "string", ".status.overallUsed", 0),
         ]),
-        Definition::of::<work::ResourceBinding>(spec)
-            .short(&["rb"])
-            .karmada()
-            .status()
-            .columns(&binding)
-            .older(&Definition::of::<work_v1alpha1::ResourceBinding>(spec).status()),
-        Definition::of::<work::ClusterResourceBinding>(spec)
-            .short(&["crb"])
-            .karmada()
-            .status()
-            .columns(&binding)
-            .older(&Definition::of::<work_v1alpha1::ClusterResourceBinding>(spec).status()),
-        Definition::of::<work::Work>(spec).short(&["wk"]).karmada().status().columns(&[
+        Definition::for_kind::<work::ResourceBinding>(spec)
+            .with_short_names(&["rb"])
+            .in_karmada_category()
+            .with_status()
+            .with_columns(&binding)
+            .with_older_version(&Definition::for_kind::<work_v1alpha1::ResourceBinding>(spec).with_status()),
+        Definition::for_kind::<work::ClusterResourceBinding>(spec)
+            .with_short_names(&["crb"])
+            .in_karmada_category()
+            .with_status()
+            .with_columns(&binding)
+            .with_older_version(&Definition::for_kind::<work_v1alpha1::ClusterResourceBinding>(spec).with_status()),
+        Definition::for_kind::<work::Work>(spec).with_short_names(&["wk"]).in_karmada_category().with_status().with_columns(&[
             ("WORKLOAD-KIND", "string", ".spec.workload.manifests[*].kind", 0),
             ("APPLIED", "string", r#".status.conditions[?(@.type=="Applied")].status"#, 0),
             AGE,
         ]),
-        Definition::of::<config::ResourceInterpreterWebhookConfiguration>(&["webhooks"]).karmada(),
-        Definition::of::<config::ResourceInterpreterCustomization>(spec)
-            .short(&["ric"])
-            .karmada()
-            .subresources(json!({}))
-            .columns(&[
+        Definition::for_kind::<config::ResourceInterpreterWebhookConfiguration>(&["webhooks"]).in_karmada_category(),
+        Definition::for_kind::<config::ResourceInterpreterCustomization>(spec)
+            .with_short_names(&["ric"])
+            .in_karmada_category()
+            .with_subresources(json!({}))
+            .with_columns(&[
                 ("TARGET-API-VERSION", "string", ".spec.target.apiVersion", 0),
                 ("TARGET-KIND", "string", ".spec.target.kind", 0),
                 AGE,
             ]),
-        Definition::of::<apps::WorkloadRebalancer>(spec).status(),
+        Definition::for_kind::<apps::WorkloadRebalancer>(spec).with_status(),
     ]
     .map(|definition| definition.0)
     .into()
@@ -199,19 +199,19 @@ pub fn karmada_crds() -> Vec<Value> {
 pub fn volcano_crds() -> Vec<Value> {
     let queue: Column = ("QUEUE", "string", ".spec.queue", 1);
     [
-        Definition::of::<batch::Job>(&[])
-            .short(&["vcjob", "vj"])
-            .status()
-            .columns(&[
+        Definition::for_kind::<batch::Job>(&[])
+            .with_short_names(&["vcjob", "vj"])
+            .with_status()
+            .with_columns(&[
                 ("STATUS", "string", ".status.state.phase", 0),
                 ("minAvailable", "integer", ".status.minAvailable", 0),
                 ("RUNNINGS", "integer", ".status.running", 0),
                 AGE,
                 queue,
             ])
-            .edit("/properties/spec/properties/tasks/items/properties/template", pod_template_marks)
-            .edit("/properties/spec/properties/volumes/items/properties/volumeClaim", claim_marks),
-        Definition::of::<scheduling::PodGroup>(&[]).short(&["pg", "podgroup-v1beta1"]).subresources(json!({})).columns(
+            .edit_schema("/properties/spec/properties/tasks/items/properties/template", pod_template_marks)
+            .edit_schema("/properties/spec/properties/volumes/items/properties/volumeClaim", claim_marks),
+        Definition::for_kind::<scheduling::PodGroup>(&[]).with_short_names(&["pg", "podgroup-v1beta1"]).with_subresources(json!({})).with_columns(
             &[
                 ("STATUS", "string", ".status.phase", 0),
                 ("minMember", "integer", ".spec.minMember", 0),
@@ -220,14 +220,14 @@ pub fn volcano_crds() -> Vec<Value> {
                 queue,
             ],
         ),
-        Definition::of::<scheduling::Queue>(&[]).short(&["q", "queue-v1beta1"]).status().columns(&[(
+        Definition::for_kind::<scheduling::Queue>(&[]).with_short_names(&["q", "queue-v1beta1"]).with_status().with_columns(&[(
             "PARENT",
             "string",
             ".spec.parent",
             0,
         )]),
-        Definition::of::<bus::Command>(&[]),
-        Definition::of::<topology::HyperNode>(&[]).short(&["hn"]).status().columns(&[
+        Definition::for_kind::<bus::Command>(&[]),
+        Definition::for_kind::<topology::HyperNode>(&[]).with_short_names(&["hn"]).with_status().with_columns(&[
             ("Tier", "string", ".spec.tier", 0),
             ("TierName", "string", ".spec.tierName", 0),
             ("NodeCount", "integer", ".status.nodeCount", 0),
@@ -243,7 +243,7 @@ pub fn volcano_crds() -> Vec<Value> {
 pub fn federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
     [
-        Definition::of::<published::ClusterInventory>(&["spec"]).short(&["cinv"]).columns(&[
+        Definition::for_kind::<published::ClusterInventory>(&["spec"]).with_short_names(&["cinv"]).with_columns(&[
             of("CLUSTER", "string", ".spec.cluster"),
             of("SEEN", "date", ".spec.heartbeat.seenAt"),
             of("NODES", "integer", ".spec.heartbeat.nodes"),
@@ -251,10 +251,10 @@ pub fn federation_crds() -> Vec<Value> {
             of("REACHED", "string", ".spec.heartbeat.reached"),
             of("FAULT", "string", ".spec.heartbeat.fault"),
         ]),
-        Definition::of::<score::ClusterScore>(&["spec"])
-            .short(&["cscore"])
-            .columns(&[of("MEASURED", "date", ".spec.measuredAt"), of("VALID", "integer", ".spec.validForSeconds")]),
-        Definition::of::<links::FederationTopology>(&["spec"]).short(&["ftopo"]).status().columns(&[
+        Definition::for_kind::<score::ClusterScore>(&["spec"])
+            .with_short_names(&["cscore"])
+            .with_columns(&[of("MEASURED", "date", ".spec.measuredAt"), of("VALID", "integer", ".spec.validForSeconds")]),
+        Definition::for_kind::<links::FederationTopology>(&["spec"]).with_short_names(&["ftopo"]).with_status().with_columns(&[
             of("ACCEPTED", "string", r#".status.conditions[?(@.type=="Accepted")].status"#),
             of("MESSAGE", "string", r#".status.conditions[?(@.type=="Accepted")].message"#),
             AGE,
@@ -274,10 +274,10 @@ pub fn cluster_crd() -> Value {
         }
     };
     let wide = |name, path| (name, "string", path, 1);
-    Definition::of::<cluster::Cluster>(&[])
-        .karmada()
-        .status()
-        .columns(&[
+    Definition::for_kind::<cluster::Cluster>(&[])
+        .in_karmada_category()
+        .with_status()
+        .with_columns(&[
             ("Version", "string", ".status.kubernetesVersion", 0),
             ("Mode", "string", ".spec.syncMode", 0),
             ("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#, 0),
@@ -288,7 +288,7 @@ pub fn cluster_crd() -> Value {
             wide("APIEndpoint", ".spec.apiEndpoint"),
             wide("ProxyURL", ".spec.proxyURL"),
         ])
-        .edit("/properties/spec", keep)
-        .edit("/properties/status", keep)
+        .edit_schema("/properties/spec", keep)
+        .edit_schema("/properties/status", keep)
         .0
 }

@@ -232,7 +232,7 @@ impl Index {
             Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
         }
         // Who waits may fit where clusters are near each other now; what is placed stays.
-        if self.fleet.set_links(self.links.together()) {
+        if self.fleet.set_links(self.links.merge_topology()) {
             self.more_room();
         }
     }

@@ -57,11 +57,11 @@ pub struct Job {
 }
 
 impl Job {
-    pub fn placed(&self) -> bool {
+    pub fn is_placed(&self) -> bool {
         !self.clusters.is_empty()
     }
 
-    pub fn waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.released.is_none() && !self.message.is_empty()
     }
 }
@@ -81,11 +81,11 @@ pub struct Board {
     pub queues: BTreeMap<String, Queue>,
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
@@ -99,7 +99,7 @@ impl Board {
     }
 
     /// Takes in an event at `at` since the start; returns what is worth a line.
-    pub fn observe(&mut self, kind: Kind, event: Event<Value>, at: Duration) -> Vec<String> {
+    pub fn observe_event(&mut self, kind: Kind, event: Event<Value>, at: Duration) -> Vec<String> {
         let objects = match event {
             Event::Reset(all) => all,
             Event::Applied(one) => vec![one],
@@ -118,13 +118,13 @@ impl Board {
     }
 
     fn job_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text(object, "/metadata/name");
+        let name = text_at(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Job".to_owned();
         job.seen.get_or_insert(at);
-        job.queue = text(object, "/spec/queue").to_owned();
-        job.priority = text(object, "/spec/priorityClassName").to_owned();
-        let phase = text(object, "/status/state/phase");
+        job.queue = text_at(object, "/spec/queue").to_owned();
+        job.priority = text_at(object, "/spec/priorityClassName").to_owned();
+        let phase = text_at(object, "/status/state/phase");
         if phase == job.phase || phase.is_empty() {
             return Vec::new();
         }
@@ -139,12 +139,12 @@ impl Board {
     }
 
     fn deployment_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text(object, "/metadata/name");
+        let name = text_at(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Deployment".to_owned();
         job.seen.get_or_insert(at);
-        job.queue = annotation(object, volcano::QUEUE_OLD)
-            .or(annotation(object, volcano::QUEUE))
+        job.queue = annotation_of(object, volcano::QUEUE_OLD)
+            .or(annotation_of(object, volcano::QUEUE))
             .unwrap_or_default()
             .to_owned();
         let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
@@ -161,8 +161,8 @@ impl Board {
     }
 
     fn queue_changed(&mut self, object: &Value) -> Vec<String> {
-        let queue = self.queues.entry(text(object, "/metadata/name").to_owned()).or_default();
-        queue.state = text(object, "/status/state").to_owned();
+        let queue = self.queues.entry(text_at(object, "/metadata/name").to_owned()).or_default();
+        queue.state = text_at(object, "/status/state").to_owned();
         let quantity = |value: Option<&Value>| {
             value
                 .and_then(|v| serde_json::from_value::<caldera_core::quantity::Quantity>(v.clone()).ok())
@@ -188,9 +188,9 @@ impl Board {
         let waiting = conditions
             .into_iter()
             .flatten()
-            .find(|condition| text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True");
+            .find(|condition| text_at(condition, "/type") == "Unschedulable" && text_at(condition, "/status") == "True");
         let Some(condition) = waiting else { return Vec::new() };
-        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
+        let (reason, message) = (text_at(condition, "/reason"), text_at(condition, "/message"));
         if (reason, message) == (&job.reason, &job.message) {
             return Vec::new();
         }
@@ -200,15 +200,15 @@ impl Board {
     }
 
     fn binding_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text(object, "/spec/resource/name");
+        let name = text_at(object, "/spec/resource/name");
         let Some(job) = self.jobs.get_mut(name) else { return Vec::new() };
         let mut lines = Vec::new();
-        if annotation(object, caldera::ADMISSION).is_some() && job.released.is_none() {
+        if annotation_of(object, caldera::ADMISSION).is_some() && job.released.is_none() {
             job.released = Some(at);
             lines.push(format!("{name:<15} released by queue {}", job.queue));
         }
         let mut clusters: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
-        if let Some(plan) = annotation(object, caldera::PLAN).and_then(|plan| serde_json::from_str::<Plan>(plan).ok()) {
+        if let Some(plan) = annotation_of(object, caldera::PLAN).and_then(|plan| serde_json::from_str::<Plan>(plan).ok()) {
             for (cluster, share) in &plan.clusters {
                 let tasks = share.tasks.iter().filter(|(_, task)| task.replicas > 0);
                 let tasks = tasks.map(|(task, share)| (task.to_string(), share.replicas)).collect();
@@ -220,7 +220,7 @@ impl Board {
             for cluster in object.pointer("/spec/clusters").and_then(Value::as_array).into_iter().flatten() {
                 let replicas = cluster.get("replicas").and_then(Value::as_u64).unwrap_or_default();
                 let replicas = u32::try_from(replicas).unwrap_or(u32::MAX);
-                clusters.insert(text(cluster, "/name").to_owned(), BTreeMap::from([("pods".to_owned(), replicas)]));
+                clusters.insert(text_at(cluster, "/name").to_owned(), BTreeMap::from([("pods".to_owned(), replicas)]));
             }
         }
         if !clusters.is_empty() && clusters != job.clusters {

@@ -38,7 +38,7 @@ const URGENT: &str = include_str!("../../../manifests/examples/50-urgent-report.
 const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 
 /// Runs the demo.
-pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let started = Instant::now();
     let counts = WriteCounts::default();
@@ -50,11 +50,11 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let stack = Stack::start(&fleet.host, &counts, &stop).await?;
     let viewer = fleet.host.client("demo", &WriteCounts::default())?;
     let mut demo = Demo::new(viewer, started, args.json, counts.clone(), &stop);
-    demo.say(&format!("sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
+    demo.print_line(&format!("sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
 
     let deadline = started + Duration::from_secs(args.deadline);
     let played = tokio::select! {
-        played = demo.play(deadline) => played,
+        played = demo.play_script(deadline) => played,
         () = stop.cancelled() => anyhow::bail!("interrupted"),
     };
     let summary = report::Summary::new(&demo.board, &counts, demo.setup_writes, sandbox_ready, started.elapsed());
@@ -112,52 +112,52 @@ impl Demo {
     }
 
     /// The story. Each step waits for what the next one builds on.
-    async fn play(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.apply(QUEUES).await?;
-        self.until(deadline, "the queues to open", |board| {
+    async fn play_script(&mut self, deadline: Instant) -> anyhow::Result<()> {
+        self.apply_yaml(QUEUES).await?;
+        self.wait_until(deadline, "the queues to open", |board| {
             ["research", "training", "services"].iter().all(|queue| board.queue_is_open(queue))
         })
         .await?;
         self.setup_writes = self.counts.snapshot().values().sum();
-        self.say("a single-template job of 20 cores: more than one CPU member has");
-        self.apply(MINDSPORE).await?;
-        self.say("a master and three workers with 14 GPUs, which must stay together");
-        self.apply(PYTORCH).await?;
-        self.say("a Deployment that names a queue");
-        self.apply(WEB).await?;
-        self.until(deadline, "mindspore-cpu to be placed", |board| board.job("mindspore-cpu").placed()).await?;
-        self.say("a job of 48 cores in a queue of 20");
-        self.apply(TOO_BIG).await?;
-        self.say("a job that must wait for mindspore-cpu");
-        self.apply(LOW_PRIORITY).await?;
-        self.until(deadline, "low-priority to wait in its queue", |board| board.job("low-priority").waiting()).await?;
-        self.say("and a more urgent one, submitted after it");
-        self.apply(URGENT).await?;
-        self.until(deadline, "all expectations", |board| report::expectations(board).iter().all(|e| e.held)).await
+        self.print_line("a single-template job of 20 cores: more than one CPU member has");
+        self.apply_yaml(MINDSPORE).await?;
+        self.print_line("a master and three workers with 14 GPUs, which must stay together");
+        self.apply_yaml(PYTORCH).await?;
+        self.print_line("a Deployment that names a queue");
+        self.apply_yaml(WEB).await?;
+        self.wait_until(deadline, "mindspore-cpu to be placed", |board| board.job("mindspore-cpu").is_placed()).await?;
+        self.print_line("a job of 48 cores in a queue of 20");
+        self.apply_yaml(TOO_BIG).await?;
+        self.print_line("a job that must wait for mindspore-cpu");
+        self.apply_yaml(LOW_PRIORITY).await?;
+        self.wait_until(deadline, "low-priority to wait in its queue", |board| board.job("low-priority").is_waiting()).await?;
+        self.print_line("and a more urgent one, submitted after it");
+        self.apply_yaml(URGENT).await?;
+        self.wait_until(deadline, "all expectations", |board| report::check_expectations(board).iter().all(|e| e.held)).await
     }
 
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if !self.quiet {
             println!("{:>6.1}s  {text}", self.started.elapsed().as_secs_f64());
         }
     }
 
-    async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+    async fn apply_yaml(&self, yaml: &str) -> anyhow::Result<()> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("an example is not YAML")?;
         for object in documents {
-            stack::apply(&self.client, object).await?;
+            stack::apply_object(&self.client, object).await?;
         }
         Ok(())
     }
 
-    async fn until(&mut self, deadline: Instant, what: &str, met: impl Fn(&Board) -> bool) -> anyhow::Result<()> {
+    async fn wait_until(&mut self, deadline: Instant, what: &str, met: impl Fn(&Board) -> bool) -> anyhow::Result<()> {
         while !met(&self.board) {
             let next = tokio::time::timeout_at(deadline.into(), self.events.recv()).await;
             let Ok(Some((kind, event))) = next else {
                 anyhow::bail!("waited in vain for {what}");
             };
-            for line in self.board.observe(kind, event, self.started.elapsed()) {
-                self.say(&line);
+            for line in self.board.observe_event(kind, event, self.started.elapsed()) {
+                self.print_line(&line);
             }
         }
         Ok(())

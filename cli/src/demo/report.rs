@@ -18,7 +18,7 @@ pub struct Expectation {
 }
 
 /// What the demo is to show, and whether the board shows it.
-pub fn expectations(board: &Board) -> Vec<Expectation> {
+pub fn check_expectations(board: &Board) -> Vec<Expectation> {
     let job = |name: &str| board.job(name);
     let completed = |name: &str| job(name).phase == "Completed";
     let mut all = Vec::new();
@@ -150,7 +150,7 @@ impl Summary {
         #[allow(clippy::cast_precision_loss)]
         let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
         Self {
-            expectations: expectations(board),
+            expectations: check_expectations(board),
             queues: board.queues.iter().map(queue).collect(),
             jobs,
             writes,

@@ -15,15 +15,15 @@ use super::{Asked, SimulateArgs, WrongInput};
 const CORDONED: &str = "cluster.karmada.io/unschedulable";
 
 /// A trace on a fleet.
-pub(super) fn asked(args: &SimulateArgs) -> Result<Asked, WrongInput> {
+pub(super) fn read_files(args: &SimulateArgs) -> Result<Asked, WrongInput> {
     let Some(fleet) = &args.fleet else {
         return Err(WrongInput("a trace needs a fleet to run on: --fleet FILE".to_owned()));
     };
-    let clusters = within(fleet, read::fleet(&text(fleet)?, args.clusters, args.every))?;
-    let trace = trace(args, &clusters)?;
-    let queues = match queues(args)? {
+    let clusters = in_file(fleet, read::fleet(&read_text(fleet)?, args.clusters, args.every))?;
+    let trace = read_trace(args, &clusters)?;
+    let queues = match read_queues(args)? {
         Some(queues) => queues,
-        None => named(&trace.jobs),
+        None => queues_of_jobs(&trace.jobs),
     };
     let world =
         World::new(clusters, queues, trace.jobs, Millis::ZERO).map_err(|error| WrongInput(error.to_string()))?;
@@ -31,7 +31,7 @@ pub(super) fn asked(args: &SimulateArgs) -> Result<Asked, WrongInput> {
 }
 
 /// The trace's jobs; none without a trace.
-pub(super) fn trace(args: &SimulateArgs, clusters: &[MemberCluster]) -> Result<Trace, WrongInput> {
+pub(super) fn read_trace(args: &SimulateArgs, clusters: &[MemberCluster]) -> Result<Trace, WrongInput> {
     let Some(path) = &args.trace else { return Ok(Trace::default()) };
     let options = TraceOptions {
         format: args.trace_format,
@@ -41,23 +41,23 @@ pub(super) fn trace(args: &SimulateArgs, clusters: &[MemberCluster]) -> Result<T
         gather: args.gather,
     };
     let offered = read::offered(clusters);
-    within(path, read::jobs(&text(path)?, &options, &offered, &mut Shapes::default()))
+    in_file(path, read::jobs(&read_text(path)?, &options, &offered, &mut Shapes::default()))
 }
 
 /// The queues of the file, if there is one.
-pub(super) fn queues(args: &SimulateArgs) -> Result<Option<Vec<QueueSpec>>, WrongInput> {
+pub(super) fn read_queues(args: &SimulateArgs) -> Result<Option<Vec<QueueSpec>>, WrongInput> {
     let Some(path) = &args.queues else { return Ok(None) };
-    within(path, read::queues(&text(path)?)).map(Some)
+    in_file(path, read::queues(&read_text(path)?)).map(Some)
 }
 
 /// A queue without limits for every name.
-fn named(jobs: &[Job]) -> Vec<QueueSpec> {
+fn queues_of_jobs(jobs: &[Job]) -> Vec<QueueSpec> {
     let names: BTreeSet<&QueueName> = jobs.iter().map(|job| &job.queue).collect();
     names.into_iter().cloned().map(QueueSpec::unlimited).collect()
 }
 
 /// Lets a cluster take nothing new.
-pub(super) fn cordon(world: &mut World, name: &str) -> Result<(), WrongInput> {
+pub(super) fn cordon_cluster(world: &mut World, name: &str) -> Result<(), WrongInput> {
     let known: Vec<String> = world.clusters.iter().map(|one| one.cluster.name.clone()).collect();
     let Some(member) = world.clusters.iter_mut().find(|one| one.cluster.name == name) else {
         return Err(WrongInput(format!("--cordon {name}: there is no such cluster; there are {}", known.join(", "))));
@@ -68,7 +68,7 @@ pub(super) fn cordon(world: &mut World, name: &str) -> Result<(), WrongInput> {
 }
 
 /// Whether there is any of a resource.
-pub(super) fn offered(world: &World, resource: &str) -> Result<(), WrongInput> {
+pub(super) fn check_offered(world: &World, resource: &str) -> Result<(), WrongInput> {
     let total = world.total();
     if total.get(resource).is_zero() {
         return Err(WrongInput(format!("--resource {resource}: no node has any of it; all nodes have {total}")));
@@ -76,10 +76,10 @@ pub(super) fn offered(world: &World, resource: &str) -> Result<(), WrongInput> {
     Ok(())
 }
 
-fn text(path: &Path) -> Result<String, WrongInput> {
+fn read_text(path: &Path) -> Result<String, WrongInput> {
     fs::read_to_string(path).map_err(|error| WrongInput(format!("failed to read {}: {error}", path.display())))
 }
 
-fn within<T>(path: &Path, read: Result<T, read::ReadError>) -> Result<T, WrongInput> {
+fn in_file<T>(path: &Path, read: Result<T, read::ReadError>) -> Result<T, WrongInput> {
     read.map_err(|error| WrongInput(format!("{}: {error}", path.display())))
 }

@@ -18,21 +18,21 @@ use super::{Asked, SimulateArgs, WrongInput, input};
 use crate::{components, live};
 
 /// The host's state, with the files' queues and jobs where they are given.
-pub(super) async fn asked(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<Asked> {
-    let client = components::client(Some(kubeconfig), "simulate", &WriteCounts::default()).await?;
-    let (live, told) = live::read(&client, None).await?;
+pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<Asked> {
+    let client = components::connect_client(Some(kubeconfig), "simulate", &WriteCounts::default()).await?;
+    let (live, told) = live::read_sources(&client, None).await?;
     let seen = snapshot(&live.index);
-    let queues = input::queues(args)?.unwrap_or(seen.queues);
+    let queues = input::read_queues(args)?.unwrap_or(seen.queues);
     let state = State {
         now: live.now.as_second(),
-        members: members(seen.clusters, told),
+        members: read_members(seen.clusters, told),
         queues,
-        jobs: seen.jobs.into_iter().map(job).collect(),
+        jobs: seen.jobs.into_iter().map(read_job).collect(),
     };
     let wrong = |error: caldera_simulate::world::WorldError| WrongInput(error.to_string());
     let (now, mut notes) = world(&state, args.assume_run_for).map_err(wrong)?;
     notes.extend(live.gaps.iter().map(|gap| format!("not seen: {}: {}", gap.what, gap.why)));
-    let more = input::trace(args, &now.clusters)?;
+    let more = input::read_trace(args, &now.clusters)?;
     notes.extend(more.notes);
     // The trace begins now.
     let later =
@@ -42,7 +42,7 @@ pub(super) async fn asked(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Res
     Ok(Asked { world, notes, horizon: None })
 }
 
-fn members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
+fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
     let mut seen: BTreeMap<String, (Vec<Node>, Vec<Pod>)> = BTreeMap::new();
     for (name, update) in told {
         let (nodes, pods) = seen.entry(name).or_default();
@@ -59,7 +59,7 @@ fn members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
     clusters.into_iter().map(member).collect()
 }
 
-fn job(job: snapshot::Job) -> LiveJob {
+fn read_job(job: snapshot::Job) -> LiveJob {
     LiveJob {
         name: Arc::from(job.name),
         workload: job.workload,

@@ -17,7 +17,7 @@ fn documents(file: &str) -> anyhow::Result<Option<Vec<Value>>> {
         println!("skipped: {} is not there", path.display());
         return Ok(None);
     };
-    let documents = caldera_cli::manifests::documents(&text);
+    let documents = caldera_cli::manifests::parse_documents(&text);
     documents.with_context(|| format!("failed to read {}", path.display())).map(Some)
 }
 
