@@ -31,7 +31,11 @@ use crate::{
 const CONTROLLER_LEASE: &str = "caldera-controller";
 
 /// A client that has spoken to its server once, so that a wrong kubeconfig is told now and not in a log later.
-pub async fn connect_client(kubeconfig: Option<&Path>, component: &str, counts: &WriteCounts) -> anyhow::Result<Client> {
+pub async fn connect_client(
+    kubeconfig: Option<&Path>,
+    component: &str,
+    counts: &WriteCounts,
+) -> anyhow::Result<Client> {
     let config = client::config(kubeconfig).await?;
     let server = config.cluster_url.to_string();
     let client = client::from_config(config, component, counts)?;
@@ -254,9 +258,9 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let renewed = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => {
-            Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| server_config(&read_identity(pems)))?)
-        }
+        (Some(cert), Some(key)) => Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| {
+            server_config(&read_identity(pems))
+        })?),
         _ => None,
     };
     let config =

@@ -50,7 +50,7 @@ pub struct Live {
 }
 
 /// One kind as the server gave it.
-enum Answer {
+enum SourceAnswer {
     All(Listed, Vec<Cluster>),
     /// Those of one namespace.
     Some(Listed),
@@ -63,7 +63,8 @@ enum Answer {
 /// # Errors
 /// If the server does not answer.
 pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
-    let ((mut live, _), settings) = futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
+    let ((mut live, _), settings) =
+        futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
     match settings {
         Ok(settings) => settings.apply(&mut live.index),
         Err(gap) => live.gaps.push(gap),
@@ -85,12 +86,12 @@ pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::R
         let (answer, gap) = answer?;
         live.gaps.extend(gap);
         let inputs = match answer {
-            Answer::All(listed, these) => {
+            SourceAnswer::All(listed, these) => {
                 clusters.extend(these);
                 vec![listed.all()]
             }
-            Answer::Some(listed) => listed.some(),
-            Answer::Nothing => Vec::new(),
+            SourceAnswer::Some(listed) => listed.some(),
+            SourceAnswer::Nothing => Vec::new(),
         };
         // Where a binding stands depends on all the rest: it is looked at once, at the end.
         match source {
@@ -132,19 +133,23 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
 }
 
-async fn list_source(client: &Client, source: Source, namespace: Option<&str>) -> anyhow::Result<(Answer, Option<Gap>)> {
+async fn list_source(
+    client: &Client,
+    source: Source,
+    namespace: Option<&str>,
+) -> anyhow::Result<(SourceAnswer, Option<Gap>)> {
     // PodGroups say nothing that decides: the reader's own are enough, and without them nothing else is missing.
     let own_only = source == Source::Groups;
     if own_only && namespace.is_none() {
-        return Ok((Answer::All(Listed::new(source), Vec::new()), None));
+        return Ok((SourceAnswer::All(Listed::new(source), Vec::new()), None));
     }
     let refused = match list_objects(client, source, if own_only { namespace } else { None }).await {
-        Ok((listed, clusters)) => return Ok((Answer::All(listed, clusters), None)),
+        Ok((listed, clusters)) => return Ok((SourceAnswer::All(listed, clusters), None)),
         Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => status,
         Err(error) => return Err(error).with_context(|| format!("failed to list {}", resource_name(source))),
     };
     let gap = Some(Gap { what: resource_name(source), why: refused.message.clone() });
-    let empty = || Answer::All(Listed::new(source), Vec::new());
+    let empty = || SourceAnswer::All(Listed::new(source), Vec::new());
     // A kind that the server does not have has no objects.
     if refused.code == 404 {
         let needed = matches!(source, Source::Queues | Source::Bindings | Source::Clusters);
@@ -155,9 +160,9 @@ async fn list_source(client: &Client, source: Source, namespace: Option<&str>) -
         (Source::Classes | Source::Namespaces | Source::Groups | Source::Links, _) => Ok((empty(), gap)),
         (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
             let own = list_objects(client, source, Some(namespace)).await;
-            Ok((own.map_or(Answer::Nothing, |(listed, _)| Answer::Some(listed)), gap))
+            Ok((own.map_or(SourceAnswer::Nothing, |(listed, _)| SourceAnswer::Some(listed)), gap))
         }
-        _ => Ok((Answer::Nothing, gap)),
+        _ => Ok((SourceAnswer::Nothing, gap)),
     }
 }
 
@@ -167,7 +172,11 @@ pub fn resource_name(source: Source) -> String {
     if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) }
 }
 
-async fn list_objects(client: &Client, source: Source, namespace: Option<&str>) -> Result<(Listed, Vec<Cluster>), kube::Error> {
+async fn list_objects(
+    client: &Client,
+    source: Source,
+    namespace: Option<&str>,
+) -> Result<(Listed, Vec<Cluster>), kube::Error> {
     let mut listed = Listed::new(source);
     let mut clusters = Vec::new();
     let read = |object: Value| {

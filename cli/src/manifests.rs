@@ -1,6 +1,6 @@
 //! `caldera manifests`: everything a Karmada host needs, as objects. What runs the components is in [`crate::deploy`].
 
-use std::{fs, io::Write as _, process::ExitCode};
+use std::{fs, process::ExitCode};
 
 use anyhow::Context;
 use caldera_controller::settings;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{DeployArgs, ManifestGroup, ManifestsArgs},
     deploy::{self, Deploy},
+    output,
 };
 
 /// Prints what was asked for as YAML documents.
@@ -22,14 +23,12 @@ pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
         Some(objects) => objects,
         None => of_groups(args)?,
     };
-    let mut out = std::io::stdout().lock();
+    let mut text = String::new();
     for object in objects {
         let yaml = serde_saphyr::to_string(&object).context("failed to write YAML")?;
-        // A reader that has seen enough (`| head`) is no error.
-        if writeln!(out, "---\n{}", yaml.trim_end()).is_err() {
-            break;
-        }
+        text += &format!("---\n{}\n", yaml.trim_end());
     }
+    output::write_stdout(&text);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,70 +136,64 @@ pub fn propagation_policies() -> Vec<Value> {
     ]
 }
 
-/// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's objects.
-/// That the members are asked themselves is a role of its own, which nobody has by default: Karmada's proxy leads to all of
-/// a member's API, as far as the member lets its user. Without it their inventories, or summaries, have to do.
+/// API groups, their resources, and what may be done with them.
+type Rule = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+const READ: &[&str] = &["get", "list", "watch"];
+const WORKLOADS: Rule =
+    (&["batch.volcano.sh", "apps", "batch", ""], &["jobs", "deployments", "statefulsets", "pods", "namespaces"], READ);
+const BINDINGS: Rule = (&["work.karmada.io"], &["resourcebindings"], &["get", "list", "watch", "patch"]);
+const CLUSTERS: Rule = (&["cluster.karmada.io"], &["clusters"], READ);
+const PROXY: Rule = (&["cluster.karmada.io"], &["clusters/proxy"], &["get"]);
+const SECRETS: Rule = (&[""], &["secrets"], &["get"]);
+const EVENTS: Rule = (&[""], &["events"], &["create", "patch"]);
+const CLASSES: Rule = (&["scheduling.k8s.io"], &["priorityclasses"], READ);
+const QUEUES: Rule = (&["scheduling.volcano.sh"], &["queues"], READ);
+const LEASES: Rule = (&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
+const INVENTORIES: Rule = (&["federation.caldera.dev"], &["clusterinventories"], READ);
+const LINKS: Rule = (&["federation.caldera.dev"], &["federationtopologies"], READ);
+
+fn policy_rule((groups, resources, verbs): Rule) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+/// The settings that the controller publishes, and nothing else of its namespace.
+fn settings_rule(verbs: &[&str]) -> Value {
+    json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME], "verbs": verbs})
+}
+
+fn cluster_role(name: &str, rules: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}}, "rules": rules,
+    })
+}
+
+/// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
+/// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
+/// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
 fn reader_roles() -> [Value; 2] {
-    let read = ["get", "list", "watch"];
-    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": read});
-    let role = |name: &str, view: bool, rules: Value| {
-        let mut labels = json!({"app.kubernetes.io/part-of": "caldera"});
-        if view {
-            labels["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
-        }
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels}, "rules": rules,
-        })
-    };
-    let settings = json!({
-        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME], "verbs": ["get"],
-    });
-    let all = json!([
-        rule("scheduling.volcano.sh", &["queues", "podgroups"]),
-        rule("batch.volcano.sh", &["jobs"]),
-        rule("apps", &["deployments", "statefulsets"]),
-        rule("batch", &["jobs"]),
-        rule("", &["pods", "namespaces"]),
-        rule("scheduling.k8s.io", &["priorityclasses"]),
-        rule("work.karmada.io", &["resourcebindings"]),
-        rule("cluster.karmada.io", &["clusters"]),
-        rule("federation.caldera.dev", &["clusterinventories", "federationtopologies"]),
-        settings,
-    ]);
-    let proxy = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["get"]}]);
-    [role("caldera-reader", true, all), role("caldera-member-reader", false, proxy)]
+    let rules: [Rule; 9] = [
+        (&["scheduling.volcano.sh"], &["queues", "podgroups"], READ),
+        (&["batch.volcano.sh"], &["jobs"], READ),
+        (&["apps"], &["deployments", "statefulsets"], READ),
+        (&["batch"], &["jobs"], READ),
+        (&[""], &["pods", "namespaces"], READ),
+        CLASSES,
+        (&["work.karmada.io"], &["resourcebindings"], READ),
+        CLUSTERS,
+        (&["federation.caldera.dev"], &["clusterinventories", "federationtopologies"], READ),
+    ];
+    let mut all: Vec<Value> = rules.map(policy_rule).into();
+    all.push(settings_rule(&["get"]));
+    let mut reader = cluster_role("caldera-reader", all);
+    reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
+    [reader, cluster_role("caldera-member-reader", vec![policy_rule(PROXY)])]
 }
 
 /// What each component may do on the Karmada API, and no more; and what readers may.
 pub fn component_roles() -> Vec<Value> {
-    let read = ["get", "list", "watch"];
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
-    let workloads = rule(
-        &["batch.volcano.sh", "apps", "batch", ""],
-        &["jobs", "deployments", "statefulsets", "pods", "namespaces"],
-        &read,
-    );
-    let bindings = rule(&["work.karmada.io"], &["resourcebindings"], &["get", "list", "watch", "patch"]);
-    let clusters = rule(&["cluster.karmada.io"], &["clusters"], &read);
-    let proxy = rule(&["cluster.karmada.io"], &["clusters/proxy"], &["get"]);
-    let secrets = rule(&[""], &["secrets"], &["get"]);
-    let events = rule(&[""], &["events"], &["create", "patch"]);
-    let classes = rule(&["scheduling.k8s.io"], &["priorityclasses"], &read);
-    let queues = rule(&["scheduling.volcano.sh"], &["queues"], &["get", "list", "watch", "create", "patch"]);
-    let commands = rule(&["bus.volcano.sh"], &["commands"], &["get", "list", "watch", "delete"]);
-    let queue_status = rule(&["scheduling.volcano.sh"], &["queues/status"], &["patch"]);
-    let groups =
-        rule(&["scheduling.volcano.sh"], &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]);
-    let leases = rule(&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
-    let works = rule(&["work.karmada.io"], &["works"], &read);
-    let global = rule(&["work.karmada.io"], &["clusterresourcebindings"], &["get", "list", "watch", "patch"]);
-    let policies = rule(&["policy.karmada.io"], &["propagationpolicies", "clusterpropagationpolicies"], &read);
-    let links = rule(&["federation.caldera.dev"], &["federationtopologies"], &read);
-    let links_status = rule(&["federation.caldera.dev"], &["federationtopologies/status"], &["patch"]);
-    let scores = rule(&["federation.caldera.dev"], &["clusterscores"], &read);
-    let status = rule(&["work.karmada.io"], &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]);
-    let configurations = rule(
+    let configurations: Rule = (
         &["admissionregistration.k8s.io", "config.karmada.io"],
         &[
             "mutatingwebhookconfigurations",
@@ -209,33 +202,45 @@ pub fn component_roles() -> Vec<Value> {
         ],
         &["get", "list", "watch", "create", "patch"],
     );
-    let read_queues = rule(&["scheduling.volcano.sh"], &["queues"], &read);
-    let role = |component: &str, rules: Vec<Value>| {
-        let name = format!("caldera-{component}");
-        let labels = json!({"app.kubernetes.io/part-of": "caldera"});
-        [
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": {"name": name, "labels": labels}, "rules": rules,
-            }),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": name, "labels": labels},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "caldera-system"}],
-            }),
-        ]
-    };
-    let settings = json!({
-        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME],
-        "verbs": ["get", "create", "patch"],
-    });
-    let read_inventories = rule(&["federation.caldera.dev"], &["clusterinventories"], &read);
-    let inventories = rule(
-        &["federation.caldera.dev"],
-        &["clusterinventories"],
-        &["get", "list", "watch", "create", "patch", "delete"],
-    );
+    let webhook = [WORKLOADS, BINDINGS, QUEUES, CLASSES, (&["work.karmada.io"], &["works"], READ), configurations];
+    let controller: [Rule; 14] = [
+        WORKLOADS,
+        BINDINGS,
+        CLUSTERS,
+        PROXY,
+        SECRETS,
+        EVENTS,
+        CLASSES,
+        (QUEUES.0, QUEUES.1, &["get", "list", "watch", "create", "patch"]),
+        (QUEUES.0, &["queues/status"], &["patch"]),
+        (&["bus.volcano.sh"], &["commands"], &["get", "list", "watch", "delete"]),
+        (QUEUES.0, &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]),
+        LEASES,
+        INVENTORIES,
+        LINKS,
+    ];
+    // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
+    let collect: Rule = (INVENTORIES.0, INVENTORIES.1, &["get", "list", "watch", "create", "patch", "delete"]);
+    let inventory = [CLUSTERS, PROXY, SECRETS, LEASES, collect];
+    let estimator = [CLUSTERS, PROXY, SECRETS, INVENTORIES];
+    let scheduler: [Rule; 16] = [
+        WORKLOADS,
+        BINDINGS,
+        (BINDINGS.0, &["clusterresourcebindings"], BINDINGS.2),
+        (&["policy.karmada.io"], &["propagationpolicies", "clusterpropagationpolicies"], READ),
+        (&["federation.caldera.dev"], &["clusterscores"], READ),
+        LINKS,
+        (LINKS.0, &["federationtopologies/status"], &["patch"]),
+        (BINDINGS.0, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
+        CLUSTERS,
+        PROXY,
+        SECRETS,
+        EVENTS,
+        CLASSES,
+        QUEUES,
+        LEASES,
+        INVENTORIES,
+    ];
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "caldera-system"}})];
     for component in ["webhook", "controller", "scheduler", "inventory", "estimator"] {
         objects.push(json!({
@@ -243,55 +248,21 @@ pub fn component_roles() -> Vec<Value> {
             "metadata": {"name": format!("caldera-{component}"), "namespace": "caldera-system"},
         }));
     }
-    objects.extend(role(
-        "webhook",
-        vec![workloads.clone(), bindings.clone(), read_queues.clone(), classes.clone(), works, configurations],
-    ));
-    objects.extend(role(
-        "controller",
-        vec![
-            workloads.clone(),
-            bindings.clone(),
-            clusters.clone(),
-            proxy.clone(),
-            secrets.clone(),
-            events.clone(),
-            classes.clone(),
-            queues,
-            queue_status,
-            commands,
-            groups,
-            leases.clone(),
-            read_inventories.clone(),
-            links.clone(),
-            settings,
-        ],
-    ));
-    // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
-    objects
-        .extend(role("inventory", vec![clusters.clone(), proxy.clone(), secrets.clone(), leases.clone(), inventories]));
-    objects.extend(role("estimator", vec![clusters.clone(), proxy.clone(), secrets.clone(), read_inventories.clone()]));
-    objects.extend(role(
-        "scheduler",
-        vec![
-            workloads,
-            bindings,
-            global,
-            policies,
-            scores,
-            links,
-            links_status,
-            status,
-            clusters,
-            proxy,
-            secrets,
-            events,
-            classes,
-            read_queues,
-            leases,
-            read_inventories,
-        ],
-    ));
+    let mut bind = |component: &str, rules: &[Rule], more: Option<Value>| {
+        let name = format!("caldera-{component}");
+        objects.push(cluster_role(&name, rules.iter().copied().map(policy_rule).chain(more).collect()));
+        objects.push(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "caldera-system"}],
+        }));
+    };
+    bind("webhook", &webhook, None);
+    bind("controller", &controller, Some(settings_rule(&["get", "create", "patch"])));
+    bind("inventory", &inventory, None);
+    bind("estimator", &estimator, None);
+    bind("scheduler", &scheduler, None);
     objects.extend(reader_roles());
     objects
 }

@@ -37,9 +37,14 @@ pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(
             serde_saphyr::to_string(&value).context("failed to write YAML")?
         }
     };
-    // A reader that has seen enough (`| head`) is no error.
-    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    write_stdout(&format!("{}\n", text.trim_end()));
     Ok(())
+}
+
+/// Writes to standard output. A closed pipe, as of `| head`, is no error: the reader has seen enough.
+pub fn write_stdout(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Columns without lines, as kubectl prints them.

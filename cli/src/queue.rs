@@ -42,7 +42,9 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     };
     let Some(name) = name else {
         let answer = All { queues: all, missing: live.gaps };
-        output::print_answer(args.output, &answer, |wide| format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing))?;
+        output::print_answer(args.output, &answer, |wide| {
+            format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
+        })?;
         return Ok(ExitCode::SUCCESS);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
@@ -55,13 +57,17 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
         let answer = All { queues: all[at..=at + below].to_vec(), missing: live.gaps };
-        output::print_answer(args.output, &answer, |wide| format_table(&answer.queues, true, wide) + &output::format_gaps(&answer.missing))?;
+        output::print_answer(args.output, &answer, |wide| {
+            format_table(&answer.queues, true, wide) + &output::format_gaps(&answer.missing)
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let first = usize::from(args.first);
     let answer = One { queue: all[at].clone(), line: line(&live.index, &all[at].name, first), missing: live.gaps };
     let now = live.now.as_second();
-    output::print_answer(args.output, &answer, |wide| format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing))?;
+    output::print_answer(args.output, &answer, |wide| {
+        format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

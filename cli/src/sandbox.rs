@@ -1,6 +1,6 @@
 //! `caldera sandbox`, `caldera member-sim`, `caldera karmada-sim`.
 
-use std::{io::Write, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::{client::WriteCounts, shutdown};
@@ -11,6 +11,8 @@ use caldera_sandbox::{
 
 use crate::{
     args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
+    components::connect_client,
+    output,
     stack::Stack,
 };
 
@@ -27,15 +29,12 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
         }
     }
     fleet.write_kubeconfigs(&args.dir)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "host     {}  {}", fleet.host.server, args.dir.join("host.kubeconfig").display())?;
+    let mut text = format!("host     {}  {}\n", fleet.host.server, args.dir.join("host.kubeconfig").display());
     for member in &fleet.members {
         let path = args.dir.join("members").join(format!("{}.kubeconfig", member.name));
-        writeln!(out, "{:<8} {}  {}", member.name, member.server, path.display())?;
+        text += &format!("{:<8} {}  {}\n", member.name, member.server, path.display());
     }
-    writeln!(out, "ready")?;
-    out.flush()?;
-    drop(out);
+    output::write_stdout(&(text + "ready\n"));
     stop.cancelled().await;
     if let Some(stack) = stack {
         stack.stopped().await;
@@ -46,7 +45,7 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
 /// Runs a member's stand-ins until a signal.
 pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = crate::components::connect_client(args.kubeconfig.as_deref(), "member-sim", &WriteCounts::default()).await?;
+    let client = connect_client(args.kubeconfig.as_deref(), "member-sim", &WriteCounts::default()).await?;
     let config = member::Config {
         nodes: args.nodes,
         default_run: Duration::try_from_secs_f64(args.default_run).context("--default-run is not a time")?,
@@ -61,7 +60,7 @@ pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
 /// Runs the Karmada stand-ins until a signal.
 pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = crate::components::connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
+    let client = connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,6 @@ mod state;
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -24,6 +23,8 @@ use caldera_simulate::{
     world::World,
 };
 use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::output;
 
 /// What `--help` says before the options.
 pub const LONG_ABOUT: &str = "\
@@ -219,8 +220,7 @@ fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
             Document { seed: args.seed, notes, starved_after, policies: reports }.to_json()
         }
     };
-    // A reader that has seen enough (`| head`) is no error.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    output::write_stdout(&text);
     Ok(())
 }
 

@@ -46,7 +46,7 @@ impl Sandbox {
         runtime.block_on(async {
             let config = config(Some(Path::new(&self.kubeconfig))).await.unwrap();
             let client = from_config(config, "test", &WriteCounts::default()).unwrap();
-            for object in documents(yaml).unwrap() {
+            for object in parse_documents(yaml).unwrap() {
                 stack::apply_object(&client, object).await.unwrap();
             }
         });
@@ -139,7 +139,7 @@ fn a_waiting_job(sandbox: &Sandbox) {
         assert!(text.contains(word), "{word}: {text}");
     }
     let (code, yaml, _) = sandbox.run(&["why", "vcjob/low-priority", "-n", "default", "-o", "yaml"]);
-    assert_eq!((code, &documents(&yaml).unwrap()[0]["verdict"]), (Some(0), &json!("Waiting")));
+    assert_eq!((code, &parse_documents(&yaml).unwrap()[0]["verdict"]), (Some(0), &json!("Waiting")));
 }
 
 fn a_job_that_can_never_start(sandbox: &Sandbox) {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 fn printed(args: &[&str]) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_caldera")).arg("manifests").args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    documents(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    parse_documents(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
 fn kinds(objects: &[Value]) -> BTreeSet<&str> {

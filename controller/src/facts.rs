@@ -171,7 +171,10 @@ impl Binding {
                 .as_ref()
                 .and_then(|status| status.last_scheduled_time.as_ref())
                 .map(|time| time.0.as_second()),
-            placement: spec.placement.is_some().then(|| Arc::new(placement::read_binding(spec, object.status.as_ref()))),
+            placement: spec
+                .placement
+                .is_some()
+                .then(|| Arc::new(placement::read_binding(spec, object.status.as_ref()))),
             replica_request: spec
                 .replica_requirements
                 .as_ref()

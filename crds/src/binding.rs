@@ -21,7 +21,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
-    karmada::work::{AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus},
+    karmada::work::{
+        AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+    },
     names::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, SCHEDULER_NAME},
         karmada::{BINDING_MANAGED_BY, CLUSTER_POLICY_ID, POLICY_ID},
@@ -67,7 +69,10 @@ impl<'a> From<&'a ClusterResourceBinding> for BindingView<'a> {
 #[must_use]
 pub fn parse_binding(object: &Value) -> Option<ResourceBinding> {
     Some(ResourceBinding {
-        metadata: object.get("metadata").and_then(|metadata| ObjectMeta::deserialize(metadata).ok()).unwrap_or_default(),
+        metadata: object
+            .get("metadata")
+            .and_then(|metadata| ObjectMeta::deserialize(metadata).ok())
+            .unwrap_or_default(),
         spec: ResourceBindingSpec::deserialize(object.get("spec")?).ok()?,
         status: object.get("status").and_then(|status| ResourceBindingStatus::deserialize(status).ok()),
     })
@@ -227,7 +232,9 @@ mod tests {
         );
         let view = BindingView::from(&binding);
         assert_eq!((view.gate(), view.workload_kind()), (Some(Gate::Open), Some(WorkloadKind::VolcanoJob)));
-        assert!(view.names_our_scheduler() && view.is_suspended() && view.is_claimed_by_policy() && !view.is_deleting());
+        assert!(
+            view.names_our_scheduler() && view.is_suspended() && view.is_claimed_by_policy() && !view.is_deleting()
+        );
         assert_eq!(view.clusters().collect::<Vec<_>>(), [("m1".into(), 3), ("m2".into(), 0)]);
         assert_eq!(view.workload().to_string(), "Job ns/x");
         assert_eq!(parse_binding(&json!({"metadata": {}})), None);

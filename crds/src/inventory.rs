@@ -4,14 +4,16 @@
 
 use caldera_core::{
     fleet::Queue,
-    gang::{Operator, Requirement, Taint},
+    gang::{Requirement, Taint},
     inventory::{HyperNode, Member, Node, Owner, Pod},
     quantity::Quantity,
     resources::ResourceName,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{names::volcano, workload};
+use crate::{names::volcano, placement::label_requirements, workload};
 
 /// A node; `None` without a name.
 #[must_use]
@@ -97,23 +99,7 @@ fn hyper_node_members(member: &Value) -> Vec<Member> {
 
 /// A label selector; `None` where Kubernetes would not take it.
 pub(crate) fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
-    let equal = |(key, value): (&String, &Value)| {
-        let values = vec![value.as_str()?.to_owned()];
-        Some(Requirement { key: key.clone(), operator: Operator::In, values })
-    };
-    let expression = |one: &Value| {
-        let values = one["values"].as_array().into_iter().flatten().map(|value| Some(value.as_str()?.to_owned()));
-        let values: Vec<String> = values.collect::<Option<_>>()?;
-        let operator = Operator::parse(one["operator"].as_str()?).filter(|operator| match operator {
-            Operator::In | Operator::NotIn => !values.is_empty(),
-            Operator::Exists | Operator::DoesNotExist => values.is_empty(),
-            Operator::Gt | Operator::Lt => false,
-        })?;
-        Some(Requirement { key: one["key"].as_str()?.to_owned(), operator, values })
-    };
-    let labels = selector["matchLabels"].as_object().into_iter().flatten().map(equal);
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(expression);
-    labels.chain(expressions).collect()
+    label_requirements(&LabelSelector::deserialize(selector).ok()?)
 }
 
 /// A namespaced object's name, `None` where there is none.
@@ -162,6 +148,7 @@ fn read_quantity(value: &Value) -> Quantity {
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::gang::Operator;
     use serde_json::json;
 
     use super::*;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::{
-    karmada::{apps, cluster, config, policy, work, work_v1alpha1},
+    karmada::{apps, cluster, config, policy, work},
     links, published,
     schema::{claim_marks, object_schema, pod_template_marks},
     score,
@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Whether a kind's objects live in namespaces.
-trait Scope {
+trait ScopeName {
     const NAME: &'static str;
 }
-impl Scope for NamespaceResourceScope {
+impl ScopeName for NamespaceResourceScope {
     const NAME: &'static str = "Namespaced";
 }
-impl Scope for ClusterResourceScope {
+impl ScopeName for ClusterResourceScope {
     const NAME: &'static str = "Cluster";
 }
 
@@ -39,7 +39,7 @@ impl Definition {
     fn for_kind<K>(required: &[&str]) -> Self
     where
         K: Resource<DynamicType = ()> + JsonSchema,
-        K::Scope: Scope,
+        K::Scope: ScopeName,
     {
         let (kind, plural) = (K::kind(&()), K::plural(&()));
         Self(json!({
@@ -102,10 +102,28 @@ impl Definition {
         self.with_subresources(json!({ "status": {} }))
     }
 
-    /// Puts an older version, served but not stored, before the one that is there.
-    fn with_older_version(mut self, older: &Self) -> Self {
-        let mut version = older.0["spec"]["versions"][0].clone();
+    /// Puts v1alpha1 of a binding, served but not stored, before the version that is there. It has fewer fields, and its
+    /// replicas are with the resource.
+    fn with_v1alpha1(mut self) -> Self {
+        let mut version = self.0["spec"]["versions"][0].clone();
+        version["name"] = json!("v1alpha1");
         version["storage"] = json!(false);
+        let older = &mut version["schema"]["openAPIV3Schema"]["properties"];
+        let spec = &mut older["spec"]["properties"];
+        let amounts = spec["replicaRequirements"]["properties"]["resourceRequest"].clone();
+        retain_keys(spec, &["clusters", "resource"]);
+        retain_keys(&mut spec["clusters"]["items"]["properties"], &["name", "replicas"]);
+        let resource = &mut spec["resource"]["properties"];
+        retain_keys(resource, &["apiVersion", "kind", "name", "namespace", "resourceVersion"]);
+        resource["replicas"] = json!({ "type": "integer", "format": "int32" });
+        resource["resourcePerReplicas"] = amounts;
+        let status = &mut older["status"]["properties"];
+        retain_keys(status, &["aggregatedStatus", "conditions"]);
+        let item = &mut status["aggregatedStatus"]["items"]["properties"];
+        retain_keys(item, &["applied", "appliedMessage", "clusterName", "status"]);
+        if let Some(version) = version.as_object_mut() {
+            version.remove("additionalPrinterColumns");
+        }
         if let Some(versions) = self.0["spec"]["versions"].as_array_mut() {
             versions.insert(0, version);
         }
@@ -119,6 +137,12 @@ impl Definition {
             edit(place);
         }
         self
+    }
+}
+
+fn retain_keys(object: &mut Value, keys: &[&str]) {
+    if let Some(object) = object.as_object_mut() {
+        object.retain(|key, _| keys.contains(&key.as_str()));
     }
 }
 
@@ -157,27 +181,30 @@ pub fn karmada_crds() -> Vec<Value> {
             .with_subresources(json!({})),
         Definition::for_kind::<policy::OverridePolicy>(spec).with_short_names(&["op"]).in_karmada_category(),
         Definition::for_kind::<policy::ClusterOverridePolicy>(spec).with_short_names(&["cop"]).in_karmada_category(),
-        Definition::for_kind::<policy::FederatedResourceQuota>(spec).in_karmada_category().with_status().with_columns(&[
-            ("OVERALL", "string", ".status.overall", 0),
-            ("OVERALL_USED", "string", ".status.overallUsed", 0),
-        ]),
+        Definition::for_kind::<policy::FederatedResourceQuota>(spec).in_karmada_category().with_status().with_columns(
+            &[("OVERALL", "string", ".status.overall", 0), ("OVERALL_USED", "string", ".status.overallUsed", 0)],
+        ),
         Definition::for_kind::<work::ResourceBinding>(spec)
             .with_short_names(&["rb"])
             .in_karmada_category()
             .with_status()
             .with_columns(&binding)
-            .with_older_version(&Definition::for_kind::<work_v1alpha1::ResourceBinding>(spec).with_status()),
+            .with_v1alpha1(),
         Definition::for_kind::<work::ClusterResourceBinding>(spec)
             .with_short_names(&["crb"])
             .in_karmada_category()
             .with_status()
             .with_columns(&binding)
-            .with_older_version(&Definition::for_kind::<work_v1alpha1::ClusterResourceBinding>(spec).with_status()),
-        Definition::for_kind::<work::Work>(spec).with_short_names(&["wk"]).in_karmada_category().with_status().with_columns(&[
-            ("WORKLOAD-KIND", "string", ".spec.workload.manifests[*].kind", 0),
-            ("APPLIED", "string", r#".status.conditions[?(@.type=="Applied")].status"#, 0),
-            AGE,
-        ]),
+            .with_v1alpha1(),
+        Definition::for_kind::<work::Work>(spec)
+            .with_short_names(&["wk"])
+            .in_karmada_category()
+            .with_status()
+            .with_columns(&[
+                ("WORKLOAD-KIND", "string", ".spec.workload.manifests[*].kind", 0),
+                ("APPLIED", "string", r#".status.conditions[?(@.type=="Applied")].status"#, 0),
+                AGE,
+            ]),
         Definition::for_kind::<config::ResourceInterpreterWebhookConfiguration>(&["webhooks"]).in_karmada_category(),
         Definition::for_kind::<config::ResourceInterpreterCustomization>(spec)
             .with_short_names(&["ric"])
@@ -211,21 +238,20 @@ pub fn volcano_crds() -> Vec<Value> {
             ])
             .edit_schema("/properties/spec/properties/tasks/items/properties/template", pod_template_marks)
             .edit_schema("/properties/spec/properties/volumes/items/properties/volumeClaim", claim_marks),
-        Definition::for_kind::<scheduling::PodGroup>(&[]).with_short_names(&["pg", "podgroup-v1beta1"]).with_subresources(json!({})).with_columns(
-            &[
+        Definition::for_kind::<scheduling::PodGroup>(&[])
+            .with_short_names(&["pg", "podgroup-v1beta1"])
+            .with_subresources(json!({}))
+            .with_columns(&[
                 ("STATUS", "string", ".status.phase", 0),
                 ("minMember", "integer", ".spec.minMember", 0),
                 ("RUNNINGS", "integer", ".status.running", 0),
                 AGE,
                 queue,
-            ],
-        ),
-        Definition::for_kind::<scheduling::Queue>(&[]).with_short_names(&["q", "queue-v1beta1"]).with_status().with_columns(&[(
-            "PARENT",
-            "string",
-            ".spec.parent",
-            0,
-        )]),
+            ]),
+        Definition::for_kind::<scheduling::Queue>(&[])
+            .with_short_names(&["q", "queue-v1beta1"])
+            .with_status()
+            .with_columns(&[("PARENT", "string", ".spec.parent", 0)]),
         Definition::for_kind::<bus::Command>(&[]),
         Definition::for_kind::<topology::HyperNode>(&[]).with_short_names(&["hn"]).with_status().with_columns(&[
             ("Tier", "string", ".spec.tier", 0),
@@ -251,14 +277,18 @@ pub fn federation_crds() -> Vec<Value> {
             of("REACHED", "string", ".spec.heartbeat.reached"),
             of("FAULT", "string", ".spec.heartbeat.fault"),
         ]),
-        Definition::for_kind::<score::ClusterScore>(&["spec"])
-            .with_short_names(&["cscore"])
-            .with_columns(&[of("MEASURED", "date", ".spec.measuredAt"), of("VALID", "integer", ".spec.validForSeconds")]),
-        Definition::for_kind::<links::FederationTopology>(&["spec"]).with_short_names(&["ftopo"]).with_status().with_columns(&[
-            of("ACCEPTED", "string", r#".status.conditions[?(@.type=="Accepted")].status"#),
-            of("MESSAGE", "string", r#".status.conditions[?(@.type=="Accepted")].message"#),
-            AGE,
+        Definition::for_kind::<score::ClusterScore>(&["spec"]).with_short_names(&["cscore"]).with_columns(&[
+            of("MEASURED", "date", ".spec.measuredAt"),
+            of("VALID", "integer", ".spec.validForSeconds"),
         ]),
+        Definition::for_kind::<links::FederationTopology>(&["spec"])
+            .with_short_names(&["ftopo"])
+            .with_status()
+            .with_columns(&[
+                of("ACCEPTED", "string", r#".status.conditions[?(@.type=="Accepted")].status"#),
+                of("MESSAGE", "string", r#".status.conditions[?(@.type=="Accepted")].message"#),
+                AGE,
+            ]),
     ]
     .map(|definition| definition.0)
     .into()

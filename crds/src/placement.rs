@@ -19,12 +19,12 @@ use k8s_openapi::{
 
 use crate::{
     karmada::{
-        cluster::{Cluster, ClusterStatus, READY},
+        cluster::{AllocatableModeling, Cluster, ClusterStatus, READY, ResourceModel},
         policy::{
-            ClusterAffinity, FieldSelector, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
-            ReplicaSchedulingType, SpreadConstraint, SpreadField,
+            ClusterAffinity, ClusterAffinityTerm, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
+            ReplicaSchedulingType, SpreadConstraint, SpreadField, StaticClusterWeight,
         },
-        work::{ResourceBindingSpec, ResourceBindingStatus},
+        work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
     },
     wire::ResourceList,
     workload::SOLE_TASK,
@@ -34,14 +34,10 @@ use crate::{
 #[must_use]
 pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
     let status = cluster.status.clone().unwrap_or_default();
-    let serves = |enablement: &crate::karmada::cluster::ApiEnablement| {
-        let group_version = enablement.group_version.clone();
-        enablement
-            .resources
-            .iter()
-            .map(move |resource| (group_version.clone(), resource.kind.clone()))
-            .collect::<Vec<_>>()
-    };
+    let serves = status
+        .api_enablements
+        .iter()
+        .flat_map(|one| one.resources.iter().map(|resource| (one.group_version.clone(), resource.kind.clone())));
     place::Cluster {
         name: cluster.metadata.name.clone().unwrap_or_default(),
         labels: cluster.metadata.labels.clone().unwrap_or_default().into_iter().collect(),
@@ -51,7 +47,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         taints: cluster.spec.taints.iter().map(read_taint).collect(),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
-        serves: status.api_enablements.iter().flat_map(serves).collect(),
+        serves: serves.collect(),
         published: place::Numbers(read_published_capacity(cluster).map(Arc::new)),
     }
 }
@@ -74,7 +70,7 @@ pub fn read_summary(status: Option<&ClusterStatus>) -> Capacity {
 pub fn read_published_capacity(cluster: &Cluster) -> Option<general::Published> {
     let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
     let models = &cluster.spec.resource_models;
-    let grade = |counted: &crate::karmada::cluster::AllocatableModeling| general::Grade {
+    let grade = |counted: &AllocatableModeling| general::Grade {
         count: counted.count,
         least: models.iter().find(|model| model.grade == counted.grade).map(lower_ends),
     };
@@ -87,7 +83,7 @@ pub fn read_published_capacity(cluster: &Cluster) -> Option<general::Published> 
     })
 }
 
-fn lower_ends(model: &crate::karmada::cluster::ResourceModel) -> Resources {
+fn lower_ends(model: &ResourceModel) -> Resources {
     let ends = model.ranges.iter().map(|range| (range.name.as_str(), range.min.0.parse().unwrap_or(Quantity::ZERO)));
     ends.collect()
 }
@@ -98,7 +94,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
     let last = status.and_then(|status| status.last_scheduled_time.as_ref());
     let replicas = i64::from(spec.replicas.unwrap_or(0));
     let divisible = replicas > 0 || spec.replica_requirements.is_some();
-    let previous = |target: &crate::karmada::work::TargetCluster| place::Target {
+    let previous = |target: &TargetCluster| place::Target {
         cluster: target.name.clone(),
         replicas: i64::from(target.replicas.unwrap_or(0)),
     };
@@ -172,14 +168,10 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
 /// `spec.placement`.
 #[must_use]
 pub fn read_placement(placement: &Placement) -> place::Placement {
-    let term = |term: &crate::karmada::policy::ClusterAffinityTerm| place::AffinityTerm {
+    let term = |term: &ClusterAffinityTerm| place::AffinityTerm {
         name: term.affinity_name.clone(),
-        affinity: read_selectors(&term.cluster_names, &term.exclude, term.field_selector.as_ref(), term.label_selector.as_ref()),
-        overflow: term
-            .overflow_affinities
-            .iter()
-            .map(|o| read_selectors(&o.cluster_names, &o.exclude, o.field_selector.as_ref(), o.label_selector.as_ref()))
-            .collect(),
+        affinity: read_affinity(&term.affinity),
+        overflow: term.overflow_affinities.iter().map(|overflow| read_affinity(&overflow.affinity)).collect(),
     };
     place::Placement {
         affinity: placement.cluster_affinity.as_ref().map(read_affinity),
@@ -227,34 +219,20 @@ fn read_division(strategy: &ReplicaSchedulingStrategy) -> place::Division {
     }
 }
 
-fn read_weight_rule(rule: &crate::karmada::policy::StaticClusterWeight) -> place::WeightRule {
+fn read_weight_rule(rule: &StaticClusterWeight) -> place::WeightRule {
     place::WeightRule { clusters: read_affinity(&rule.target_cluster), weight: rule.weight }
 }
 
 fn read_affinity(affinity: &ClusterAffinity) -> place::Affinity {
-    read_selectors(
-        &affinity.cluster_names,
-        &affinity.exclude,
-        affinity.field_selector.as_ref(),
-        affinity.label_selector.as_ref(),
-    )
-}
-
-fn read_selectors(
-    names: &[String],
-    exclude: &[String],
-    fields: Option<&FieldSelector>,
-    labels: Option<&LabelSelector>,
-) -> place::Affinity {
-    let labels = labels.map_or(Some(Vec::new()), label_requirements);
-    let fields: Option<Vec<Requirement>> =
-        fields.map(|selector| &selector.match_expressions).into_iter().flatten().map(field_requirement).collect();
+    let labels = affinity.label_selector.as_ref().map_or(Some(Vec::new()), label_requirements);
+    let fields = affinity.field_selector.iter().flat_map(|selector| &selector.match_expressions);
+    let fields: Option<Vec<Requirement>> = fields.map(field_requirement).collect();
     place::Affinity {
         invalid: labels.is_none() || fields.is_none(),
         labels: labels.unwrap_or_default(),
         fields: fields.unwrap_or_default(),
-        names: names.to_vec(),
-        exclude: exclude.to_vec(),
+        names: affinity.cluster_names.clone(),
+        exclude: affinity.exclude.clone(),
     }
 }
 

@@ -30,7 +30,7 @@ pub use decode::{Malformed, decode_part};
 pub use encode::{LARGEST, divide_contents};
 pub use set::{Published, Set};
 
-use crate::wire::{api_types, ResourceList, object, words};
+use crate::wire::{ResourceList, api_types, object, words};
 
 /// Nodes by name.
 pub type Nodes = BTreeMap<String, Node>;

@@ -92,7 +92,6 @@ pub(crate) use words;
 /// Go's `omitempty` does. `#[serde_with(skip_apply)]` marks a list or map that the schema requires.
 macro_rules! api_types {
     ($($(#[$meta:meta])* pub struct $name:ident { $($fields:tt)* })+) => {$(
-        $(#[$meta])*
         #[serde_with_macros::apply(
             crate = "serde_with_macros",
             Option => #[serde(default, skip_serializing_if = "Option::is_none")],
@@ -114,6 +113,7 @@ macro_rules! api_types {
         )]
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "camelCase")]
+        $(#[$meta])*
         pub struct $name { $($fields)* }
     )+};
 }

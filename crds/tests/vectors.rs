@@ -222,7 +222,8 @@ fn estimator() {
         let ours: BTreeSet<(String, i64)> = listed
             .map(|object| {
                 let cluster: Cluster = serde_json::from_value(object.clone()).unwrap();
-                let replicas = placement::read_published_capacity(&cluster).map_or(0, |one| one.replicas(request.as_ref()));
+                let replicas =
+                    placement::read_published_capacity(&cluster).map_or(0, |one| one.replicas(request.as_ref()));
                 (cluster.metadata.name.unwrap_or_default(), replicas)
             })
             .collect();

@@ -121,7 +121,9 @@ pub fn gate(request: &Request<'_, Binding<'_>>, snapshot: Snapshot<'_>) -> Verdi
     let Some(binding) = &request.object else { return Verdict::UNCHANGED };
     let resource = &binding.spec.resource;
     // Bindings of dependencies have no placement: they follow their owner's.
-    let (Some(_), Some(kind)) = (&binding.spec.placement, WorkloadKind::parse_version(&resource.api_version, &resource.kind)) else {
+    let (Some(_), Some(kind)) =
+        (&binding.spec.placement, WorkloadKind::parse_version(&resource.api_version, &resource.kind))
+    else {
         return Verdict::UNCHANGED;
     };
     // Its last updates only take finalizers.

@@ -7,7 +7,10 @@ use std::{
 };
 
 use caldera_core::plan::Plan;
-use caldera_crds::{names::caldera, workload::{WorkloadKind, priority_class_of}};
+use caldera_crds::{
+    names::caldera,
+    workload::{WorkloadKind, priority_class_of},
+};
 use serde_json::Value;
 
 use crate::scope::queue_of;

@@ -7,7 +7,8 @@ use serde_json::Value;
 /// The queue a workload names; a Volcano Job that names none is in the default queue.
 #[must_use]
 pub fn queue_of(kind: WorkloadKind, object: &Value) -> Option<String> {
-    (kind == WorkloadKind::VolcanoJob || workload::names_queue(object)).then(|| workload::queue_of(object).as_str().to_owned())
+    (kind == WorkloadKind::VolcanoJob || workload::names_queue(object))
+        .then(|| workload::queue_of(object).as_str().to_owned())
 }
 
 #[cfg(test)]

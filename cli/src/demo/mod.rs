@@ -1,9 +1,9 @@
 //! `caldera demo`: a sandbox, Caldera's components, example queues and jobs, and what became of them.
 //!
-//! The script below is the story; [`board`] keeps what the API showed; [`report`] prints it. The exit code is 0 only
+//! The script below is the story; [`observed`] keeps what the API showed; [`report`] prints it. The exit code is 0 only
 //! if every expectation held.
 
-mod board;
+mod observed;
 mod report;
 
 use std::{
@@ -15,7 +15,7 @@ use anyhow::Context;
 use caldera_runtime::{
     client::WriteCounts,
     shutdown,
-    watch::{Event, follow_json, resource},
+    watch::{Event, follow_json},
 };
 use caldera_sandbox::fleet::{self, Fleet};
 use kube::{Client, runtime::watcher};
@@ -25,9 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::DemoArgs,
+    output,
     stack::{self, Stack},
 };
-use board::{Board, Kind};
+use observed::{Observed, ObservedKind};
 
 const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
 const MINDSPORE: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
@@ -50,19 +51,19 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let stack = Stack::start(&fleet.host, &counts, &stop).await?;
     let viewer = fleet.host.client("demo", &WriteCounts::default())?;
     let mut demo = Demo::new(viewer, started, args.json, counts.clone(), &stop);
-    demo.print_line(&format!("sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
+    demo.print_line(&format!(
+        "sandbox: a Karmada host and {} members, ready after {sandbox_ready:.1?}",
+        fleet.members.len()
+    ));
 
     let deadline = started + Duration::from_secs(args.deadline);
     let played = tokio::select! {
         played = demo.play_script(deadline) => played,
         () = stop.cancelled() => anyhow::bail!("interrupted"),
     };
-    let summary = report::Summary::new(&demo.board, &counts, demo.setup_writes, sandbox_ready, started.elapsed());
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
-    } else {
-        print!("{summary}");
-    }
+    let summary = report::Summary::new(&demo.observed, &counts, demo.setup_writes, sandbox_ready, started.elapsed());
+    let text = if args.json { serde_json::to_string_pretty(&summary)? + "\n" } else { summary.to_string() };
+    output::write_stdout(&text);
     if let Err(error) = played {
         eprintln!("caldera: {error:#}");
     }
@@ -84,8 +85,8 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
 struct Demo {
     client: Client,
-    events: mpsc::Receiver<(Kind, Event<Value>)>,
-    board: Board,
+    events: mpsc::Receiver<(ObservedKind, Event<Value>)>,
+    observed: Observed,
     started: Instant,
     quiet: bool,
     counts: WriteCounts,
@@ -96,11 +97,10 @@ struct Demo {
 impl Demo {
     fn new(client: Client, started: Instant, quiet: bool, counts: WriteCounts, stop: &CancellationToken) -> Self {
         let (sender, events) = mpsc::channel(256);
-        for kind in Kind::ALL {
-            let (group, version, name, plural) = kind.parts();
+        for kind in ObservedKind::ALL {
             let watch = follow_json(
                 client.clone(),
-                resource(group, version, name, plural),
+                kind.api_resource(),
                 watcher::Config::default(),
                 sender.clone(),
                 move |event| Some((kind, event)),
@@ -108,14 +108,14 @@ impl Demo {
             );
             tokio::spawn(watch);
         }
-        Self { client, events, board: Board::default(), started, quiet, counts, setup_writes: 0 }
+        Self { client, events, observed: Observed::default(), started, quiet, counts, setup_writes: 0 }
     }
 
     /// The story. Each step waits for what the next one builds on.
     async fn play_script(&mut self, deadline: Instant) -> anyhow::Result<()> {
         self.apply_yaml(QUEUES).await?;
-        self.wait_until(deadline, "the queues to open", |board| {
-            ["research", "training", "services"].iter().all(|queue| board.queue_is_open(queue))
+        self.wait_until(deadline, "the queues to open", |seen| {
+            ["research", "training", "services"].iter().all(|queue| seen.queue_is_open(queue))
         })
         .await?;
         self.setup_writes = self.counts.snapshot().values().sum();
@@ -125,20 +125,22 @@ impl Demo {
         self.apply_yaml(PYTORCH).await?;
         self.print_line("a Deployment that names a queue");
         self.apply_yaml(WEB).await?;
-        self.wait_until(deadline, "mindspore-cpu to be placed", |board| board.job("mindspore-cpu").is_placed()).await?;
+        self.wait_until(deadline, "mindspore-cpu to be placed", |seen| seen.job("mindspore-cpu").is_placed()).await?;
         self.print_line("a job of 48 cores in a queue of 20");
         self.apply_yaml(TOO_BIG).await?;
         self.print_line("a job that must wait for mindspore-cpu");
         self.apply_yaml(LOW_PRIORITY).await?;
-        self.wait_until(deadline, "low-priority to wait in its queue", |board| board.job("low-priority").is_waiting()).await?;
+        self.wait_until(deadline, "low-priority to wait in its queue", |seen| seen.job("low-priority").is_waiting())
+            .await?;
         self.print_line("and a more urgent one, submitted after it");
         self.apply_yaml(URGENT).await?;
-        self.wait_until(deadline, "all expectations", |board| report::check_expectations(board).iter().all(|e| e.held)).await
+        self.wait_until(deadline, "all expectations", |seen| report::check_expectations(seen).iter().all(|e| e.held))
+            .await
     }
 
     fn print_line(&self, text: &str) {
         if !self.quiet {
-            println!("{:>6.1}s  {text}", self.started.elapsed().as_secs_f64());
+            output::write_stdout(&format!("{:>6.1}s  {text}\n", self.started.elapsed().as_secs_f64()));
         }
     }
 
@@ -150,13 +152,18 @@ impl Demo {
         Ok(())
     }
 
-    async fn wait_until(&mut self, deadline: Instant, what: &str, met: impl Fn(&Board) -> bool) -> anyhow::Result<()> {
-        while !met(&self.board) {
+    async fn wait_until(
+        &mut self,
+        deadline: Instant,
+        what: &str,
+        met: impl Fn(&Observed) -> bool,
+    ) -> anyhow::Result<()> {
+        while !met(&self.observed) {
             let next = tokio::time::timeout_at(deadline.into(), self.events.recv()).await;
             let Ok(Some((kind, event))) = next else {
                 anyhow::bail!("waited in vain for {what}");
             };
-            for line in self.board.observe_event(kind, event, self.started.elapsed()) {
+            for line in self.observed.observe_event(kind, event, self.started.elapsed()) {
                 self.print_line(&line);
             }
         }

@@ -6,7 +6,7 @@ use caldera_runtime::client::WriteCounts;
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::board::{Board, Job, where_to};
+use super::observed::{Job, Observed, Queue, format_clusters};
 
 /// Something the demo is to show.
 #[derive(Debug, Clone, Serialize)]
@@ -17,9 +17,9 @@ pub struct Expectation {
     pub held: bool,
 }
 
-/// What the demo is to show, and whether the board shows it.
-pub fn check_expectations(board: &Board) -> Vec<Expectation> {
-    let job = |name: &str| board.job(name);
+/// What the demo is to show, and whether it was observed.
+pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
+    let job = |name: &str| observed.job(name);
     let completed = |name: &str| job(name).phase == "Completed";
     let mut all = Vec::new();
     let mut expect = |what, held| all.push(Expectation { what, held });
@@ -55,10 +55,13 @@ pub fn check_expectations(board: &Board) -> Vec<Expectation> {
     let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
     expect(
         "no queue ever used more than its limit",
-        board.queues.values().all(|queue| queue.resources.values().all(|(most, _, limit)| read(most) <= read(limit))),
+        observed
+            .queues
+            .values()
+            .all(|queue| queue.resources.values().all(|(most, _, limit)| read(most) <= read(limit))),
     );
     let is_empty = |name: &str| {
-        let queue = board.queues.get(name);
+        let queue = observed.queues.get(name);
         queue.is_some_and(|queue| queue.resources.values().all(|(_, used, _)| read(used) == read("0")))
     };
     expect("what the completed jobs held went back to their queues", is_empty("research") && is_empty("training"));
@@ -107,14 +110,14 @@ pub struct Summary {
 
 impl Summary {
     pub fn new(
-        board: &Board,
+        observed: &Observed,
         counts: &WriteCounts,
         setup_writes: u64,
         sandbox_ready: Duration,
         total: Duration,
     ) -> Self {
         let waited = |job: &Job| Some((job.released?.saturating_sub(job.seen?)).as_secs_f64());
-        let jobs: Vec<JobRow> = board
+        let jobs: Vec<JobRow> = observed
             .jobs
             .iter()
             .map(|(name, job)| JobRow {
@@ -128,7 +131,7 @@ impl Summary {
                 reason: if job.released.is_none() { job.message.clone() } else { String::new() },
             })
             .collect();
-        let queue = |(name, queue): (&String, &super::board::Queue)| {
+        let queue = |(name, queue): (&String, &Queue)| {
             let column = |f: fn(&(String, String, String)) -> &String| {
                 queue.resources.iter().map(|(resource, row)| (resource.clone(), f(row).clone())).collect()
             };
@@ -150,8 +153,8 @@ impl Summary {
         #[allow(clippy::cast_precision_loss)]
         let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
         Self {
-            expectations: check_expectations(board),
-            queues: board.queues.iter().map(queue).collect(),
+            expectations: check_expectations(observed),
+            queues: observed.queues.iter().map(queue).collect(),
             jobs,
             writes,
             writes_in_all,
@@ -180,7 +183,7 @@ impl fmt::Display for Summary {
                 or_dash(&job.queue),
                 or_dash(&job.priority),
                 waited,
-                or_dash(&where_to(&job.clusters)),
+                or_dash(&format_clusters(&job.clusters)),
                 phase.to_owned(),
             ]);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{PLUGINS, Refusal, read_integer, read_partition, pods, policies::policy_refusals, list_tasks, read_text};
+use super::{PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer, read_partition, read_text};
 
 /// What is wrong with a new job; empty if it may be created.
 #[must_use]
@@ -75,7 +75,9 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
     ]
     .into_iter()
     .filter(|(key, _)| read_integer(spec, key) < 0)
-    .map(|(key, volcano)| Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", read_integer(spec, key))))
+    .map(|(key, volcano)| {
+        Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", read_integer(spec, key)))
+    })
     .collect()
 }
 

@@ -110,8 +110,10 @@ fn container_refusals<'a>(
     for (name, request) in &requests {
         let request_path = format!("{path}.resources.requests");
         match limits.get(name) {
-            Some(limit) if !may_overcommit(name) && request != limit => errors
-                .add_error(&request_path, format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}")),
+            Some(limit) if !may_overcommit(name) && request != limit => errors.add_error(
+                &request_path,
+                format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}"),
+            ),
             Some(limit) if request > limit => errors.add_error(
                 &request_path,
                 format!("Invalid value: \"{request}\": must be less than or equal to {name} limit of {limit}"),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     Refusal,
     create::{partition_refusal, topology_refusal},
-    read_integer, list_tasks, read_text,
+    list_tasks, read_integer, read_text,
 };
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
 };
 
-use crate::wire::{api_types, ResourceList, object, words};
+use crate::wire::{ResourceList, api_types, object, words};
 
 /// Condition type: the cluster answers and is healthy.
 pub const READY: &str = "Ready";

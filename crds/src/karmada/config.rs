@@ -1,6 +1,5 @@
 //! `config.karmada.io/v1alpha1`: who explains a kind to Karmada, and how.
 
-
 use crate::wire::{api_types, null_is_default, object};
 
 pub use super::interpreter::*;

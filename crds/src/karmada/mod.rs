@@ -8,4 +8,3 @@ mod overrides;
 mod placement;
 pub mod policy;
 pub mod work;
-pub mod work_v1alpha1;

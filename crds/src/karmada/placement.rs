@@ -36,14 +36,9 @@ api_types! {
         /// The group's name, unique in the policy.
         #[schemars(extend("minLength" = 1, "maxLength" = 32))]
         pub affinity_name: String,
-        /// By name.
-        pub cluster_names: Vec<String>,
-        /// Never these.
-        pub exclude: Vec<String>,
-        /// By provider, region or zone.
-        pub field_selector: Option<FieldSelector>,
-        /// By label.
-        pub label_selector: Option<LabelSelector>,
+        /// Which clusters.
+        #[serde(flatten)]
+        pub affinity: ClusterAffinity,
     }
 
     /// A named set of clusters, with sets that take the overflow.
@@ -51,14 +46,9 @@ api_types! {
         /// The group's name, unique in the policy.
         #[schemars(extend("minLength" = 1, "maxLength" = 32))]
         pub affinity_name: String,
-        /// By name.
-        pub cluster_names: Vec<String>,
-        /// Never these.
-        pub exclude: Vec<String>,
-        /// By provider, region or zone.
-        pub field_selector: Option<FieldSelector>,
-        /// By label.
-        pub label_selector: Option<LabelSelector>,
+        /// Which clusters.
+        #[serde(flatten)]
+        pub affinity: ClusterAffinity,
         /// Further groups that take what does not fit.
         pub overflow_affinities: Vec<OverflowAffinityTerm>,
     }

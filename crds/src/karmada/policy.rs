@@ -1,9 +1,8 @@
 //! `policy.karmada.io/v1alpha1`: what goes where, with which edits, and under which quota.
 
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::wire::{api_types, ResourceList, null_is_default, object, words};
+use crate::wire::{ResourceList, api_types, null_is_default, object, words};
 
 pub use super::{overrides::*, placement::*};
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     karmada::policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
     schema::{REASON, any_object, any_objects},
-    wire::{api_types, ResourceList, object, words},
+    wire::{ResourceList, api_types, object, words},
 };
 
 words! {

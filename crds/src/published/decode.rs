@@ -12,7 +12,8 @@ use caldera_core::{
 };
 
 use super::{
-    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues, ranges,
+    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues,
+    ranges,
 };
 use crate::wire::ResourceList;
 

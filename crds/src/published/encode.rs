@@ -75,7 +75,7 @@ pub(super) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-type Amounts = BTreeMap<ResourceName, Quantity>;
+type SortedAmounts = BTreeMap<ResourceName, Quantity>;
 
 /// A part in the making.
 #[derive(Default)]
@@ -88,7 +88,7 @@ struct View<'a> {
 
 #[derive(Default)]
 struct Tasks<'a> {
-    bound: BTreeMap<(Option<TaskName>, Amounts), BTreeMap<&'a str, Where>>,
+    bound: BTreeMap<(Option<TaskName>, SortedAmounts), BTreeMap<&'a str, Where>>,
     finished: BTreeMap<Option<TaskName>, u32>,
 }
 
@@ -123,14 +123,16 @@ impl<'a> View<'a> {
 
     fn encode_part(&self) -> Part {
         let (shapes, numbers) = group_shapes(&self.nodes);
-        let mut held: BTreeMap<Amounts, BTreeSet<u32>> = BTreeMap::new();
+        let mut held: BTreeMap<SortedAmounts, BTreeSet<u32>> = BTreeMap::new();
         for (node, resources) in &self.held {
             held.entry(sorted_amounts(resources)).or_default().extend(numbers.get(*node));
         }
-        let held = held.into_iter().map(|(amounts, on)| Held { nodes: ranges::format_ranges(on), amounts: encode_amounts(&amounts) });
-        let requests: BTreeSet<&Amounts> =
+        let held = held
+            .into_iter()
+            .map(|(amounts, on)| Held { nodes: ranges::format_ranges(on), amounts: encode_amounts(&amounts) });
+        let requests: BTreeSet<&SortedAmounts> =
             self.workloads.values().flat_map(|tasks| tasks.bound.keys().map(|(_, request)| request)).collect();
-        let requests: BTreeMap<&Amounts, u32> = requests.into_iter().zip(0..).collect();
+        let requests: BTreeMap<&SortedAmounts, u32> = requests.into_iter().zip(0..).collect();
         let mut over = 0;
         let workloads = self.workloads.iter().filter(|(_, tasks)| {
             over += usize::from(tasks.bound.is_empty());
@@ -139,7 +141,9 @@ impl<'a> View<'a> {
         Part {
             shapes,
             held: held.collect(),
-            workloads: workloads.map(|(workload, tasks)| tasks.encode_workload(workload, &numbers, &requests)).collect(),
+            workloads: workloads
+                .map(|(workload, tasks)| tasks.encode_workload(workload, &numbers, &requests))
+                .collect(),
             requests: requests.keys().map(|request| encode_amounts(request)).collect(),
             ..Part::default()
         }
@@ -151,7 +155,7 @@ impl Tasks<'_> {
         &self,
         reference: &WorkloadRef,
         numbers: &BTreeMap<String, u32>,
-        requests: &BTreeMap<&Amounts, u32>,
+        requests: &BTreeMap<&SortedAmounts, u32>,
     ) -> Workload {
         let bound = self.bound.iter().map(|((task, request), on)| {
             let mut places: Vec<(u32, &Where)> =
@@ -191,7 +195,7 @@ struct Alike<'a> {
     labels: BTreeMap<&'a str, &'a str>,
     own: BTreeSet<&'a str>,
     taints: Vec<&'a Taint>,
-    allocatable: Amounts,
+    allocatable: SortedAmounts,
     closed: (bool, bool, bool),
 }
 
@@ -212,7 +216,7 @@ fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTree
                 labels: BTreeMap::new(),
                 own: BTreeSet::new(),
                 taints: Vec::new(),
-                allocatable: Amounts::new(),
+                allocatable: SortedAmounts::new(),
                 closed: (false, false, true),
             },
             Some(node) => {
@@ -278,10 +282,10 @@ fn encode_taint(taint: &Taint) -> k8s::Taint {
     k8s::Taint { key: taint.key.clone(), value, effect: taint.effect.clone(), time_added: None }
 }
 
-fn sorted_amounts(resources: &Resources) -> Amounts {
+fn sorted_amounts(resources: &Resources) -> SortedAmounts {
     resources.iter().map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
-fn encode_amounts(amounts: &Amounts) -> ResourceList {
+fn encode_amounts(amounts: &SortedAmounts) -> ResourceList {
     amounts.iter().map(|(name, amount)| (name.to_string(), resource::Quantity(amount.to_string()))).collect()
 }

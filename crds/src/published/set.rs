@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use caldera_core::{fleet::Queues, inventory::Change};
 
 use super::{
-    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload, decode_part,
+    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload,
     decode::{Reader, hyper_nodes},
-    queues,
+    decode_part, queues,
 };
 
 /// The objects of one member, as they arrive.

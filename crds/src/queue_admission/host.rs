@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, read_amounts, check_amount, keep_scheduled},
+    amounts::{Amounts, check_amount, keep_scheduled, read_amounts},
     hierarchy_refusal, name_of, parent_of, state_refusal,
     tree::{allocated_pods, child_queues, find_queue, is_root},
 };
@@ -31,9 +31,11 @@ pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
 /// The same for what is wrong, or worse than before, in `new`.
 #[must_use]
 pub fn update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
-    let before: BTreeMap<Kind, Quantity> = find_faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
-    let worse =
-        find_faults(new, there).into_iter().filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
+    let before: BTreeMap<Kind, Quantity> =
+        find_faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
+    let worse = find_faults(new, there)
+        .into_iter()
+        .filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
     worse.chain(root_changed(old, new)).map(Fault::sentence).collect()
 }
 
@@ -90,7 +92,8 @@ const GUARANTEE: (&str, &str) = ("guarantee/resource", "spec.guarantee.resource"
 
 fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     // As it would be: with this version of the queue and no other.
-    let there: Vec<&Value> = there.iter().copied().filter(|other| name_of(other) != name_of(queue)).chain([queue]).collect();
+    let there: Vec<&Value> =
+        there.iter().copied().filter(|other| name_of(other) != name_of(queue)).chain([queue]).collect();
     let there = there.as_slice();
     let mut faults = own_amounts(queue);
     faults.extend(state_refusal(queue).map(|refusal| {
@@ -280,7 +283,8 @@ fn sum_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
 
 fn sum_amounts<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
     let mut sum = Amounts::new();
-    for (resource, amount) in queues.flat_map(|queue| read_scheduled(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
+    for (resource, amount) in
+        queues.flat_map(|queue| read_scheduled(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
     {
         let entry = sum.entry(resource).or_default();
         *entry = entry.saturating_add(amount);

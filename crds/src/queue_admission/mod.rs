@@ -16,7 +16,7 @@ use crate::{
     job_admission::Refusal,
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
 };
-use amounts::{Amounts, read_amounts, check_amount};
+use amounts::{Amounts, check_amount, read_amounts};
 pub use host::{create_problems, update_problems};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
@@ -28,7 +28,8 @@ pub const MOST_LEVELS: usize = 5;
 
 /// Fills in what Volcano fills in when a queue is created; changes nothing when done twice.
 pub fn default_queue(queue: &mut Value) {
-    let (path, weights) = (annotation_of(queue, HIERARCHY).to_owned(), annotation_of(queue, HIERARCHY_WEIGHTS).to_owned());
+    let (path, weights) =
+        (annotation_of(queue, HIERARCHY).to_owned(), annotation_of(queue, HIERARCHY_WEIGHTS).to_owned());
     if !path.is_empty() && !weights.is_empty() && !path.starts_with(ROOT_QUEUE) {
         queue["metadata"]["annotations"][HIERARCHY] = format!("root/{path}").into();
         queue["metadata"]["annotations"][HIERARCHY_WEIGHTS] = format!("1/{weights}").into();
@@ -217,8 +218,9 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
         }
     }
     let inside = format!("{path}/");
-    let below =
-        there.iter().find(|other| name_of(other) != name_of(queue) && annotation_of(other, HIERARCHY).starts_with(&inside))?;
+    let below = there
+        .iter()
+        .find(|other| name_of(other) != name_of(queue) && annotation_of(other, HIERARCHY).starts_with(&inside))?;
     let (below_path, below_name) = (annotation_of(below, HIERARCHY), name_of(below));
     refusal(
         path,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, add_amounts, read_amounts, exceeds_limit, keep_scheduled, format_amounts},
+    amounts::{Amounts, add_amounts, exceeds_limit, format_amounts, keep_scheduled, read_amounts},
     name_of, parent_of,
 };
 use crate::{job_admission::Refusal, names::volcano::ROOT_QUEUE};
@@ -129,7 +129,10 @@ fn most_below(queue: &Value, resource: &str, there: &[&Value], levels: usize) ->
     if own > Quantity::ZERO || levels == 0 {
         return own;
     }
-    child_queues(name_of(queue), there).map(|child| most_below(child, resource, there, levels - 1)).max().unwrap_or_default()
+    child_queues(name_of(queue), there)
+        .map(|child| most_below(child, resource, there, levels - 1))
+        .max()
+        .unwrap_or_default()
 }
 
 /// The children's guarantees within the parent's, and the same of what they deserve. What the parent does not name is

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use crate::{
     schema::DNS_SUBDOMAIN,
     volcano::batch::NetworkTopologySpec,
-    wire::{api_types, ResourceList, object, words},
+    wire::{ResourceList, api_types, object, words},
 };
 
 words! {

@@ -154,7 +154,13 @@ impl WorkloadKind {
     pub fn api_resource(self) -> ApiResource {
         let KindNames { group, version, kind, plural, .. } = self.names();
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-        ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
+        ApiResource {
+            group: group.into(),
+            version: version.into(),
+            api_version,
+            kind: kind.into(),
+            plural: plural.into(),
+        }
     }
 
     /// Whether the workload consists of named tasks, so that a plan divides it by task. Other kinds have one template.

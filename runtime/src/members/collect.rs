@@ -337,7 +337,8 @@ impl Collector {
             Some(there) => there,
             None => self.parts_there().await?,
         };
-        let parts = divide_contents(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
+        let parts =
+            divide_contents(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
         let mut bytes = 0;
         for part in parts.iter().filter(|part| self.again || !self.parts.contains(part)) {
             let spec = json!({"cluster": self.config.cluster, "part": part});

@@ -94,7 +94,7 @@ impl Member {
 fn updates(published: &Published, before: Option<&Published>) -> Result<Vec<Update>, Malformed> {
     let mut updates: Vec<Update> = published.changes_since(before)?.into_iter().map(Update::Change).collect();
     let queues = published.decode_queues()?;
-    if before.map(Published::queues).transpose()?.as_ref() != Some(&queues) {
+    if before.map(Published::decode_queues).transpose()?.as_ref() != Some(&queues) {
         updates.push(Update::Queues(queues));
     }
     Ok(updates)

@@ -9,7 +9,7 @@ use caldera_core::{
     fleet::{Origin, Queues, Update},
     inventory::{Change, HyperNode, Node, Pod},
 };
-use caldera_crds::inventory::{hyper_node, name, namespace, node, pod, queue};
+use caldera_crds::inventory::{hyper_node, name_of, namespace_of, read_node, read_pod, read_queue};
 use kube::{Client, api::ApiResource};
 use serde_json::Value;
 use tokio::{
@@ -81,9 +81,9 @@ impl Watches {
         let to_event = move |event: Event<Value>| {
             let before = queues.clone();
             match event {
-                Event::Reset(all) => queues = all.iter().filter_map(queue).collect(),
-                Event::Applied(one) => queues.extend(queue(&one)),
-                Event::Deleted(one) => drop(queues.remove(&name(&one)?)),
+                Event::Reset(all) => queues = all.iter().filter_map(read_queue).collect(),
+                Event::Applied(one) => queues.extend(read_queue(&one)),
+                Event::Deleted(one) => drop(queues.remove(&name_of(&one)?)),
             }
             // Their status changes all the time.
             (std::mem::take(&mut first) || queues != before).then(|| Told::Queues(queues.clone()))
@@ -213,22 +213,22 @@ fn hyper_nodes(event: Event<Value>) -> Option<Change> {
     Some(match event {
         Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(hyper_node).collect()),
         Event::Applied(one) => Change::HyperNode(hyper_node(&one)?),
-        Event::Deleted(one) => Change::HyperNodeGone(name(&one)?),
+        Event::Deleted(one) => Change::HyperNodeGone(name_of(&one)?),
     })
 }
 
 fn nodes(event: Event<Value>) -> Option<Change> {
     Some(match event {
-        Event::Reset(all) => Change::Nodes(all.iter().filter_map(node).collect::<Vec<Node>>()),
-        Event::Applied(one) => Change::Node(node(&one)?),
-        Event::Deleted(one) => Change::NodeGone(name(&one)?),
+        Event::Reset(all) => Change::Nodes(all.iter().filter_map(read_node).collect::<Vec<Node>>()),
+        Event::Applied(one) => Change::Node(read_node(&one)?),
+        Event::Deleted(one) => Change::NodeGone(name_of(&one)?),
     })
 }
 
 fn pods(event: Event<Value>) -> Option<Change> {
     Some(match event {
-        Event::Reset(all) => Change::Pods(all.iter().filter_map(pod).collect::<Vec<Pod>>()),
-        Event::Applied(one) => Change::Pod(pod(&one)?),
-        Event::Deleted(one) => Change::PodGone(namespace(&one), name(&one)?),
+        Event::Reset(all) => Change::Pods(all.iter().filter_map(read_pod).collect::<Vec<Pod>>()),
+        Event::Applied(one) => Change::Pod(read_pod(&one)?),
+        Event::Deleted(one) => Change::PodGone(namespace_of(&one), name_of(&one)?),
     })
 }

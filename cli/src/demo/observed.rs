@@ -1,15 +1,23 @@
-//! What the API showed, and the lines that tell it: a state machine without I/O.
+//! What the demo has observed of its jobs and queues, and the line that each new observation prints. No I/O.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use caldera_core::plan::Plan;
-use caldera_crds::names::{caldera, volcano};
+use caldera_core::{gang::ClusterName, quantity::Quantity};
+use caldera_crds::{
+    binding::{BindingView, parse_binding},
+    karmada::work::ResourceBinding,
+    names::{caldera, volcano},
+    volcano::scheduling,
+    workload::WorkloadKind,
+};
 use caldera_runtime::watch::Event;
+use kube::core::ApiResource;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 /// The kinds the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObservedKind {
     Job,
     Deployment,
     Queue,
@@ -17,17 +25,17 @@ pub enum Kind {
     Binding,
 }
 
-impl Kind {
+impl ObservedKind {
     pub const ALL: [Self; 5] = [Self::Job, Self::Deployment, Self::Queue, Self::PodGroup, Self::Binding];
 
-    /// Group, version, kind, plural.
-    pub const fn parts(self) -> (&'static str, &'static str, &'static str, &'static str) {
+    /// What to ask the host for.
+    pub fn api_resource(self) -> ApiResource {
         match self {
-            Self::Job => ("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
-            Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
-            Self::Queue => ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-            Self::PodGroup => ("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-            Self::Binding => ("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            Self::Job => WorkloadKind::VolcanoJob.api_resource(),
+            Self::Deployment => WorkloadKind::Deployment.api_resource(),
+            Self::Queue => ApiResource::erase::<scheduling::Queue>(&()),
+            Self::PodGroup => ApiResource::erase::<scheduling::PodGroup>(&()),
+            Self::Binding => ApiResource::erase::<ResourceBinding>(&()),
         }
     }
 }
@@ -76,7 +84,7 @@ pub struct Queue {
 
 /// Everything seen so far.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct Observed {
     pub jobs: BTreeMap<String, Job>,
     pub queues: BTreeMap<String, Queue>,
 }
@@ -89,7 +97,7 @@ fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
-impl Board {
+impl Observed {
     pub fn job(&self, name: &str) -> Job {
         self.jobs.get(name).cloned().unwrap_or_default()
     }
@@ -99,7 +107,7 @@ impl Board {
     }
 
     /// Takes in an event at `at` since the start; returns what is worth a line.
-    pub fn observe_event(&mut self, kind: Kind, event: Event<Value>, at: Duration) -> Vec<String> {
+    pub fn observe_event(&mut self, kind: ObservedKind, event: Event<Value>, at: Duration) -> Vec<String> {
         let objects = match event {
             Event::Reset(all) => all,
             Event::Applied(one) => vec![one],
@@ -108,11 +116,11 @@ impl Board {
         objects
             .iter()
             .flat_map(|object| match kind {
-                Kind::Job => self.job_changed(object, at),
-                Kind::Deployment => self.deployment_changed(object, at),
-                Kind::Queue => self.queue_changed(object),
-                Kind::PodGroup => self.group_changed(object, at),
-                Kind::Binding => self.binding_changed(object, at),
+                ObservedKind::Job => self.job_changed(object, at),
+                ObservedKind::Deployment => self.deployment_changed(object, at),
+                ObservedKind::Queue => self.queue_changed(object),
+                ObservedKind::PodGroup => self.pod_group_changed(object),
+                ObservedKind::Binding => self.binding_changed(object, at),
             })
             .collect()
     }
@@ -163,21 +171,18 @@ impl Board {
     fn queue_changed(&mut self, object: &Value) -> Vec<String> {
         let queue = self.queues.entry(text_at(object, "/metadata/name").to_owned()).or_default();
         queue.state = text_at(object, "/status/state").to_owned();
-        let quantity = |value: Option<&Value>| {
-            value
-                .and_then(|v| serde_json::from_value::<caldera_core::quantity::Quantity>(v.clone()).ok())
-                .unwrap_or_default()
-        };
+        let quantity =
+            |value: Option<&Value>| value.and_then(|value| Quantity::deserialize(value).ok()).unwrap_or_default();
         for (resource, limit) in object.pointer("/spec/capability").and_then(Value::as_object).into_iter().flatten() {
             let used = quantity(object.pointer("/status/allocated").and_then(|all| all.get(resource)));
             let row = queue.resources.entry(resource.clone()).or_default();
-            let most = row.0.parse::<caldera_core::quantity::Quantity>().unwrap_or_default().max(used);
+            let most = row.0.parse::<Quantity>().unwrap_or_default().max(used);
             *row = (most.to_string(), used.to_string(), quantity(Some(limit)).to_string());
         }
         Vec::new()
     }
 
-    fn group_changed(&mut self, object: &Value, _at: Duration) -> Vec<String> {
+    fn pod_group_changed(&mut self, object: &Value) -> Vec<String> {
         let Some(name) = object.pointer("/metadata/labels").and_then(|labels| labels.get(caldera::WORKLOAD_NAME))
         else {
             return Vec::new();
@@ -185,10 +190,9 @@ impl Board {
         let name = name.as_str().unwrap_or_default();
         let job = self.jobs.entry(name.to_owned()).or_default();
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let waiting = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| text_at(condition, "/type") == "Unschedulable" && text_at(condition, "/status") == "True");
+        let waiting = conditions.into_iter().flatten().find(|condition| {
+            text_at(condition, "/type") == "Unschedulable" && text_at(condition, "/status") == "True"
+        });
         let Some(condition) = waiting else { return Vec::new() };
         let (reason, message) = (text_at(condition, "/reason"), text_at(condition, "/message"));
         if (reason, message) == (&job.reason, &job.message) {
@@ -200,39 +204,37 @@ impl Board {
     }
 
     fn binding_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text_at(object, "/spec/resource/name");
+        let Some(object) = parse_binding(object) else { return Vec::new() };
+        let binding = BindingView::from(&object);
+        let name = &object.spec.resource.name;
         let Some(job) = self.jobs.get_mut(name) else { return Vec::new() };
         let mut lines = Vec::new();
-        if annotation_of(object, caldera::ADMISSION).is_some() && job.released.is_none() {
+        if binding.annotation(caldera::ADMISSION).is_some() && job.released.is_none() {
             job.released = Some(at);
             lines.push(format!("{name:<15} released by queue {}", job.queue));
         }
         let mut clusters: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
-        if let Some(plan) = annotation_of(object, caldera::PLAN).and_then(|plan| serde_json::from_str::<Plan>(plan).ok()) {
-            for (cluster, share) in &plan.clusters {
-                let tasks = share.tasks.iter().filter(|(_, task)| task.replicas > 0);
-                let tasks = tasks.map(|(task, share)| (task.to_string(), share.replicas)).collect();
-                clusters.insert(cluster.to_string(), tasks);
-            }
+        for (cluster, share) in binding.plan().unwrap_or_default().clusters {
+            let tasks = share.tasks.iter().filter(|(_, task)| task.replicas > 0);
+            clusters
+                .insert(cluster.to_string(), tasks.map(|(task, share)| (task.to_string(), share.replicas)).collect());
         }
         // Kinds that Karmada divides by itself need no plan.
         if clusters.is_empty() {
-            for cluster in object.pointer("/spec/clusters").and_then(Value::as_array).into_iter().flatten() {
-                let replicas = cluster.get("replicas").and_then(Value::as_u64).unwrap_or_default();
-                let replicas = u32::try_from(replicas).unwrap_or(u32::MAX);
-                clusters.insert(text_at(cluster, "/name").to_owned(), BTreeMap::from([("pods".to_owned(), replicas)]));
-            }
+            let pods =
+                |(cluster, replicas): (ClusterName, u32)| (cluster.to_string(), [("pods".to_owned(), replicas)].into());
+            clusters = binding.clusters().map(pods).collect();
         }
         if !clusters.is_empty() && clusters != job.clusters {
             job.clusters = clusters;
-            lines.push(format!("{name:<15} placed: {}", where_to(&job.clusters)));
+            lines.push(format!("{name:<15} placed: {}", format_clusters(&job.clusters)));
         }
         lines
     }
 }
 
 /// `member1: pod 8; member2: pod 2`.
-pub fn where_to(clusters: &BTreeMap<String, BTreeMap<String, u32>>) -> String {
+pub fn format_clusters(clusters: &BTreeMap<String, BTreeMap<String, u32>>) -> String {
     let cluster = |(name, tasks): (&String, &BTreeMap<String, u32>)| {
         let tasks: Vec<String> = tasks.iter().map(|(task, replicas)| format!("{task} {replicas}")).collect();
         format!("{name}: {}", tasks.join(", "))
