@@ -1,5 +1,4 @@
-//! `caldera webhook`, `caldera controller`, `caldera scheduler`, `caldera inventory`,
-//! `caldera estimator`: each alone, against any Karmada.
+//! Runs one component against any Karmada: `caldera webhook`, `controller`, `scheduler`, `inventory` and `estimator`.
 
 use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
@@ -200,9 +199,9 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
     Ok(Some(client::from_config(config, component, counts)?))
 }
 
-/// Runs `component` while this replica holds the lease, and tells it which that is. A lost lease ends the process: whoever
-/// starts it again begins from the API's state. One that stands by is ready to take over, or a rollout would wait for it
-/// for ever.
+/// Runs `component` while this replica holds the lease, and tells it which that is. A lost lease ends the process:
+/// whoever starts it again begins from the API's state. One that stands by is ready to take over, or a rollout would
+/// wait for it for ever.
 async fn while_active<Fut>(
     lease: &str,
     args: &ComponentArgs,

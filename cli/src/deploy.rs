@@ -1,10 +1,10 @@
-//! `caldera manifests --deployments` and `--member`: what runs Caldera, as objects for the cluster that it runs in.
+//! `caldera manifests --deployments` and `--member`: the Deployments that run Caldera, with what belongs to them.
 //!
-//! That cluster is not the Karmada API: the components reach that by a kubeconfig in a Secret each, and need nothing of
-//! the cluster that they run in (their service accounts there have no token). A collector inside a Pull member is the
-//! exception: it reads that cluster with its pod's own service account.
+//! The components run in a cluster that is not the Karmada API. Each reaches that API by a kubeconfig in a Secret and
+//! needs no token for the cluster it runs in. A collector inside a Pull member is the exception: it reads that member
+//! with its pod's service account.
 //!
-//! Secrets are named, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`), and `caldera-webhook-cert`
+//! Secrets are referred to, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`) and `caldera-webhook-cert`
 //! (`tls.crt`, `tls.key`).
 
 use serde_json::{Value, json};
@@ -38,8 +38,8 @@ struct Part<'a> {
     subcommand: &'a str,
     replicas: u32,
     args: Vec<String>,
-    /// Memory asked for, and at most: for 10,000 jobs and 200 members of 1,000 nodes (97 MB for the one, 98 to 191 MB for
-    /// the other: docs/benchmarks.md) over the 45 MB of a process that knows nothing, and four times that.
+    /// Memory asked for, and at most: for 10,000 jobs and 200 members of 1,000 nodes (97 MB for the one, 98 to 191 MB
+    /// for the other: docs/benchmarks.md) over the 45 MB of a process that knows nothing, and four times that.
     memory: (&'a str, &'a str),
     cpu: &'a str,
     /// Secret with a serving certificate, and the port that it is for.
@@ -118,7 +118,8 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
     objects
 }
 
-/// The collector of a member. Another one takes over when its lease ends, so one is enough: what is published lasts longer.
+/// The collector of a member. Another one takes over when its lease ends, so one is enough: what is published lasts
+/// longer.
 fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
     let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
     args.extend(in_cluster.then(|| "--in-member".to_owned()));

@@ -1,4 +1,4 @@
-//! The command line as a library, so that the end-to-end scenarios start components exactly as the binary does.
+//! The command line as a library, so that end-to-end scenarios start components exactly as the binary does.
 #![forbid(unsafe_code)]
 
 pub mod args;

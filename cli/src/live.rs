@@ -1,7 +1,9 @@
-//! Everything that decides, listed once with the caller's own credentials: what `caldera why` and `caldera queue` ask.
+//! Lists everything that the controller decides on, once, with the caller's own credentials: the input of `caldera
+//! why`,
+//! `caldera queue` and `caldera simulate --kubeconfig`.
 //!
-//! Only reads. What the caller may not see is told, never guessed: without the right to list a kind everywhere the answer
-//! rests on what the controller wrote (see [`caldera_controller::explain`]).
+//! It only reads. What the caller may not see is reported as a [`Gap`], never guessed. Without the right to list a kind
+//! in all namespaces the answer rests on what the controller wrote (see [`caldera_controller::explain`]).
 
 use std::time::Duration;
 
@@ -58,7 +60,8 @@ enum SourceAnswer {
 }
 
 /// Looks once. With a `namespace` the objects there are asked for where those of all namespaces are refused, and its
-/// PodGroups are read. What the controller's admin chose is read in `controllers`, its namespace, or where it usually is.
+/// PodGroups are read. What the controller's admin chose is read in `controllers`, its namespace, or where it usually
+/// is.
 ///
 /// # Errors
 /// If the server does not answer.

@@ -1,4 +1,5 @@
-//! `caldera manifests`: everything a Karmada host needs, as objects. What runs the components is in [`crate::deploy`].
+//! `caldera manifests`: the CRDs, roles, policies and webhook configurations that a Karmada host needs. The Deployments
+//! that run the components are in [`crate::deploy`].
 
 use std::{fs, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! How answers are printed.
+//! Prints answers as tables for people, or as JSON or YAML for programs.
 
 use std::io::Write as _;
 

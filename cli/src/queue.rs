@@ -1,4 +1,4 @@
-//! `caldera queue`: the queues of the fleet, and who waits in one.
+//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -115,7 +115,8 @@ fn count_jobs(queue: &QueueView) -> [String; 4] {
 
 fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let row = |queue: &QueueView| {
-        // What is limited or used here; of the root, all that there is. Every pod is one pod: only where that is limited.
+        // What is limited or used here; of the root, all that there is. Every pod is one pod: only where that is
+        // limited.
         let root = queue.parent.is_none();
         let matters = |of: &&Amounts| {
             let counts = !of.used.is_zero() || root;

@@ -1,4 +1,4 @@
-//! `caldera simulate`: what would become of these jobs on that fleet, by this engine and by others, on virtual time.
+//! `caldera simulate`: runs jobs on a fleet in virtual time, under Caldera's engine and under other policies.
 
 mod input;
 mod state;

@@ -1,4 +1,5 @@
-//! Caldera's three components in this process, pointed at one Karmada host: what `sandbox` and `demo` run.
+//! Caldera's webhook, controller and scheduler in this process, against one Karmada host: what `sandbox` and `demo`
+//! run.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! `caldera why JOB`: where a job stands, and why.
+//! `caldera why JOB`: prints the state of a job in its queue, and the reason for it.
 
 use std::{fmt::Write as _, process::ExitCode};
 

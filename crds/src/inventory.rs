@@ -1,6 +1,6 @@
-//! From a member's nodes, pods and HyperNodes to the values that its inventory is made of (`caldera_core::inventory`).
+//! Reads a member's Nodes, Pods, HyperNodes and Queues as the values of `caldera_core::inventory`.
 //!
-//! Nothing here fails: a quantity that is none counts as nothing, and every pod as one.
+//! Reading never fails: an amount that can not be parsed counts as zero, and every pod counts as one pod.
 
 use caldera_core::{
     fleet::Queue,
@@ -62,8 +62,8 @@ pub fn hyper_node(object: &Value) -> Option<HyperNode> {
     })
 }
 
-/// A queue of the member's own Volcano; `None` without a name. Of what is allocated only what is bounded counts, so that
-/// a queue without a capability changes seldom.
+/// A queue of the member's own Volcano; `None` without a name. Of what is allocated only what is bounded counts, so
+/// that a queue without a capability changes seldom.
 #[must_use]
 pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
     let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(read_pod(&object).unwrap().request.to_string(), "pods 1");
     }
 
-    /// Such a pod would be refused as a workload: a minimum above its one replica, an affinity that no node can meet, an
-    /// amount that is none.
+    /// Such a pod would be refused as a workload: a minimum above its one replica, an affinity that no node can meet,
+    /// an amount that is none.
     #[test]
     fn a_pod_holds_what_it_asks_for_whatever_its_workload_may_not_say() {
         let request = |metadata: Value, affinity: Value, memory: &str| {

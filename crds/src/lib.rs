@@ -1,4 +1,7 @@
-//! Typed APIs: our own, and the parts of Karmada's and Volcano's that we read or write.
+//! Typed API objects: Caldera's own CRDs, and the parts of Karmada's and Volcano's APIs that Caldera reads or writes.
+//!
+//! Start at [`binding`] for ResourceBindings, [`workload`] for the workloads that can be queued, [`placement`] for the
+//! conversion into `caldera_core`, [`manifests`] for the CRDs, and [`names`] for labels and annotations.
 #![forbid(unsafe_code)]
 
 pub mod binding;

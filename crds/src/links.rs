@@ -1,9 +1,9 @@
-//! `federation.caldera.dev/v1alpha1`: FederationTopology, which clusters have a good link to which.
+//! `federation.caldera.dev/v1alpha1` FederationTopology: which clusters are well connected.
 //!
-//! Admins declare links with latency and bandwidth, and tiers that say what makes clusters close; a gang's
-//! `networkTopology` may name a tier (`caldera_core::split::FederationTopology`). There may be several objects, of who owns
-//! which links: all links count, and tiers in the order of the objects' names. What is wrong in an object is left out,
-//! alone, and told in its condition [`ACCEPTED`]; a cluster that is not there counts from when it is.
+//! Admins declare links with latency and bandwidth, and tiers that say how good a link must be. A gang's
+//! `networkTopology` may name a tier (`caldera_core::split::FederationTopology`). Several objects add up: all their
+//! links count, and their tiers in the order of the objects' names. An invalid tier or link is left out, alone, and the
+//! condition [`ACCEPTED`] of its object says why. A cluster that does not exist yet counts as soon as it does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +53,8 @@ api_types! {
         /// As jobs say it in `networkTopology.highestTierName`; not cluster, region or provider.
         #[schemars(extend("minLength" = 1, "maxLength" = 63))]
         pub name: String,
-        /// As jobs say it in `networkTopology.highestTierAllowed`: above every tier of members, growing from tier to tier.
+        /// As jobs say it in `networkTopology.highestTierAllowed`: above every tier of members, growing from tier to
+        /// tier.
         #[schemars(extend("minimum" = 0, "maximum" = 2147483647, "format" = null))]
         pub tier: Option<i64>,
         /// A link may take so long at most, one way. Without it any does.

@@ -102,8 +102,8 @@ impl Definition {
         self.with_subresources(json!({ "status": {} }))
     }
 
-    /// Puts v1alpha1 of a binding, served but not stored, before the version that is there. It has fewer fields, and its
-    /// replicas are with the resource.
+    /// Puts v1alpha1 of a binding, served but not stored, before the version that is there. It has fewer fields, and
+    /// its replicas are with the resource.
     fn with_v1alpha1(mut self) -> Self {
         let mut version = self.0["spec"]["versions"][0].clone();
         version["name"] = json!("v1alpha1");

@@ -1,4 +1,5 @@
-//! Every label, annotation, finalizer and field manager that Caldera writes or reads, by whose it is.
+//! Every label, annotation, finalizer and field manager that Caldera reads or writes, by the project that owns the
+//! name.
 
 /// Our names, all under `caldera.dev/`.
 pub mod caldera {
@@ -13,8 +14,8 @@ pub mod caldera {
     pub const GATE_OPEN: &str = "open";
     /// On a ResourceBinding: what the controller charged when it opened the gate (JSON). No record, no placement.
     pub const ADMISSION: &str = "caldera.dev/admission";
-    /// On a ResourceBinding: under which lease of the controller [`ADMISSION`] was granted; absent or empty where it runs without one.
-    /// The scheduler places nothing more of a grant unless it read since that this lease is held.
+    /// On a ResourceBinding: under which lease of the controller [`ADMISSION`] was granted; absent or empty where it
+    /// runs without one. The scheduler places nothing more of a grant unless it read since that this lease is held.
     pub const EPOCH: &str = "caldera.dev/epoch";
     /// On a ResourceBinding: the gang's shares by cluster (JSON of `caldera_core::plan::Plan`).
     pub const PLAN: &str = "caldera.dev/plan";
@@ -29,8 +30,8 @@ pub mod caldera {
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
     /// On a workload: `true` keeps it in its queue until the user takes it away.
     pub const HOLD: &str = "caldera.dev/hold";
-    /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked one
-    /// that it does not delay, and what it says is what expected starts are told by.
+    /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked
+    /// one that it does not delay, and what it says is what expected starts are told by.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
@@ -40,10 +41,11 @@ pub mod caldera {
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
     /// A value of it: multi-cluster Services, with ranks and hosts put into each cluster's copy.
     pub const RENDEZVOUS_CLUSTERSET: &str = "clusterset";
-    /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters are ranked
-    /// (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
+    /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters
+    /// are ranked (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";
-    /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see `caldera_core::place::data`).
+    /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
+    /// `caldera_core::place::data`).
     pub const DATA: &str = "caldera.dev/data";
     /// On a PodGroup of ours (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";

@@ -1,7 +1,7 @@
-//! From Karmada's objects to the values that placement decides on (`caldera_core::place`).
+//! Converts Karmada's API objects into the values that placement decides on (`caldera_core::place`).
 //!
-//! Nothing here fails: what an API server should have refused becomes what Karmada makes of it (an invalid selector
-//! matches nothing, an unknown strategy is unsupported, a quantity that is none counts as zero).
+//! Converting never fails. What an API server should have refused becomes what Karmada makes of it: an invalid selector
+//! matches nothing, an unknown strategy is unsupported, and an amount that can not be parsed counts as zero.
 
 use std::sync::Arc;
 
@@ -127,8 +127,8 @@ pub fn read_affinity_groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
     together.into_iter().chain(some(named.anti_affinity_group).map(place::Group::Apart)).collect()
 }
 
-/// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds whose
-/// template is not read.
+/// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds
+/// whose template is not read.
 #[must_use]
 pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
     let requirements = spec.replica_requirements.clone().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! `federation.caldera.dev/v1alpha1`: ClusterInventory, a member's nodes and who holds them, as its collector saw them.
+//! `federation.caldera.dev/v1alpha1` ClusterInventory: a member's nodes and pods as its collector saw them.
 //!
-//! Rule: whoever reads it back answers every question as if it had watched the member: what is free on each node, which
-//! pods of a workload reached a node, and what would be free without some of them. What no question needs is not in it:
-//! pods of others are one sum a node, pods of a task are a few ranges, names in a row are one.
+//! Rule: a reader answers every question as if it watched the member itself: what is free on each node, which pods of a
+//! workload reached a node, and what would be free without some of them. What no question needs is left out: pods of
+//! unknown owners are one sum per node, pods of a task are ranges of numbers, and similar names are one pattern.
 //!
-//! A member has one object with a [`Heartbeat`] (named like the cluster) and one or more with a [`Part`] each
-//! (`<cluster>.<index>`; a cluster's name has no dot). The heartbeat is small and written now and then; a part holds the
-//! nodes whose names fall to it, with all that is bound to them, and is written when it changes. Parts of one
-//! division are true each by itself, so they need not be written together; the division is the heartbeat's `parts`.
+//! A member has one object with a [`Heartbeat`], named like the cluster, and one or more objects with a [`Part`], named
+//! `<cluster>.<index>` (a cluster's name has no dot). The heartbeat is small and is written at intervals. A part holds
+//! the nodes whose names hash to it and everything that is bound to them, and is written when it changes. Each part is
+//! consistent by itself, so parts need not be written together. The heartbeat says how many parts there are.
 
 mod decode;
 mod domains;
@@ -94,8 +94,8 @@ api_types! {
         pub fault: Option<String>,
     }
 
-    /// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are listed
-    /// here, from 0; `on` and `nodes` of what follows are ranges of these numbers (`0-7,9`).
+    /// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are
+    /// listed here, from 0; `on` and `nodes` of what follows are ranges of these numbers (`0-7,9`).
     pub struct Part {
         /// Which, from 0.
         #[schemars(extend("format" = null, "minimum" = 0))]
@@ -205,7 +205,8 @@ api_types! {
         /// What each asks for: a number of the part's `requests`.
         #[schemars(extend("format" = null, "minimum" = 0))]
         pub request: u32,
-        /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node 5.
+        /// Where: `0:4-7 3:8,9` is pods 4 to 7 on node 0, pods 8 and 9 on node 3; `5*2` is two without a number on node
+        /// 5.
         pub on: String,
     }
 

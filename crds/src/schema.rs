@@ -1,8 +1,8 @@
-//! Schemas of our types as a CRD wants them: structural, inlined, without `null`, and with the marks that types alone do
-//! not carry (list types, quantities).
+//! CRD schemas of our types: structural, inlined, without `null`, and with the markers that Rust types do not carry,
+//! such as list types and quantity patterns.
 //!
-//! Rule: what controller-gen writes for the same Go types, since that is what the API server's defaulting, pruning and
-//! server-side apply of the real systems go by.
+//! Rule: the schema that controller-gen writes for the same Go types. Defaulting, pruning and server-side apply of the
+//! real systems depend on it.
 
 mod pod;
 
@@ -94,8 +94,8 @@ fn make_structural(schema: &mut Value) {
     marks_of_kubernetes_types(object);
 }
 
-/// `null` is no value in Kubernetes: an optional field is simply not required. A keyword that is `null` was put there to
-/// take away what the derive says.
+/// `null` is no value in Kubernetes: an optional field is simply not required. A keyword that is `null` was put there
+/// to take away what the derive says.
 fn forget_null(object: &mut Map<String, Value>) {
     object.retain(|_, value| !value.is_null());
     if let Some(Value::Array(types)) = object.get_mut("type") {

@@ -1,7 +1,8 @@
-//! `federation.caldera.dev/v1alpha1`: ClusterScore, what somebody outside thinks of clusters.
+//! `federation.caldera.dev/v1alpha1` ClusterScore: scores that something outside Caldera gives to clusters.
 //!
-//! Anybody may write one: a cron job with energy prices, an operator who drains a region slowly. A policy that names it in
-//! its score weights ranks clusters by it (`caldera_core::place::score`). What is older than it says it lasts is ignored.
+//! Anybody may write one, for instance a cron job with energy prices, or an operator who drains a region slowly. A
+//! policy whose score weights name the object ranks clusters by it (`caldera_core::place::score`). Scores that are
+//! older than their own `validForSeconds` are ignored.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

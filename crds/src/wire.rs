@@ -1,7 +1,8 @@
-//! What reading an object forgives, so that a strange one never breaks a watch.
+//! How API objects are read and written, and the macros that declare their types.
 //!
-//! Unknown fields are ignored, `null` is as good as absent, an integer is as good as a quantity's text, and a word that
-//! we do not know is kept as it is. What *schemas* demand is the API server's business: see [`crate::schema`].
+//! Reading is tolerant, so that one odd object never breaks a watch: unknown fields are ignored, `null` counts as
+//! absent, an integer counts as a quantity, and an unknown enum word is kept. What a *schema* demands is checked by the
+//! API server: see [`crate::schema`].
 
 use std::collections::BTreeMap;
 

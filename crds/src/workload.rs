@@ -1,20 +1,21 @@
-//! What a workload asks for, read from its object: any kind in scope to [`Gang`], queue and priority class.
+//! Reads a workload of any kind that can be queued: its gang, its queue, its PriorityClass and its annotations.
 //!
-//! Rules: Volcano's Job after its defaults (`pkg/webhooks/admission/jobs/mutate/mutate_job.go`) and within its limits
-//! (`jobs/validate/admit_job.go`); a pod's request as Kubernetes counts it (`component-helpers/resource/helpers.go`); the
-//! queue of other kinds as Volcano's pod-group controller reads it (`pkg/controllers/podgroup/pg_controller_handler.go`).
+//! Rules: a Volcano Job after its defaults (`pkg/webhooks/admission/jobs/mutate/mutate_job.go`) and within its limits
+//! (`jobs/validate/admit_job.go`); a pod's request as Kubernetes counts it (`component-helpers/resource/helpers.go`);
+//! the queue of other kinds as Volcano's pod-group controller reads it
+//! (`pkg/controllers/podgroup/pg_controller_handler.go`).
 //!
-//! Pods of a Deployment, StatefulSet or batch Job are useful one by one: such a gang asks for all its replicas but needs
-//! one only, unless annotation `scheduling.volcano.sh/group-min-member` says otherwise.
+//! Pods of a Deployment, StatefulSet or batch Job are useful one by one. Such a gang asks for all its replicas but
+//! needs only one, unless the annotation `scheduling.volcano.sh/group-min-member` asks for more.
 
-mod apart;
-mod job;
+mod anti_affinity;
+mod completion;
+mod field;
 mod kind;
-mod place;
-mod pod;
-mod policy;
+mod pod_template;
 #[cfg(test)]
 mod tests;
+mod volcano_job;
 
 use caldera_core::{
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
@@ -26,12 +27,12 @@ use serde_json::Value;
 
 pub use caldera_core::gang::SOLE_TASK;
 
-pub use self::{job::RANK_PLUGINS, kind::WorkloadKind, policy::completed_by};
+pub use self::{completion::completed_by, kind::WorkloadKind, volcano_job::RANK_PLUGINS};
 use crate::names::{
     caldera::{DATA, RUNNING_ESTIMATE},
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
 };
-use place::Place;
+use field::Field;
 
 /// Why an object is no gang.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,9 +73,9 @@ pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = WorkloadKind::of(object)
         .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
-    let root = Place::root(object);
+    let root = Field::root(object);
     let mut gang = match kind {
-        WorkloadKind::VolcanoJob => job::read_gang(&root)?,
+        WorkloadKind::VolcanoJob => volcano_job::read_gang(&root)?,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
             of_one_task(&root, replicas)?
@@ -86,13 +87,13 @@ pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
         WorkloadKind::Pod => of_one_task(&root, 1)?,
     };
     for (index, task) in gang.tasks.iter_mut().enumerate() {
-        task.node.most_per_node = apart::most_per_node(object, kind, index, task);
+        task.node.most_per_node = anti_affinity::most_per_node(object, kind, index, task);
     }
     Ok(gang)
 }
 
-/// Where a Volcano Job's data is, if it says so. What can not be read is refused when it is written, and else as if it were not
-/// there: it never decides whether the job runs.
+/// Where a Volcano Job's data is, if it says so. What can not be read is refused when it is written, and else as if it
+/// were not there: it never decides whether the job runs.
 #[must_use]
 pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
     Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
@@ -102,22 +103,22 @@ pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
 /// that can not be read counts as nothing.
 #[must_use]
 pub fn held_by(pod: &Value) -> Resources {
-    pod::read_held(&Place::root(pod))
+    pod_template::read_held(&Field::root(pod))
 }
 
 /// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.
-fn batch_job_replicas(root: &Place<'_>) -> Result<u32, GangError> {
+fn batch_job_replicas(root: &Field<'_>) -> Result<u32, GangError> {
     let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
     Ok(read_completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
 }
 
 /// Pods of a batch Job that must succeed.
-fn read_completions(root: &Place<'_>) -> Result<Option<u32>, GangError> {
+fn read_completions(root: &Field<'_>) -> Result<Option<u32>, GangError> {
     root.at(&["spec", "completions"]).map(|place| place.count()).transpose()
 }
 
-fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
-    let pod = pod_template(root).unwrap_or_else(|| root.missing(&["spec", "template"]));
+fn of_one_task(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
+    let pod = find_pod_template(root).unwrap_or_else(|| root.missing(&["spec", "template"]));
     let min_available = match group_min_member(root)? {
         Some((place, minimum)) if minimum > replicas => {
             return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));
@@ -129,9 +130,9 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
         name: TaskName::from(SOLE_TASK),
         replicas,
         min_available,
-        request: pod::read_request(&pod)?,
-        node: pod::node_claim(&pod)?,
-        priority_class: pod::priority_class(&pod).to_owned(),
+        request: pod_template::read_request(&pod)?,
+        node: pod_template::node_claim(&pod)?,
+        priority_class: pod_template::priority_class(&pod).to_owned(),
         partition: None,
     };
     let one_cluster = (min_available > 1).then(|| {
@@ -149,8 +150,8 @@ fn of_one_task(root: &Place<'_>, replicas: u32) -> Result<Gang, GangError> {
 }
 
 /// The annotation on the workload or its pods.
-fn group_min_member<'a>(root: &Place<'a>) -> Result<Option<(Place<'a>, u32)>, GangError> {
-    let annotations = [Some(root.clone()), pod_template(root)];
+fn group_min_member<'a>(root: &Field<'a>) -> Result<Option<(Field<'a>, u32)>, GangError> {
+    let annotations = [Some(root.clone()), find_pod_template(root)];
     let found = annotations.into_iter().flatten().find_map(|at| at.at(&["metadata", "annotations", GROUP_MIN_MEMBER]));
     let Some(place) = found else { return Ok(None) };
     let text = place.text()?;
@@ -164,26 +165,26 @@ fn group_min_member<'a>(root: &Place<'a>) -> Result<Option<(Place<'a>, u32)>, Ga
 /// says nothing, or nothing that Volcano's sla plugin would take.
 #[must_use]
 pub fn sla_waiting_time(object: &Value) -> Option<i64> {
-    let root = Place::root(object);
-    let places = [pod_template(&root), Some(root)];
+    let root = Field::root(object);
+    let places = [find_pod_template(&root), Some(root)];
     let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
     duration::seconds(told.value.as_str()?)
 }
 
-/// Seconds that a workload says it runs at most: by our annotation, else by what Kubernetes will kill it after. What is no
-/// duration is not heard.
+/// Seconds that a workload says it runs at most: by our annotation, else by what Kubernetes will kill it after. What is
+/// no duration is not heard.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
     let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::seconds);
     told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
 }
 
-/// Whether a workload says that it may be made to give way: by itself, as Volcano reads it from its PodGroup (annotation
-/// before label, `pkg/scheduler/api/job_info.go`), else by its pods, where one "no" is enough. What is no truth value is a
-/// "no" as well.
+/// Whether a workload says that it may be made to give way: by itself, as Volcano reads it from its PodGroup
+/// (annotation before label, `pkg/scheduler/api/job_info.go`), else by its pods, where one "no" is enough. What is no
+/// truth value is a "no" as well.
 #[must_use]
 pub fn read_preemptable(object: &Value) -> Option<bool> {
-    let root = Place::root(object);
+    let root = Field::root(object);
     let own = says_preemptable(&root);
     if own.is_some() {
         return own;
@@ -193,20 +194,20 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
             let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
             tasks.iter().filter_map(|task| task.at(&["template"])).collect()
         }
-        _ => Vec::from_iter(pod_template(&root)),
+        _ => Vec::from_iter(find_pod_template(&root)),
     };
     let said: Vec<bool> = templates.iter().filter_map(says_preemptable).collect();
     (!said.is_empty()).then(|| said.into_iter().all(|says| says))
 }
 
-fn says_preemptable(place: &Place<'_>) -> Option<bool> {
+fn says_preemptable(place: &Field<'_>) -> Option<bool> {
     let told = ["annotations", "labels"].into_iter().find_map(|at| place.at(&["metadata", at, PREEMPTABLE]))?;
     // As Go's strconv.ParseBool has it.
     Some(matches!(told.value.as_str(), Some("1" | "t" | "T" | "TRUE" | "true" | "True")))
 }
 
 /// The template of a workload's pods; a Pod is its own.
-fn pod_template<'a>(root: &Place<'a>) -> Option<Place<'a>> {
+fn find_pod_template<'a>(root: &Field<'a>) -> Option<Field<'a>> {
     if WorkloadKind::of(root.value) == Some(WorkloadKind::Pod) {
         return Some(root.clone());
     }
@@ -228,11 +229,11 @@ pub fn names_queue(object: &Value) -> bool {
 /// Volcano's own key first and on the pods first, as its pod-group controller has it (a pod's annotation, then what it
 /// inherits from its owner); then the key that newer clients write.
 fn named_queue(object: &Value) -> Option<&str> {
-    let root = Place::root(object);
+    let root = Field::root(object);
     if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "queue"]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty());
     }
-    let places = [pod_template(&root), Some(root)];
+    let places = [find_pod_template(&root), Some(root)];
     [("annotations", QUEUE_OLD), ("labels", QUEUE), ("annotations", QUEUE)].into_iter().find_map(|(where_, key)| {
         places.iter().flatten().find_map(|place| {
             place.at(&["metadata", where_, key]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty())
@@ -243,9 +244,9 @@ fn named_queue(object: &Value) -> Option<&str> {
 /// The PriorityClass of a workload, empty for none: a Volcano Job's own, otherwise its pods'.
 #[must_use]
 pub fn priority_class_of(object: &Value) -> &str {
-    let root = Place::root(object);
+    let root = Field::root(object);
     if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
     }
-    pod_template(&root).map_or("", |pod| pod::priority_class(&pod))
+    find_pod_template(&root).map_or("", |pod| pod_template::priority_class(&pod))
 }

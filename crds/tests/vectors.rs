@@ -1,8 +1,8 @@
 //! Karmada's own answers (recorded vectors of its scheduler) against ours.
 //!
-//! Folder: `CALDERA_VECTORS_DIR`, default `../../shared/vectors` relative to this crate; absent is skipped with a notice.
-//! Each group prints `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums that wrap at
-//! 2^31 in Karmada do not wrap here (docs/parity.md).
+//! Folder: `CALDERA_VECTORS_DIR`, default `../../shared/vectors` relative to this crate; absent is skipped with a
+//! notice. Each group prints `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums
+//! that wrap at 2^31 in Karmada do not wrap here (docs/parity.md).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

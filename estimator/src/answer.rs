@@ -73,7 +73,7 @@ pub fn unschedulable(pods: &[Value], of: &ObjectReference, threshold: SignedDura
         name: of.name.clone(),
     };
     let is_its = |object: &Value| {
-        let owner = pod(object).and_then(|pod| Some(pod.owner?.workload(&pod.namespace)));
+        let owner = read_pod(object).and_then(|pod| Some(pod.owner?.workload(&pod.namespace)));
         owner.as_ref() == Some(&workload)
     };
     let is_stuck = |object: &Value| {

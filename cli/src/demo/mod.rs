@@ -1,7 +1,7 @@
-//! `caldera demo`: a sandbox, Caldera's components, example queues and jobs, and what became of them.
+//! `caldera demo`: starts a sandbox and Caldera's components, submits example queues and jobs, and reports the outcome.
 //!
-//! The script below is the story; [`observed`] keeps what the API showed; [`report`] prints it. The exit code is 0 only
-//! if every expectation held.
+//! `Demo::play_script` is the script, [`observed`] keeps what the API showed, and [`report`] prints it. The exit code
+//! is 0 only if every expectation held.
 
 mod observed;
 mod report;

@@ -1,4 +1,4 @@
-//! The demo's end: what was expected, the tables, and the JSON document.
+//! The demo's report: the expectations, the tables and the JSON document.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

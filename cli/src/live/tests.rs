@@ -114,8 +114,8 @@ async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     assert_eq!((seen.verdict, seen.basis), (Verdict::CanNeverStart, Basis::Live));
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
-    // Each kind once, what the admin chose, and what is published of the member. It is asked for one node and one pod first:
-    // whether it answers.
+    // Each kind once, what the admin chose, and what is published of the member. It is asked for one node and one pod
+    // first: whether it answers.
     let of_the_member = asked.iter().filter(|request| request.contains("/clusters/m1/proxy/")).count();
     assert_eq!((asked.len() - of_the_member, of_the_member), (Source::all().len() + 2, 5), "{asked:?}");
 }

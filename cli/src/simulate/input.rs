@@ -1,4 +1,4 @@
-//! What is simulated, from files.
+//! Reads the simulated fleet, queues and jobs from files.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is simulated, from what waits and runs on a host now.
+//! Reads the simulated fleet, queues and jobs from a host as it is now.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 

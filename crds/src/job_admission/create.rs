@@ -1,5 +1,5 @@
-//! Refusals of a new job (`validateJobCreate`), in Volcano's order; a job without tasks, or an MPI job without its
-//! master, is refused for that alone.
+//! Checks a new job (`validateJobCreate`), in Volcano's order. A job without tasks, or an MPI job without its master,
+//! is refused for that alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

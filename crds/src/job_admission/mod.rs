@@ -1,12 +1,12 @@
-//! What Volcano's own job webhooks do to `batch.volcano.sh/v1alpha1 Job`: the defaults on CREATE and the refusals on
+//! The admission rules of Volcano's own webhooks for `batch.volcano.sh/v1alpha1` Job: defaults on CREATE, checks on
 //! CREATE and UPDATE, as plain functions of JSON.
 //!
 //! Rule: Volcano `pkg/webhooks/admission/jobs/mutate/mutate_job.go` (`createPatch`, in its order) and
-//! `jobs/validate/{admit_job,util}.go`. Negative numbers, which newer Volcanos leave to the CRD's schema, are refused
-//! here too. The queue's existence and state are a question of their own ([`queue_refusals`]): a member refuses, the
-//! host only warns.
+//! `jobs/validate/{admit_job,util}.go`. Negative numbers, which newer versions of Volcano leave to the CRD's schema,
+//! are refused here too. Whether the queue exists and is open is checked apart, by [`queue_refusals`]: a member refuses
+//! such a job, the host only warns.
 //!
-//! Each refusal has two texts: Volcano's, for whoever stands in for Volcano, and a sentence with field, value and limit.
+//! Each refusal has two texts: Volcano's own, for the stand-in of Volcano, and a sentence with field, value and limit.
 
 mod create;
 mod pods;

@@ -1,5 +1,5 @@
-//! Refusals of names and pod templates: the part of Kubernetes' pod validation that a batch job trips over (containers,
-//! images, quantities, requests against limits, restart policy), with Kubernetes' texts.
+//! Checks names and pod templates: the part of Kubernetes' pod validation that batch jobs violate in practice
+//! (containers, images, quantities, requests above limits, restart policy), with Kubernetes' texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

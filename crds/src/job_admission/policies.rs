@@ -1,4 +1,4 @@
-//! Refusals of lifecycle policies (`validatePolicies`).
+//! Checks lifecycle policies (`validatePolicies`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Refusals of a change (`validateJobUpdate`): the first thing wrong. Only `spec.minAvailable`,
+//! Checks a change of a job (`validateJobUpdate`) and returns the first thing wrong. Only `spec.minAvailable`,
 //! `spec.priorityClassName`, `tasks[*].replicas`, `tasks[*].minAvailable` and generated claim names may change.
 
 use caldera_core::quantity::Quantity;

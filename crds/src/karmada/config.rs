@@ -1,4 +1,4 @@
-//! `config.karmada.io/v1alpha1`: who explains a kind to Karmada, and how.
+//! `config.karmada.io/v1alpha1`: resource interpreters, as webhooks or as Lua scripts.
 
 use crate::wire::{api_types, null_is_default, object};
 

@@ -1,5 +1,5 @@
-//! What Karmada asks a resource interpreter webhook, and what it takes for an answer
-//! (`config.karmada.io/v1alpha1` `ResourceInterpreterContext`, POSTed as JSON).
+//! Requests to and responses of a resource interpreter webhook (`config.karmada.io/v1alpha1`
+//! `ResourceInterpreterContext`, POSTed as JSON).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Edits of manifests on their way to a cluster (`policy.karmada.io/v1alpha1`).
+//! Override rules, which edit manifests for some clusters (`policy.karmada.io/v1alpha1`).
 
 use std::collections::BTreeMap;
 

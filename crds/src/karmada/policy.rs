@@ -1,4 +1,4 @@
-//! `policy.karmada.io/v1alpha1`: what goes where, with which edits, and under which quota.
+//! `policy.karmada.io/v1alpha1`: propagation policies, override policies and federated quotas.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

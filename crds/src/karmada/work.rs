@@ -1,4 +1,5 @@
-//! `work.karmada.io`: bindings of templates to clusters (v1alpha2), and Works (v1alpha1), the manifests of one member.
+//! `work.karmada.io`: ResourceBindings of templates to clusters (v1alpha2), and Works (v1alpha1), the manifests of one
+//! member.
 
 use std::collections::BTreeMap;
 

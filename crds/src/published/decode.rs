@@ -1,7 +1,7 @@
-//! From parts back to nodes and pods.
+//! Decodes parts into nodes and pods.
 //!
-//! Pods come back under names of our making: unique, the same as long as nothing changes, and with the number at their
-//! end that they had. One pod stands for all of others on its node.
+//! Decoded pods get names of our own: unique, stable while nothing changes, and ending in the pod's original number.
+//! One pod stands for all pods of unknown owners on its node.
 
 use caldera_core::{
     gang::{Taint, TaskName},

@@ -1,4 +1,4 @@
-//! Network domains, both ways.
+//! Encodes and decodes network domains (Volcano's HyperNodes).
 
 use caldera_core::{
     gang::{Operator, Requirement},

@@ -1,4 +1,4 @@
-//! From nodes and pods to parts.
+//! Encodes nodes and pods into parts, as few as stay below [`LARGEST`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

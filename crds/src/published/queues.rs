@@ -1,4 +1,4 @@
-//! The member's own queues, both ways: those that bound something, and what they leave.
+//! Encodes and decodes the member's own queues: those that limit something, and what their limits leave.
 
 use caldera_core::{
     fleet::{Queue, Queues},

@@ -1,4 +1,4 @@
-//! Numbers and names in a row, written short: `0-7,9` and `node-[00-31]`.
+//! Short forms of consecutive numbers and of numbered names: `0-7,9` and `node-[00-31]`.
 
 use super::Malformed;
 

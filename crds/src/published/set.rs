@@ -1,4 +1,4 @@
-//! The objects of one member together, and what changed between two states of them.
+//! Collects the objects of one member, and compares two published states of it.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! A queue's amounts, and how Volcano's scheduler reads and prints them (`pkg/scheduler/api/resource_info.go`).
+//! A queue's amounts, read and printed as Volcano's scheduler does (`pkg/scheduler/api/resource_info.go`).
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,15 @@
-//! What the host's webhook says about a queue: every rule of Volcano's at once, each with field, value and limit, and of
-//! a change only what it makes worse.
+//! The host's checks of a queue: every rule of Volcano at once, each with field, value and limit. A change is refused
+//! only for what it makes worse.
 //!
-//! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host took; the ranges of
-//! `weight` and `priority` are in the schema. Stricter where the host would otherwise keep a tree that members can not
-//! have: no circle of parents (Volcano walks up without looking for the queue itself), the depth counts for what is below
-//! a queue that moves, a capability of zero of an extended resource is a limit, and names that
-//! nothing asks for (`requests.cpu`, which Volcano takes and drops) are refused. Ratcheting: a fault that the old
-//! object has too does not stop a change, unless it grows or is with another queue; so old objects stay editable, and a
-//! queue that is `Closing` too (Volcano refuses every change of it).
+//! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted. The
+//! ranges of `weight` and `priority` are in the schema. Four checks are stricter, because members could not have such a
+//! tree: parents must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the
+//! queues below a queue that moves, a zero capability of an extended resource is a limit, and resource names that no
+//! pod can request are refused (`requests.cpu`, which Volcano drops).
+//!
+//! Ratcheting: a fault that the old object already has does not stop a change, unless the fault grows or concerns
+//! another queue. So old objects stay editable, and so does a queue that is `Closing`, of which Volcano refuses every
+//! change.
 
 use std::collections::BTreeMap;
 
@@ -245,8 +247,8 @@ fn most_below<'a>(queue: &Value, resource: &str, there: &[&'a Value], levels: us
     child_queues(name_of(queue), there).filter_map(|child| of(&child)).max()
 }
 
-/// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its own.
-/// What a parent does not name is nothing; the root is exempt.
+/// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its
+/// own. What a parent does not name is nothing; the root is exempt.
 fn sum_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let (own, above) = (name_of(queue), parent_of(queue));
     let mut faults = Vec::new();

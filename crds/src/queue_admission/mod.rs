@@ -1,10 +1,10 @@
-//! What Volcano's own queue webhooks do to `scheduling.volcano.sh/v1beta1 Queue`: the defaults on CREATE, and the
-//! refusals on CREATE, UPDATE and DELETE, as plain functions of JSON and of the queues there are; and what our webhook on
-//! the host makes of them ([`create_problems`], [`update_problems`]).
+//! The admission rules of Volcano's own webhooks for `scheduling.volcano.sh/v1beta1` Queue: defaults on CREATE, checks
+//! on CREATE, UPDATE and DELETE, as plain functions of JSON and of the existing queues; and the stricter checks of our
+//! webhook on the host ([`create_problems`], [`update_problems`]).
 //!
-//! Rule: Volcano `pkg/webhooks/admission/queues/{mutate/mutate_queue,validate/validate_queue}.go` with its default flags
-//! (depth at most 5, the root's resources protected, no look at pods on DELETE). Amounts are compared exactly where
-//! Volcano compares floats. Volcano stops at the first refusal outside the queue's own fields; so does this.
+//! Rule: Volcano `pkg/webhooks/admission/queues/{mutate/mutate_queue,validate/validate_queue}.go` with its default
+//! flags (depth at most 5, the root's resources protected, pods not looked at on DELETE). Amounts are compared exactly
+//! where Volcano compares floats. Beyond the queue's own fields Volcano stops at the first refusal, and so does this.
 
 mod amounts;
 mod host;

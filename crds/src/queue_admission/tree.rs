@@ -1,6 +1,6 @@
-//! Where a queue may be in the tree of queues, and how much it may have there (`validateHierarchicalQueue*`).
+//! Checks a queue's place in the tree of queues, and its resources there (`validateHierarchicalQueue*`).
 //!
-//! The root is exempt from everything, and so is, against its parent, a queue right below it.
+//! The root is exempt from every check. A queue right below the root is exempt from the checks against its parent.
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;

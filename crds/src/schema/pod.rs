@@ -1,7 +1,8 @@
-//! Marks of pod templates and volume claims inside a CRD.
+//! Markers of pod templates and volume claims inside a CRD.
 //!
-//! Rule: Kubernetes' `api/core/v1` types as controller-gen reads their comments (1.36): a list is atomic unless named
-//! here, a reference by name is an atomic map, and some fields have defaults. Fields newer than our bindings are added.
+//! Rule: what controller-gen derives from the comments of Kubernetes' `api/core/v1` (1.36). A list is atomic unless it
+//! is named here, a reference by name is an atomic map, and some fields have defaults. Fields that are newer than our
+//! Kubernetes bindings are added.
 
 use serde_json::{Map, Value, json};
 

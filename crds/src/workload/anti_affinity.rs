@@ -1,8 +1,8 @@
-//! How many pods of one template a node takes, where they are in each other's way.
+//! How many pods of one template a node can hold when the pods exclude each other.
 //!
-//! Rule (kube-scheduler's plugins NodePorts and InterPodAffinity): two pods that want the same port of the node are never
-//! on one node, nor are two of which one demands to be apart, by the node's name, from pods with labels that the other has.
-//! Only what follows from the template alone counts.
+//! Rule (kube-scheduler's plugins NodePorts and InterPodAffinity): two pods with the same host port are never on one
+//! node. Neither are two pods if one has a required anti-affinity term over `kubernetes.io/hostname` that selects the
+//! other. Only terms that the template itself matches count.
 
 use std::collections::BTreeMap;
 

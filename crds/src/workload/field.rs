@@ -1,4 +1,4 @@
-//! A value and where it is in its object, so that every complaint names its field.
+//! A JSON value together with its path, so that every error names the field that is wrong.
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;
@@ -10,12 +10,12 @@ const MOST: i64 = i32::MAX as i64;
 
 /// A value at a path.
 #[derive(Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct Field<'a> {
     path: String,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Field<'a> {
     pub(super) const fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value }
     }

@@ -1,4 +1,7 @@
-//! What one pod of a template asks for, and where it may run.
+//! Reads what one pod of a template requests, and which nodes may run it.
+//!
+//! Rule: Kubernetes `component-helpers/resource/helpers.go` for requests, `component-helpers/scheduling/corev1` for
+//! node selectors, affinity and tolerations.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +11,20 @@ use caldera_core::{
     resources::{ResourceName, Resources},
 };
 
-use super::{GangError, place::Place};
+use super::{GangError, field::Field};
 
 /// What one pod takes from a node: the sum of its containers and sidecars, or what its init containers need at their
 /// peak if that is more; the pod's own figures instead where it has them; its overhead; and one of the node's pods.
-pub(super) fn read_request(pod: &Place<'_>) -> Result<Resources, GangError> {
+pub(super) fn read_request(pod: &Field<'_>) -> Result<Resources, GangError> {
     request_by(pod, |amount| amount.quantity().map(Some))
 }
 
 /// The same for a pod that is there: an amount that can not be read counts as nothing, the others count.
-pub(super) fn read_held(pod: &Place<'_>) -> Resources {
+pub(super) fn read_held(pod: &Field<'_>) -> Resources {
     request_by(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
 }
 
-fn request_by(pod: &Place<'_>, read: Read) -> Result<Resources, GangError> {
+fn request_by(pod: &Field<'_>, read: Read) -> Result<Resources, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(one_pod()) };
     let mut total = Resources::new();
     for container in spec.list("containers")? {
@@ -39,9 +42,9 @@ fn request_by(pod: &Place<'_>, read: Read) -> Result<Resources, GangError> {
 }
 
 /// An amount, `None` to leave it out.
-type Read = fn(&Place<'_>) -> Result<Option<Quantity>, GangError>;
+type Read = fn(&Field<'_>) -> Result<Option<Quantity>, GangError>;
 
-fn read_amounts<'a>(at: &Place<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
+fn read_amounts<'a>(at: &Field<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
     let read = |(name, place)| Ok(read(&place)?.map(|amount| (name, amount)));
     at.entries(fields)?.into_iter().filter_map(|entry| read(entry).transpose()).collect()
 }
@@ -51,7 +54,7 @@ fn one_pod() -> Resources {
 }
 
 /// Sidecars (init containers that restart always) run on beside all that start after them; the others run one by one.
-fn init_containers(spec: &Place<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
+fn init_containers(spec: &Field<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
     let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
     for container in spec.list("initContainers")? {
         let own = container_request(&container, read)?;
@@ -66,7 +69,7 @@ fn init_containers(spec: &Place<'_>, read: Read) -> Result<(Resources, Resources
 }
 
 /// `resources.requests`, with the limit where there is no request. A request of zero is a request: of nothing.
-fn container_request(container: &Place<'_>, read: Read) -> Result<Resources, GangError> {
+fn container_request(container: &Field<'_>, read: Read) -> Result<Resources, GangError> {
     let mut request = read_amounts(container, &["resources", "limits"], read)?;
     request.extend(read_amounts(container, &["resources", "requests"], read)?);
     Ok(request.into_iter().collect())
@@ -78,12 +81,12 @@ fn is_pod_level(name: &ResourceName) -> bool {
 }
 
 /// The template's PriorityClass, empty for none.
-pub(super) fn priority_class<'a>(pod: &Place<'a>) -> &'a str {
+pub(super) fn priority_class<'a>(pod: &Field<'a>) -> &'a str {
     pod.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("")
 }
 
 /// Selector, required node affinity and tolerations.
-pub(super) fn node_claim(pod: &Place<'_>) -> Result<NodeClaim, GangError> {
+pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(NodeClaim::default()) };
     let mut claim = NodeClaim::default();
     for (key, value) in spec.entries(&["nodeSelector"])? {
@@ -116,7 +119,7 @@ pub(super) fn node_claim(pod: &Place<'_>) -> Result<NodeClaim, GangError> {
     Ok(claim)
 }
 
-fn read_requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {
+fn read_requirements(term: &Field<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {
     term.list(field)?
         .iter()
         .map(|expression| {
@@ -130,7 +133,7 @@ fn read_requirements(term: &Place<'_>, field: &str) -> Result<Vec<Requirement>, 
         .collect()
 }
 
-fn read_operator(expression: &Place<'_>) -> Result<Operator, GangError> {
+fn read_operator(expression: &Field<'_>) -> Result<Operator, GangError> {
     let word = expression.text_at("operator")?;
     let unknown = || format!("{word:?} is not an operator; there are In, NotIn, Exists, DoesNotExist, Gt and Lt");
     Operator::parse(word).ok_or_else(|| expression.wrong(unknown()))

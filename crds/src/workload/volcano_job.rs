@@ -1,10 +1,13 @@
-//! A Volcano Job, after the defaults that Volcano gives it and within the limits that it sets.
+//! Reads a Volcano Job as a gang: with the defaults that Volcano fills in, and within the limits that Volcano checks.
+//!
+//! Rule: Volcano `pkg/webhooks/admission/jobs/{mutate/mutate_job,validate/admit_job}.go`; what keeps a job in one
+//! cluster follows from its plugins (`pkg/controllers/job/plugins`).
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
 
-use super::{GangError, place::Place, pod};
+use super::{GangError, field::Field, pod_template};
 use crate::{
     job_admission::default_task_name,
     names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
@@ -16,7 +19,7 @@ pub const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tenso
 /// Where plugin `svc` puts its lists of hosts, and how the variables with such a list end.
 const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
 
-pub(super) fn read_gang(root: &Place<'_>) -> Result<Gang, GangError> {
+pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
     let spec = root.at(&["spec"]).unwrap_or_else(|| root.missing(&["spec"]));
     let templates = spec.list("tasks")?;
     if templates.is_empty() {
@@ -51,13 +54,13 @@ pub(super) fn read_gang(root: &Place<'_>) -> Result<Gang, GangError> {
     Ok(gang)
 }
 
-fn is_clusterset(root: &Place<'_>) -> bool {
+fn is_clusterset(root: &Field<'_>) -> bool {
     let mode = root.at(&["metadata", "annotations", RENDEZVOUS]);
     mode.is_some_and(|mode| mode.value.as_str() == Some(RENDEZVOUS_CLUSTERSET))
 }
 
 /// The job's own minimum; none and 0 are the sum of the tasks'.
-fn job_minimum(spec: &Place<'_>, gang: &Gang) -> Result<u32, GangError> {
+fn job_minimum(spec: &Field<'_>, gang: &Gang) -> Result<u32, GangError> {
     let total: u64 = gang.tasks.iter().map(|task| u64::from(task.replicas)).sum();
     if total > i32::MAX.unsigned_abs().into() {
         return Err(spec.missing(&["tasks"]).wrong(format!("{total} replicas in all are above {}", i32::MAX)));
@@ -72,7 +75,7 @@ fn job_minimum(spec: &Place<'_>, gang: &Gang) -> Result<u32, GangError> {
     }
 }
 
-fn min_success(spec: &Place<'_>) -> Result<Option<u32>, GangError> {
+fn min_success(spec: &Field<'_>) -> Result<Option<u32>, GangError> {
     let Some(place) = spec.at(&["minSuccess"]) else { return Ok(None) };
     match place.count()? {
         0 => Err(place.wrong("0 is below 1")),
@@ -80,7 +83,7 @@ fn min_success(spec: &Place<'_>) -> Result<Option<u32>, GangError> {
     }
 }
 
-fn read_task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
+fn read_task(index: usize, template: &Field<'_>) -> Result<Task, GangError> {
     let name = match template.text_at("name")? {
         "" => TaskName::from(default_task_name(index)),
         name => TaskName::from(name),
@@ -92,15 +95,15 @@ fn read_task(index: usize, template: &Place<'_>) -> Result<Task, GangError> {
         name,
         replicas,
         min_available: task_minimum(template, replicas, partition.as_ref())?,
-        request: pod::read_request(&pods)?,
-        node: pod::node_claim(&pods)?,
-        priority_class: pod::priority_class(&pods).to_owned(),
+        request: pod_template::read_request(&pods)?,
+        node: pod_template::node_claim(&pods)?,
+        priority_class: pod_template::priority_class(&pods).to_owned(),
         partition,
     })
 }
 
 /// The task's own minimum; none is its needed partitions, or all its replicas.
-fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<&Partition>) -> Result<u32, GangError> {
+fn task_minimum(template: &Field<'_>, replicas: u32, partition: Option<&Partition>) -> Result<u32, GangError> {
     let of_partitions =
         partition.filter(|partition| partition.min > 0).map(|partition| partition.min.saturating_mul(partition.size));
     let Some(place) = template.at(&["minAvailable"]) else { return Ok(of_partitions.unwrap_or(replicas)) };
@@ -116,7 +119,7 @@ fn task_minimum(template: &Place<'_>, replicas: u32, partition: Option<&Partitio
     }
 }
 
-fn read_partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
+fn read_partition(template: &Field<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
     let Some(policy) = template.at(&["partitionPolicy"]) else { return Ok(None) };
     let at_least_one = |field: &str| {
         let place = policy.at(&[field]).unwrap_or_else(|| policy.missing(&[field]));
@@ -138,7 +141,7 @@ fn read_partition(template: &Place<'_>, replicas: u32) -> Result<Option<Partitio
 }
 
 /// Mode `hard` binds only where a tier is given (`pkg/scheduler/api/job_info.go`).
-fn read_topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
+fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
     let Some(place) = spec.at(&["networkTopology"]) else { return Ok(None) };
     let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.count()).transpose()?;
     let highest_tier_name = Some(place.text_at("highestTierName")?.to_owned()).filter(|name| !name.is_empty());
@@ -153,9 +156,9 @@ fn read_topology(spec: &Place<'_>) -> Result<Option<Topology>, GangError> {
     Ok(Some(Topology { hard, highest_tier, highest_tier_name }))
 }
 
-/// Why all pods must be in one cluster. Plugins `env`, `svc` and `ssh` alone are no reason: many jobs carry them by habit
-/// and have pods that never look for each other. Containers that read the host lists of `svc` are one.
-fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
+/// Why all pods must be in one cluster. Plugins `env`, `svc` and `ssh` alone are no reason: many jobs carry them by
+/// habit and have pods that never look for each other. Containers that read the host lists of `svc` are one.
+fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
     if let Some(task) = tasks.iter().find(|task| task.at(&["dependsOn"]).is_some()) {
         return Ok(Some(format!(
             "task {:?} starts after another (dependsOn), which each cluster knows of its own pods only",
@@ -189,7 +192,7 @@ fn one_cluster(root: &Place<'_>, spec: &Place<'_>, tasks: &[Place<'_>]) -> Resul
 }
 
 /// Why ranks and hosts of the whole job can not be put into the copies of several clusters.
-fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Result<Option<String>, GangError> {
+fn no_clusterset(spec: &Field<'_>, plugins: &[&str], tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
     let has = |plugin: &str| plugins.contains(&plugin);
     if has("hcclrank") {
         return Ok(Some("plugin hcclrank puts ranks on pods, which can not be said for several clusters".to_owned()));
@@ -226,8 +229,9 @@ fn no_clusterset(spec: &Place<'_>, plugins: &[&str], tasks: &[Place<'_>]) -> Res
     Ok(None)
 }
 
-/// Pods of a task whose list of hosts is longer than a variable may be (Linux: 128 KiB), by the longest names of clusters.
-fn too_many_for_lists(spec: &Place<'_>, tasks: &[Place<'_>], needed: bool) -> Result<Option<u32>, GangError> {
+/// Pods of a task whose list of hosts is longer than a variable may be (Linux: 128 KiB), by the longest names of
+/// clusters.
+fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Result<Option<u32>, GangError> {
     const MOST: usize = 120 * 1024;
     const HOST: usize = 180;
     let flags = spec.at(&["plugins", "svc"]).map_or_else(String::new, |flags| flags.value.to_string());
@@ -244,7 +248,7 @@ fn too_many_for_lists(spec: &Place<'_>, tasks: &[Place<'_>], needed: bool) -> Re
 }
 
 /// The task's name, if one of its containers can not be wrapped. Ray's own are started by its plugin and need no rank.
-fn without_command(task: &Place<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
+fn without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(None) };
     for container in pod.list("containers")? {
         let started = is_ray && ["head", "worker"].contains(&container.text_at("name")?);
@@ -255,7 +259,7 @@ fn without_command(task: &Place<'_>, is_ray: bool) -> Result<Option<String>, Gan
     Ok(None)
 }
 
-fn mentions_any(task: &Place<'_>, lists: &[&str]) -> Result<bool, GangError> {
+fn mentions_any(task: &Field<'_>, lists: &[&str]) -> Result<bool, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(false) };
     for container in pod.list("containers")? {
         for field in ["command", "args"] {
