@@ -23,7 +23,7 @@ use crate::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, SchedulerArgs,
         WebhookArgs,
     },
-    manifests, stack,
+    stack,
 };
 
 /// Its holder grants.
@@ -55,7 +55,7 @@ pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
     let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
-    let config = caldera_controller::Config { ready: ready.clone(), registry, ..decisions(&args) };
+    let config = caldera_controller::Config { ready: ready.clone(), registry, ..controller_config(&args) };
     while_active(CONTROLLER_LEASE, &args.component, &ready, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })

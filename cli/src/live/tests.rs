@@ -107,7 +107,7 @@ fn job() -> WorkloadRef {
 #[tokio::test]
 async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     let (client, asked) = server(|_| None);
-    let mut live = look(&client, Some("ns"), None).await.unwrap();
+    let mut live = read_live(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps, []);
     let key = binding_of(&live.index, &job()).unwrap();
     let seen = explain(&mut live.index, &key, live.now).unwrap();
@@ -123,7 +123,7 @@ async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
 #[tokio::test]
 async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
     let (client, _) = server(|path| path.contains("/proxy/").then_some(503));
-    let mut live = look(&client, Some("ns"), None).await.unwrap();
+    let mut live = read_live(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps.iter().map(|gap| gap.what.as_str()).collect::<Vec<_>>(), ["member m1"]);
     let key = binding_of(&live.index, &job()).unwrap();
     let seen = explain(&mut live.index, &key, live.now).unwrap();
@@ -136,7 +136,7 @@ async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
 #[tokio::test]
 async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_is_missing() {
     let (client, _) = server(|path| (!path.contains("/namespaces/ns/") && !path.ends_with("/queues")).then_some(403));
-    let mut live = look(&client, Some("ns"), None).await.unwrap();
+    let mut live = read_live(&client, Some("ns"), None).await.unwrap();
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert!(missing.contains(&"resourcebindings.work.karmada.io") && missing.contains(&"clusters.cluster.karmada.io"));
     assert!(live.gaps.iter().all(|gap| gap.why.contains("for you")), "{:?}", live.gaps);
@@ -151,7 +151,7 @@ async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_i
 #[tokio::test]
 async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
     let (client, _) = server(|path| (path.ends_with("/clusters") || path.ends_with("/statefulsets")).then_some(404));
-    let live = look(&client, None, None).await.unwrap();
+    let live = read_live(&client, None, None).await.unwrap();
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert_eq!(missing, ["clusters.cluster.karmada.io"]);
     assert!(live.index.is_complete());
@@ -160,14 +160,14 @@ async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
 #[tokio::test]
 async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lack_is_told() {
     let (client, asked) = server(|path| path.contains("/namespaces/caldera-system/").then_some(404));
-    assert_eq!(look(&client, None, None).await.unwrap().gaps, []);
+    assert_eq!(read_live(&client, None, None).await.unwrap().gaps, []);
     let maps = |asked: &[String]| -> Vec<String> {
         asked.iter().filter(|request| request.contains("/configmaps/")).cloned().collect()
     };
     let path = |namespace: &str| format!("GET /api/v1/namespaces/{namespace}/configmaps/caldera-controller");
     assert_eq!(maps(&asked.lock().unwrap()), [path("caldera-system"), path("default")]);
     let (client, asked) = server(|path| path.contains("/configmaps/").then_some(403));
-    let live = look(&client, None, Some("ops")).await.unwrap();
+    let live = read_live(&client, None, Some("ops")).await.unwrap();
     assert_eq!(maps(&asked.lock().unwrap()), [path("ops")]);
     assert_eq!(live.gaps.len(), 1);
     assert_eq!(live.gaps[0].what, "configmap caldera-controller");
@@ -213,8 +213,8 @@ fn needs(request: &str) -> (String, String, String) {
 #[tokio::test]
 async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
     let (client, asked) = server(|_| None);
-    look(&client, Some("ns"), None).await.unwrap();
-    read(&client, None).await.unwrap();
+    read_live(&client, Some("ns"), None).await.unwrap();
+    read_sources(&client, None).await.unwrap();
     let both = rights(&["caldera-reader", "caldera-member-reader"]);
     let alone = rights(&["caldera-reader"]);
     let mut through = 0;
@@ -230,6 +230,6 @@ async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
 #[tokio::test]
 async fn a_server_that_fails_is_an_error_and_not_an_empty_answer() {
     let (client, _) = server(|path| path.ends_with("resourcebindings").then_some(500));
-    let error = look(&client, None, None).await.unwrap_err();
+    let error = read_live(&client, None, None).await.unwrap_err();
     assert!(format!("{error:#}").contains("failed to list resourcebindings.work.karmada.io"), "{error:#}");
 }
