@@ -1,19 +1,45 @@
-//! The generated definitions against the real ones: every keyword of every field, descriptions aside.
+//! The definitions that we generate equal the real ones in every keyword of every field, descriptions aside.
+//!
+//! The real ones are those that a kube-apiserver was given when `fixtures/conformance` was recorded.
+//! `CALDERA_CONFORMANCE_DIR` may name another recording, `CALDERA_SHARED_DIR` a folder whose `crds` has the files that the
+//! projects ship.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use caldera_crds::manifests;
 use serde_json::Value;
 
-fn shared() -> PathBuf {
-    std::env::var_os("CALDERA_SHARED_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from)
+/// The definitions as their projects ship them, by name.
+fn read_shipped(folder: &Path, into: &mut BTreeMap<String, Value>) {
+    for entry in fs::read_dir(folder).expect("a folder of definitions") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            read_shipped(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = fs::read_to_string(path).expect("a definition");
+            let definition: Value = serde_saphyr::from_str(&text).expect("YAML");
+            into.insert(definition["metadata"]["name"].as_str().expect("a name").to_owned(), definition);
+        }
+    }
+}
+
+/// The real definitions by name.
+fn read_definitions() -> BTreeMap<String, Value> {
+    if let Some(shared) = std::env::var_os("CALDERA_SHARED_DIR") {
+        let mut shipped = BTreeMap::new();
+        read_shipped(&Path::new(&shared).join("crds"), &mut shipped);
+        return shipped;
+    }
+    let folder = caldera_fixtures::find_folder("CALDERA_CONFORMANCE_DIR", "conformance");
+    let text = caldera_fixtures::read_text(&folder.join("fixtures/crds.jsonl"));
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.map(|line| (line["name"].as_str().expect("a name").to_owned(), line["body"].clone())).collect()
 }
 
 /// Every leaf of a schema by its path; lists whose order means nothing are sorted.
@@ -59,22 +85,13 @@ fn without_metadata(definition: &Value) -> BTreeMap<String, String> {
 
 #[test]
 fn generated_definitions_equal_the_real_ones() {
-    let folder = shared().join("crds");
-    if !folder.is_dir() {
-        println!("skipped: {} is not there; set CALDERA_SHARED_DIR", folder.display());
-        return;
-    }
+    let real_ones = read_definitions();
     let mut differences = Vec::new();
     for definition in manifests::upstream_crds() {
         let group = definition["spec"]["group"].as_str().expect("a group");
         let plural = definition["spec"]["names"]["plural"].as_str().expect("a plural");
-        let file = match group.strip_suffix(".karmada.io") {
-            Some(area) => folder.join(format!("karmada/{area}/{group}_{plural}.yaml")),
-            None => folder.join(format!("volcano/{group}_{plural}.yaml")),
-        };
-        let text = fs::read_to_string(&file).expect("the real definition");
-        let real: Value = serde_saphyr::from_str(&text).expect("YAML");
-        let (ours, real) = (without_metadata(&definition), without_metadata(&real));
+        let real = &real_ones[&format!("{plural}.{group}")];
+        let (ours, real) = (without_metadata(&definition), without_metadata(real));
         let same = real.iter().filter(|(path, value)| ours.get(*path) == Some(value)).count();
         println!("crds {plural}.{group}: {same} of {} fields", real.len());
         for path in ours.keys().chain(real.keys()).collect::<BTreeSet<_>>() {

@@ -1,11 +1,7 @@
 //! Reading: recorded objects of real systems go through our types unchanged, and strange ones are still read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
 
 use caldera_crds::{
     karmada::{apps, cluster, config, policy, work},
@@ -73,16 +69,6 @@ fn every_definition_is_one_for_kubernetes() {
         let stored = typed.spec.versions.iter().filter(|version| version.storage).count();
         assert_eq!(stored, 1, "{name} has one stored version");
     }
-}
-
-fn shared(variable: &str, folder: &str) -> Option<PathBuf> {
-    let path = std::env::var_os(variable)
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(folder), PathBuf::from);
-    if !path.is_dir() {
-        println!("skipped: {} is not there; set {variable}", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 /// Objects of one kind: how many there were, and what our type changes in them.
@@ -210,14 +196,10 @@ fn visit(value: &Value, seen: &mut BTreeMap<String, Seen>) {
 
 #[test]
 fn recorded_objects_pass_through_our_types_unchanged() {
-    let Some(folder) = shared("CALDERA_TRANSCRIPTS_DIR", "transcripts") else { return };
+    let folder = caldera_fixtures::find_folder("CALDERA_TRANSCRIPTS_DIR", "transcripts");
     let mut seen = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            let text = fs::read_to_string(path).expect("a file");
-            visit(&serde_json::from_str(&text).expect("JSON"), &mut seen);
-        }
+    for file in caldera_fixtures::list_files(&folder, "json") {
+        visit(&serde_json::from_str(&caldera_fixtures::read_text(&file)).expect("JSON"), &mut seen);
     }
     seen.retain(|_, seen| seen.objects > 0);
     for (kind, seen) in &seen {

@@ -1,12 +1,12 @@
-//! Karmada's own answers (recorded vectors of its scheduler) against ours.
+//! Our placement gives the answers that Karmada's own scheduler code gave to recorded questions.
 //!
-//! Folder: `CALDERA_VECTORS_DIR`, default `../../shared/vectors` relative to this crate; absent is skipped with a
-//! notice. Each group prints `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums
-//! that wrap at 2^31 in Karmada do not wrap here (docs/parity.md).
+//! The recordings are in `fixtures/vectors`, or in the folder that `CALDERA_VECTORS_DIR` names.
+//! Each group prints `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums that wrap at
+//! 2^31 in Karmada do not wrap here (docs/parity.md).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use caldera_core::place::{
     self, divide,
@@ -16,15 +16,10 @@ use caldera_core::place::{
 use caldera_crds::{karmada::cluster::Cluster, karmada::work, placement, wire::ResourceList};
 use serde_json::{Value, json};
 
-fn vectors(group: &str) -> Option<Vec<Value>> {
-    let folder = std::env::var_os("CALDERA_VECTORS_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/vectors")), PathBuf::from);
-    let file = folder.join(format!("{group}.jsonl"));
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("vectors {group}: skipped, no {}", file.display());
-        return None;
-    };
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+fn read_vectors(group: &str) -> Vec<Value> {
+    let folder = caldera_fixtures::find_folder("CALDERA_VECTORS_DIR", "vectors");
+    let text = caldera_fixtures::read_text(&folder.join(format!("{group}.jsonl")));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn binding(input: &Value) -> place::Binding {
@@ -72,7 +67,7 @@ fn same(vector: &Value, ours: &Result<Value, String>) -> Result<(), String> {
 
 #[test]
 fn division() {
-    let Some(vectors) = vectors("division") else { return };
+    let vectors = read_vectors("division");
     let check = |vector: &Value| {
         let input = &vector["input"];
         let clusters: Vec<place::Cluster> = input["candidates"]
@@ -117,7 +112,7 @@ fn division() {
 
 #[test]
 fn selection() {
-    let Some(vectors) = vectors("selection") else { return };
+    let vectors = read_vectors("selection");
     let check = |vector: &Value| {
         let input = &vector["input"];
         let binding = binding(input);
@@ -157,7 +152,7 @@ fn selection() {
 
 #[test]
 fn filters() {
-    let Some(vectors) = vectors("filters") else { return };
+    let vectors = read_vectors("filters");
     let check = |vector: &Value| {
         let input = &vector["input"];
         let binding = binding(input);
@@ -209,7 +204,7 @@ fn filters() {
 
 #[test]
 fn estimator() {
-    let Some(vectors) = vectors("estimator") else { return };
+    let vectors = read_vectors("estimator");
     let check = |vector: &Value| {
         let input = &vector["input"];
         let request =

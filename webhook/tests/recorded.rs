@@ -1,19 +1,14 @@
-//! Questions that a real Karmada asked an interpreter, put to ours. The folder of recordings comes from
-//! `CALDERA_TRANSCRIPTS_DIR`; without it there is a notice and nothing to do.
+//! Our resource interpreter answers what a real Karmada asked one. The questions are in `fixtures/transcripts`, or in the
+//! folder that `CALDERA_TRANSCRIPTS_DIR` names.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::{job_admission::validate_update, workload};
+use caldera_fixtures as fixtures;
 use caldera_webhook::{index::Index, interpreter::interpret};
 use serde_json::{Value, json};
-
-fn recordings() -> Option<PathBuf> {
-    let folder = std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
-        .map_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/transcripts").into(), PathBuf::from);
-    folder.is_dir().then_some(folder)
-}
 
 /// The object with the answer's patch, if there is one.
 fn patched(object: &Value, response: &Value) -> Value {
@@ -80,16 +75,11 @@ fn fault(request: &Value, recorded: &Value, response: &Value) -> Option<String> 
 
 #[test]
 fn every_recorded_question_is_answered() {
-    let Some(folder) = recordings() else {
-        println!("skipped: no recordings (CALDERA_TRANSCRIPTS_DIR)");
-        return;
-    };
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
+    let folder = fixtures::find_folder("CALDERA_TRANSCRIPTS_DIR", "transcripts");
     let mut tally: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     let mut faults = Vec::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
-        let scenario: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    for file in fixtures::list_files(&folder, "json") {
+        let scenario: Value = serde_json::from_str(&fixtures::read_text(&file)).unwrap();
         for call in scenario["interpreter_calls"].as_array().into_iter().flatten() {
             let request = &call["request"]["request"];
             let is_volcano_job = request["kind"]["group"] == "batch.volcano.sh" && request["kind"]["kind"] == "Job";

@@ -1,6 +1,6 @@
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values
 
-use std::{collections::BTreeMap, fs, path::Path, path::PathBuf};
+use std::collections::BTreeMap;
 
 use caldera_core::quantity::Quantity;
 use proptest::prelude::*;
@@ -395,25 +395,13 @@ fn node_claims_hold_selector_required_affinity_and_tolerations() {
     assert!(claim.tolerations[0].exists && !claim.tolerations[1].exists);
 }
 
-fn shared() -> PathBuf {
-    std::env::var_os("CALDERA_SHARED_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from)
-}
-
 /// Jobs as their users write them: pods, minimum and whether they must stay in one cluster.
 #[test]
 fn real_jobs_are_read_as_volcano_reads_them() {
-    let folder = shared().join("examples");
-    if !folder.is_dir() {
-        println!("skipped: {} is not there; set CALDERA_SHARED_DIR", folder.display());
-        return;
-    }
+    let folder = caldera_fixtures::find_folder("CALDERA_SHARED_DIR", "").join("examples");
     let mut seen = BTreeMap::new();
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
-    files.sort();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
-        let text = fs::read_to_string(file).expect("a file");
+    for file in caldera_fixtures::list_files(&folder, "yaml") {
+        let text = caldera_fixtures::read_text(&file);
         for object in serde_saphyr::from_multiple::<Value>(&text).expect("YAML") {
             if WorkloadKind::of(&object).is_none() {
                 continue;

@@ -1,24 +1,15 @@
-//! Jobs as their users write them: files of other projects, applied as they are.
+//! Jobs as their users write them, applied as they are.
 //!
-//! They are read from the folder `examples` of `CALDERA_SHARED_DIR` (default: `../shared` beside the repository);
-//! without it the scenario is skipped with a notice.
-
-use std::{fs, path::PathBuf};
+//! The files are in `fixtures/examples`, or in the folder `examples` of `CALDERA_SHARED_DIR`.
 
 use anyhow::{Context, ensure};
 use caldera_e2e::{Scenario, kinds::Kind, run};
 use serde_json::{Value, json};
 
-fn documents(file: &str) -> anyhow::Result<Option<Vec<Value>>> {
-    let shared = std::env::var_os("CALDERA_SHARED_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")), PathBuf::from);
-    let path = shared.join("examples").join(file);
-    let Ok(text) = fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
-        return Ok(None);
-    };
-    let documents = caldera_cli::manifests::parse_documents(&text);
-    documents.with_context(|| format!("failed to read {}", path.display())).map(Some)
+fn read_documents(file: &str) -> anyhow::Result<Vec<Value>> {
+    let path = caldera_fixtures::find_folder("CALDERA_SHARED_DIR", "").join("examples").join(file);
+    let documents = caldera_cli::manifests::parse_documents(&caldera_fixtures::read_text(&path));
+    documents.with_context(|| format!("failed to read {}", path.display()))
 }
 
 /// Every workload of the namespace goes to one cluster or several.
@@ -50,7 +41,7 @@ fn queue_of(object: &Value) -> Option<&str> {
 }
 
 async fn goes_through(s: &Scenario, file: &str) -> anyhow::Result<()> {
-    let Some(documents) = documents(file)? else { return Ok(()) };
+    let documents = read_documents(file)?;
     ensure!(!documents.is_empty(), "{file} is empty");
     let brings_policy = documents.iter().any(|document| document["kind"] == "PropagationPolicy");
     if !brings_policy {
@@ -122,8 +113,7 @@ examples! {
 #[test]
 fn example_more_minimum_than_replicas_is_refused() {
     run("exdeny", async |s| {
-        let Some(documents) = documents("minAvailable-webhook-deny.yaml")? else { return Ok(()) };
-        for document in documents {
+        for document in read_documents("minAvailable-webhook-deny.yaml")? {
             match s.create(Kind::Job, document).await {
                 Ok(_) => anyhow::bail!("it was accepted"),
                 Err(error) => {

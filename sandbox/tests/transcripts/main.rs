@@ -5,7 +5,7 @@
 //! the end, all objects are compared with the recorded ones; and for every object and writer the set of fields that were
 //! written. Times, uids, versions and repetitions do not count.
 //!
-//! `CALDERA_TRANSCRIPTS_DIR` names the folder (default: `../../shared/transcripts` from here; absent: skipped).
+//! The recordings are in `fixtures/transcripts`, or in the folder that `CALDERA_TRANSCRIPTS_DIR` names.
 //! `CALDERA_TRANSCRIPT=<id prefix>` runs only some of them and prints every difference.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ mod recording;
 mod replay;
 mod stage;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use recording::Recording;
 
@@ -30,27 +30,16 @@ const RACES: usize = 3;
 /// Scenarios at a time.
 const PARALLEL: usize = 6;
 
-fn folder() -> PathBuf {
-    std::env::var_os("CALDERA_TRANSCRIPTS_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/transcripts")), PathBuf::from)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_stand_ins_do_what_karmada_did() {
-    let folder = folder();
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("transcripts: skipped, there is no folder {}", folder.display());
-        return;
-    };
+    let folder = caldera_fixtures::find_folder("CALDERA_TRANSCRIPTS_DIR", "transcripts");
     let only = std::env::var("CALDERA_TRANSCRIPT").ok();
     if only.is_some() {
         let _ = tracing_subscriber_like();
     }
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.sort();
     let gate = Arc::new(tokio::sync::Semaphore::new(PARALLEL));
     let mut running = Vec::new();
-    for file in files.into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
+    for file in caldera_fixtures::list_files(&folder, "json") {
         let recording = Recording::read(&file);
         if only.as_ref().is_some_and(|only| !recording.id.starts_with(only.as_str())) {
             continue;

@@ -32,7 +32,7 @@ pub struct Action {
 
 impl Recording {
     pub fn read(file: &Path) -> Self {
-        let text = std::fs::read_to_string(file).unwrap();
+        let text = caldera_fixtures::read_text(file);
         let document: Value = serde_json::from_str(&text).unwrap();
         Self { id: document["id"].as_str().unwrap().to_owned(), document }
     }

@@ -1,25 +1,13 @@
-//! The rules of this module together, and against recordings of a real API server where these are at hand.
+//! The rules of this module together, and against recordings of a real API server.
 #![allow(clippy::needless_pass_by_value)]
-
-use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
-fn recordings() -> Option<PathBuf> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance");
-    let dir = std::env::var_os("CALDERA_CONFORMANCE_DIR").map_or_else(|| PathBuf::from(default), PathBuf::from);
-    if dir.join("crd_validation.jsonl").exists() {
-        return Some(dir);
-    }
-    println!("skipped: no recordings at {}", dir.display());
-    None
-}
-
-fn lines(path: &std::path::Path) -> Vec<Value> {
-    std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+fn read_lines(path: &std::path::Path) -> Vec<Value> {
+    caldera_fixtures::read_text(path).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn sorted_causes(causes: impl IntoIterator<Item = Value>) -> Vec<String> {
@@ -30,14 +18,14 @@ fn sorted_causes(causes: impl IntoIterator<Item = Value>) -> Vec<String> {
 
 #[test]
 fn recorded_creations_are_judged_as_recorded() {
-    let Some(dir) = recordings() else { return };
-    let crds = lines(&dir.join("fixtures/crds.jsonl"));
+    let dir = caldera_fixtures::find_folder("CALDERA_CONFORMANCE_DIR", "conformance");
+    let crds = read_lines(&dir.join("fixtures/crds.jsonl"));
     let version = |crd: &Value| crd["body"]["spec"]["versions"][0].clone();
     let widget = crds.iter().find(|crd| crd["name"] == "widgets.conf.example.io").map(version).unwrap();
     let schema = TypeSchema::from_crd(&widget["schema"]["openAPIV3Schema"], false);
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for case in lines(&dir.join("crd_validation.jsonl")) {
+    for case in read_lines(&dir.join("crd_validation.jsonl")) {
         for (index, step) in case["steps"].as_array().unwrap().iter().enumerate() {
             let request = &step["request"];
             let (body, response) = (&request["body"], &step["response"]);
@@ -299,8 +287,8 @@ fn rules_must_be_written_for_their_schema() {
 
 #[test]
 fn recorded_definitions_are_accepted() {
-    let Some(dir) = recordings() else { return };
-    for fixture in lines(&dir.join("fixtures/crds.jsonl")) {
+    let dir = caldera_fixtures::find_folder("CALDERA_CONFORMANCE_DIR", "conformance");
+    for fixture in read_lines(&dir.join("fixtures/crds.jsonl")) {
         let mut crd = fixture["body"].clone();
         crd["status"] = json!({});
         let schema = TypeSchema::builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition");

@@ -164,13 +164,7 @@ pub struct Fixture {
 
 /// All cases of the folder, in file order.
 pub fn load(folder: &Path) -> Vec<Case> {
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap_or_else(|e| panic!("read {}: {e}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
-        .collect();
-    files.sort();
-    files.iter().flat_map(|file| lines::<Case>(file)).collect()
+    caldera_fixtures::list_files(folder, "jsonl").iter().flat_map(|file| lines::<Case>(file)).collect()
 }
 
 pub fn fixtures(folder: &Path) -> Vec<Fixture> {
@@ -178,8 +172,8 @@ pub fn fixtures(folder: &Path) -> Vec<Fixture> {
 }
 
 fn lines<T: for<'de> Deserialize<'de>>(file: &Path) -> Vec<T> {
-    let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("read {}: {e}", file.display()));
-    text.lines()
+    caldera_fixtures::read_text(file)
+        .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(n, line)| {

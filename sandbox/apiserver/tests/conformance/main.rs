@@ -10,8 +10,7 @@
 //! CALDERA_CONFORMANCE_GRADE=C ... with CASE or FAILURES                                   show optional (grade C) differences too
 //! ```
 //!
-//! The recordings are found in `CALDERA_CONFORMANCE_DIR`, by default `../shared/conformance` beside the workspace; without them
-//! the test prints a notice and passes. `conformance <area>: P of N` counts the cases without a difference of grade A or B;
+//! The recordings are in `fixtures/conformance`, or in the folder that `CALDERA_CONFORMANCE_DIR` names. `conformance <area>: P of N` counts the cases without a difference of grade A or B;
 //! the line `  strict` counts those without any difference at all. `CALDERA_CONFORMANCE_SERVER` and its tokens (see `target.rs`)
 //! point the runner at another server, a real one for instance.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
@@ -26,7 +25,6 @@ mod run;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,14 +67,7 @@ struct Score {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_cases() {
-    let folder = std::env::var_os("CALDERA_CONFORMANCE_DIR").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance")),
-        PathBuf::from,
-    );
-    if !folder.is_dir() {
-        println!("conformance: skipped, no recordings at {}", folder.display());
-        return;
-    }
+    let folder = caldera_fixtures::find_folder("CALDERA_CONFORMANCE_DIR", "conformance");
     let _ = rustls::crypto::ring::default_provider().install_default();
     let wanted = std::env::var("CALDERA_CONFORMANCE_CASE").ok();
     let chosen = |c: &Case| wanted.as_ref().is_none_or(|w| c.id.starts_with(w.as_str()) || c.area == *w);

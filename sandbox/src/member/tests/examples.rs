@@ -1,22 +1,10 @@
-//! Real jobs, as their users write them: each valid one goes all the way, the invalid one is refused in a sentence.
-
-use std::path::PathBuf;
+//! Jobs as their users write them (`fixtures/examples`, or `examples` of `CALDERA_SHARED_DIR`): each valid one goes all the way, the invalid one is refused in a
+//! sentence.
 
 use super::*;
 
-fn folder() -> Option<PathBuf> {
-    let shared = std::env::var("CALDERA_SHARED_DIR")
-        .map_or_else(|_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")), PathBuf::from);
-    let folder = shared.join("examples");
-    if !folder.is_dir() {
-        println!("skipped: there is no folder {}", folder.display());
-        return None;
-    }
-    Some(folder)
-}
-
 fn documents(file: &std::path::Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(file).expect("a readable example");
+    let text = caldera_fixtures::read_text(file);
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
@@ -50,12 +38,9 @@ fn apply(cluster: &mut Cluster, mut object: Value) -> Result<(), String> {
 
 #[test]
 fn every_example_goes_all_the_way_and_the_invalid_one_is_refused() {
-    let Some(folder) = folder() else { return };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
+    let folder = caldera_fixtures::find_folder("CALDERA_SHARED_DIR", "").join("examples");
     let (mut jobs, mut refused) = (0, 0);
-    for file in files {
+    for file in caldera_fixtures::list_files(&folder, "yaml") {
         let mut cluster = Cluster::new(2, "16");
         // Examples name queues that other examples make.
         for queue in ["test", "root-eng-prod", "root-eng-dev", "root-sci-prod", "root-sci-dev"] {
