@@ -101,10 +101,9 @@ async fn the_stand_ins_do_what_karmada_did() {
         println!("transcripts {group}: {passed} of {total}{note}");
     }
     println!("transcripts total: {passed} of {total}");
-    assert!(
-        only.is_some() || total < FLOOR || passed >= FLOOR,
-        "only {passed} of {total} transcripts pass, {FLOOR} must"
-    );
+    // Other recordings may be fewer.
+    let fewer = std::env::var_os("CALDERA_TRANSCRIPTS_DIR").is_some() && total < FLOOR;
+    assert!(only.is_some() || fewer || passed >= FLOOR, "only {passed} of {total} transcripts pass, {FLOOR} must");
 }
 
 enum Outcome {

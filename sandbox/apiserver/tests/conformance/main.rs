@@ -193,7 +193,11 @@ fn report(cases: &[Arc<Case>], outcomes: &BTreeMap<String, Outcome>, detailed: b
             print_case(case, outcome, least, if detailed { 200 } else { 1 });
         }
     }
-    let mut below = Vec::new();
+    // Our own recordings are all there; others may have fewer areas. Area `kubectl` needs a kubectl.
+    let ours = std::env::var_os("CALDERA_CONFORMANCE_DIR").is_none();
+    let absent = |area: &str| !scores.contains_key(area) && (area != "kubectl" || kubectl::find().is_some());
+    let missing = FLOORS.iter().filter(|(area, _)| ours && absent(area));
+    let mut below: Vec<String> = missing.map(|(area, floor)| format!("{area}: absent, {floor} are recorded")).collect();
     for (area, score) in &scores {
         println!("conformance {area}: {} of {}", score.passed, score.total);
         println!("  strict {area}: {}, without message texts: {}", score.strict, score.grade_a);
