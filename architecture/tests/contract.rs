@@ -46,7 +46,7 @@ const IMPURE: [&str; 12] = [
 const KNOWN_DEPENDENCIES: [&str; 1] = ["global-scheduler uses estimator"];
 /// Modules that import each other in a circle, by crate.
 const KNOWN_IN_CYCLES: [(&str, usize); 5] =
-    [("core", 7), ("crds", 2), ("controller", 15), ("global-scheduler", 4), ("cli", 9)];
+    [("core", 7), ("crds", 3), ("controller", 15), ("global-scheduler", 4), ("cli", 9)];
 
 #[test]
 fn crates_depend_only_on_those_below_them() {
