@@ -1,9 +1,9 @@
 //! What published inventories cost: 200 members of 1,000 nodes in 8 shapes, 8 pods of jobs and 6 of others on each
 //! node.
 //!
-//! `cargo run --release -p caldera-crds --example published`: bytes of the objects, what the collector and the readers
-//! work for them, and what a process holds that knows them all (with `shared` or `own` only that, where nodes have no
-//! label of their own or one).
+//! `cargo run --profile bench -p caldera-crds --example published`: bytes of the objects, what the collector and the
+//! readers work for them, and what a process holds that knows them all. With `shared` or `own` only the last is
+//! measured, where nodes have no label of their own or one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a measurement fails by panicking")]
 

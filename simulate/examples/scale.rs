@@ -1,6 +1,6 @@
 //! What one engine takes: gangs of 1 to 64 GPUs at 90 % load on more and more queues and clusters (`docs/scale.md`).
 //!
-//! `cargo run --release -p caldera-simulate --example scale`
+//! `cargo run --profile bench -p caldera-simulate --example scale`
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a study fails by panicking")]
 

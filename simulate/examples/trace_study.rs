@@ -1,8 +1,8 @@
 //! The trace study of `docs/trace-study.md`: real jobs on a real fleet, under our engine and under others.
 //!
-//! `cargo run --release -p caldera-simulate --example trace_study -- DIR [OUT [STUDY...]]`, where DIR holds the public files
-//! (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots. Without names all
-//! studies are made.
+//! `cargo run --profile bench -p caldera-simulate --example trace_study -- DIR [OUT [STUDY...]]`, where DIR holds the
+//! public files (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots. Without
+//! names all studies are made.
 //!
 //! Everything but the times of the simulations themselves is the same in every run.
 
@@ -36,15 +36,15 @@ const DLRM: [(&str, i64); 4] = [("tenant-0", 40), ("tenant-1", 30), ("tenant-2",
 /// A policy by name, or ours with something switched off.
 enum Who {
     Named(PolicyName),
-    NothingGivenBack,
-    NoPlaceKept,
+    NoReclaim,
+    NoReservations,
 }
 
 impl Who {
     const ALL: [Self; 6] = [
         Self::Named(PolicyName::Caldera),
-        Self::NothingGivenBack,
-        Self::NoPlaceKept,
+        Self::NoReclaim,
+        Self::NoReservations,
         Self::Named(PolicyName::VolcanoGlobal),
         Self::Named(PolicyName::Fifo),
         Self::Named(PolicyName::BestEffortFifo),
@@ -53,16 +53,16 @@ impl Who {
     fn name(&self) -> &'static str {
         match self {
             Self::Named(name) => name.as_str(),
-            Self::NothingGivenBack => "caldera, nothing given back",
-            Self::NoPlaceKept => "caldera, no place kept either",
+            Self::NoReclaim => "caldera, no reclaim",
+            Self::NoReservations => "caldera, no reservations either",
         }
     }
 
     fn start(&self, world: &World) -> Box<dyn Policy> {
         match self {
             Self::Named(name) => name.start(world),
-            Self::NothingGivenBack => ours(world, Some(PATIENCE)),
-            Self::NoPlaceKept => ours(world, None),
+            Self::NoReclaim => ours(world, Some(PATIENCE)),
+            Self::NoReservations => ours(world, None),
         }
     }
 }
