@@ -26,6 +26,9 @@ const MAY_USE: [(&str, &[&str]); 11] = [
 /// Crates whose modules must not import each other in a circle.
 const PRODUCT: [&str; 8] = ["core", "crds", "runtime", "webhook", "controller", "global-scheduler", "estimator", "cli"];
 
+/// What runs as a process beside Karmada and has the three steps.
+const COMPONENTS: [&str; 3] = ["webhook", "controller", "global-scheduler"];
+
 /// What pure code never names: waiting, other processes, clocks, chance, and maps without an order.
 const IMPURE: [&str; 12] = [
     "async ",
@@ -44,6 +47,10 @@ const IMPURE: [&str; 12] = [
 
 /// Violations that are known. These lists only ever get shorter.
 const KNOWN_DEPENDENCIES: [&str; 1] = ["global-scheduler uses estimator"];
+/// Components whose folders do not have the steps' names.
+const KNOWN_WITHOUT_STEPS: [&str; 3] = ["webhook", "controller", "global-scheduler"];
+/// Files that wait beside `run.rs`, by component.
+const KNOWN_WAITING: [(&str, usize); 2] = [("controller", 2), ("global-scheduler", 1)];
 /// Modules that import each other in a circle, by crate.
 const KNOWN_IN_CYCLES: [(&str, usize); 5] =
     [("core", 7), ("crds", 3), ("controller", 15), ("global-scheduler", 4), ("cli", 9)];
@@ -81,6 +88,29 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
         println!("  {count} of {} modules are in a circle", modules.len());
         if count > known.get(name).copied().unwrap_or(0) {
             broken.push(format!("{name}: {cycles:?}"));
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn components_observe_decide_and_write_and_only_run_waits() {
+    let known = BTreeMap::from(KNOWN_WAITING);
+    let mut broken = Vec::new();
+    for name in COMPONENTS {
+        let modules = read_modules(name);
+        let missing = ["observe", "decide", "write", "run"].into_iter().filter(|step| !modules.contains_key(*step));
+        let missing: Vec<&str> = missing.collect();
+        println!("{name}: steps that are missing: {missing:?}");
+        if !missing.is_empty() && !KNOWN_WITHOUT_STEPS.contains(&name) {
+            broken.push(format!("{name} has no {missing:?}"));
+        }
+        let sources = read_sources(&find_root().join(name).join("src"));
+        let waiting = sources.iter().filter(|it| it.module.first().is_none_or(|first| first != "run"));
+        let waiting: Vec<&str> = waiting.filter(|it| it.code.contains(".await")).map(|it| it.file.as_str()).collect();
+        println!("{name}: files that wait beside run.rs: {waiting:?}");
+        if waiting.len() > known.get(name).copied().unwrap_or(0) {
+            broken.push(format!("{name}: {waiting:?} wait"));
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
