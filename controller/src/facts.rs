@@ -19,21 +19,23 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
+    binding::{BindingView, Gate},
     karmada::{cluster::Cluster, work::ResourceBinding},
     names::{
-        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, HOLD, PLAN, QUEUE_STATUS, SCHEDULER_NAME},
+        caldera::{HOLD, QUEUE_STATUS},
         volcano::CLOSED_BY_PARENT,
     },
     placement,
     volcano::scheduling::{self, PodGroup, Queue},
     wire::ResourceList,
-    workload::{self, WorkloadKind},
+    workload::{
+        self, WorkloadKind,
+        progress::{Progress, read_progress},
+    },
 };
 use caldera_runtime::event::Regarding;
 use k8s_openapi::{api::scheduling::v1::PriorityClass, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
-
-use crate::progress::{self, Progress};
 
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,17 +64,6 @@ impl fmt::Display for Key {
     }
 }
 
-/// Who owns a binding's scheduling suspension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// We do.
-    Closed,
-    /// We lifted it.
-    Open,
-    /// Not gated by us.
-    None,
-}
-
 /// A ResourceBinding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Binding {
@@ -88,8 +79,8 @@ pub struct Binding {
     pub workload: Arc<WorkloadRef>,
     /// Of the workload it was made from.
     pub workload_uid: Arc<str>,
-    /// Whose suspension it is.
-    pub gate: Gate,
+    /// Its gate; `None` where the suspension is not ours.
+    pub gate: Option<Gate>,
     /// `spec.suspension.scheduling`.
     pub suspended: bool,
     /// There is a `spec.suspension` at all.
@@ -128,71 +119,48 @@ impl Binding {
     /// Reads one.
     #[must_use]
     pub fn read(object: &ResourceBinding) -> Self {
-        let (metadata, spec) = (&object.metadata, &object.spec);
-        let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name)).map(String::as_str);
-        let target = &spec.resource;
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-        let conditions = object.status.iter().flat_map(|status| &status.conditions);
-        let refused = conditions
-            .filter(|condition| condition.type_ == "Scheduled" && condition.status == "False")
-            .map(|condition| Arc::from(format!("{}: {}", condition.reason, condition.message)))
-            .next();
+        let view = BindingView::from(object);
+        let (metadata, spec) = (view.metadata, view.spec);
+        let refused = view
+            .scheduled_condition()
+            .filter(|condition| condition.status == "False")
+            .map(|condition| Arc::from(format!("{}: {}", condition.reason, condition.message)));
         Self {
             key: Key::of(metadata),
             id: metadata.uid.as_deref().unwrap_or("").into(),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-            workload: Arc::new(WorkloadRef {
-                group: group.to_owned(),
-                kind: target.kind.clone(),
-                namespace: target.namespace.clone().unwrap_or_default(),
-                name: target.name.clone(),
-            }),
-            workload_uid: target.uid.as_deref().unwrap_or("").into(),
-            gate: match annotation(GATE) {
-                Some(GATE_CLOSED) => Gate::Closed,
-                Some(GATE_OPEN) => Gate::Open,
-                _ => Gate::None,
-            },
+            workload: Arc::new(view.workload()),
+            workload_uid: spec.resource.uid.as_deref().unwrap_or("").into(),
+            gate: view.gate(),
             suspension: spec.suspension.is_some(),
-            suspended: spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true),
-            admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
-            epoch: annotation(EPOCH).filter(|epoch| !epoch.is_empty()).map(Arc::from),
-            clusters: spec
-                .clusters
-                .iter()
-                .map(|target| (target.name.as_str().into(), u32::try_from(target.replicas.unwrap_or(0)).unwrap_or(0)))
-                .collect(),
-            plan: annotation(PLAN).and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
-            planned: annotation(PLAN).is_some(),
-            eviction: annotation(EVICTION).and_then(|text| Eviction::parse(text).ok()).map(Arc::new),
-            scheduled: object
-                .status
-                .as_ref()
-                .and_then(|status| status.last_scheduled_time.as_ref())
-                .map(|time| time.0.as_second()),
-            placement: spec
-                .placement
-                .is_some()
-                .then(|| Arc::new(placement::read_binding(spec, object.status.as_ref()))),
+            suspended: view.is_suspended(),
+            admission: view.admission().map(Arc::new),
+            epoch: view.epoch().map(Arc::from),
+            clusters: view.clusters().collect(),
+            plan: view.plan().map(Arc::new),
+            planned: view.has_plan(),
+            eviction: view.eviction().map(Arc::new),
+            scheduled: view.last_scheduled().map(|time| time.as_second()),
+            placement: spec.placement.is_some().then(|| Arc::new(placement::read_binding(spec, view.status))),
             replica_request: spec
                 .replica_requirements
                 .as_ref()
                 .map(|requirements| Arc::new(placement::read_resources(&requirements.resource_request)))
                 .unwrap_or_default(),
-            begun: begun(object),
-            deleting: metadata.deletion_timestamp.is_some(),
+            begun: begun(view),
+            deleting: view.is_deleting(),
             refused,
             groups: placement::read_affinity_groups(spec),
-            ours: spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME),
+            ours: view.names_our_scheduler(),
         }
     }
 }
 
-fn begun(object: &ResourceBinding) -> Vec<ClusterName> {
-    let items = object.status.iter().flat_map(|status| &status.aggregated_status);
+fn begun(binding: BindingView<'_>) -> Vec<ClusterName> {
     let phase = |status: &Value| status["state"]["phase"].as_str().unwrap_or("").to_owned();
-    items
+    let copies = binding.copies().iter();
+    copies
         .filter(|item| item.status.as_ref().is_some_and(|status| !matches!(phase(status).as_str(), "" | "Pending")))
         .map(|item| item.cluster_name.as_str().into())
         .collect()
@@ -252,7 +220,7 @@ impl Workload {
             run_for: workload::running_estimate(object),
             held: metadata["annotations"][HOLD] == "true",
             preemptable: workload::read_preemptable(object),
-            progress: progress::read(kind, object, gang.as_deref().ok()),
+            progress: read_progress(kind, object, gang.as_deref().ok()),
             gang,
             topology: (kind == WorkloadKind::VolcanoJob)
                 .then(|| &object["spec"]["networkTopology"])

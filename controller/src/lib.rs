@@ -16,7 +16,6 @@ pub mod lifecycle;
 mod metrics;
 pub mod plan;
 pub mod podgroup;
-pub mod progress;
 mod queue_note;
 mod queue_numbers;
 pub mod read;

@@ -15,10 +15,10 @@ use caldera_core::{
     },
     reason::Reason,
 };
-use caldera_crds::{names::caldera::HOLD, workload::WorkloadKind};
+use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 
 use crate::{
-    facts::{Binding, Gate, Workload, fingerprint},
+    facts::{Binding, Workload, fingerprint},
     regrant::{Regrant, Wanted, needs_more, regrant},
 };
 
@@ -108,14 +108,9 @@ pub fn standing(
 /// A gate makes it ours. Without one it is ours to account for if it is of a kind in scope and asks for a queue: always
 /// for Volcano Jobs, by its own words or its namespace's for the others. Dependencies' bindings have no placement.
 fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> bool {
-    let Some(kind) = WorkloadKind::ALL
-        .into_iter()
-        .find(|kind| kind.group() == binding.workload.group && kind.kind() == binding.workload.kind)
-    else {
-        return false;
-    };
+    let Some(kind) = WorkloadKind::find(&binding.workload.group, &binding.workload.kind) else { return false };
     binding.placement.is_some()
-        && (binding.gate != Gate::None
+        && (matches!(binding.gate, Some(Gate::Closed | Gate::Open))
             || binding.admission.is_some()
             || kind == WorkloadKind::VolcanoJob
             || opted_in
@@ -129,9 +124,9 @@ fn blocked(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
         return Some(Reason::Deleting);
     }
     match (binding.gate, binding.suspended) {
-        (Gate::Closed, _) => {}
-        (Gate::Open | Gate::None, true) => return Some(Reason::Suspended),
-        (Gate::Open | Gate::None, false) => return Some(Reason::NotGated),
+        (Some(Gate::Closed), _) => {}
+        (_, true) => return Some(Reason::Suspended),
+        (_, false) => return Some(Reason::NotGated),
     }
     if workload.held {
         return Some(Reason::OnHold { annotation: HOLD });

@@ -3,10 +3,12 @@
 //! Start at [`binding`] for ResourceBindings, [`workload`] for the workloads that can be queued, [`placement`] for the
 //! conversion into `caldera_core`, [`manifests`] for the CRDs, and [`names`] for labels and annotations.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod binding;
 pub mod inventory;
 pub mod job_admission;
+#[allow(missing_docs, reason = "fields are named and described by Karmada")]
 pub mod karmada;
 pub mod links;
 pub mod manifests;
@@ -16,6 +18,7 @@ pub mod published;
 pub mod queue_admission;
 mod schema;
 pub mod score;
+#[allow(missing_docs, reason = "fields are named and described by Volcano")]
 pub mod volcano;
 pub mod wire;
 pub mod workload;

@@ -53,14 +53,8 @@ pub mod caldera {
     pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
     /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.
     pub const ESTIMATOR: &str = "caldera.dev/estimator";
-    /// Field manager of the controller.
-    pub const MANAGER_CONTROLLER: &str = "caldera-controller";
-    /// Field manager of the global scheduler.
-    pub const MANAGER_SCHEDULER: &str = "caldera-scheduler";
     /// Field manager of the members' collectors.
     pub const MANAGER_INVENTORY: &str = "caldera-inventory";
-    /// Field manager of the webhook (its configurations).
-    pub const MANAGER_WEBHOOK: &str = "caldera-webhook";
 }
 
 /// Volcano's names.

@@ -132,6 +132,7 @@ macro_rules! object {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
         #[serde(default)]
+        #[allow(missing_docs, reason = "metadata, spec and status are those of every object")]
         pub struct $name {
             #[schemars(skip)]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,

@@ -13,6 +13,7 @@ mod completion;
 mod field;
 mod kind;
 mod pod_template;
+pub mod progress;
 #[cfg(test)]
 mod tests;
 mod volcano_job;

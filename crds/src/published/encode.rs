@@ -185,8 +185,8 @@ impl Tasks<'_> {
 /// Whose pod it is, if Karmada may have brought it.
 fn owning_workload(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
     let owner = pod.owner.as_ref()?;
-    let known = |kind: &WorkloadKind| kind.group() == owner.group && kind.kind() == owner.kind;
-    WorkloadKind::ALL.iter().any(known).then(|| (owner.workload(&pod.namespace), owner.task.clone()))
+    WorkloadKind::find(&owner.group, &owner.kind)?;
+    Some((owner.workload(&pod.namespace), owner.task.clone()))
 }
 
 /// What nodes of a shape have in common.

@@ -85,7 +85,12 @@ impl WorkloadKind {
     /// The kind that `apiVersion` and `kind` name in any version of the group, if it is in scope.
     #[must_use]
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::find(api_version.split_once('/').map_or("", |(group, _)| group), kind)
+    }
+
+    /// The kind of this group and kind, if it is in scope.
+    #[must_use]
+    pub fn find(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.group() == group && known.kind() == kind)
     }
 

@@ -1,4 +1,4 @@
-//! How far a workload is, from the status that came back from its clusters.
+//! Reads how far a workload is from the status that Karmada aggregated from its clusters.
 //!
 //! Rule: a Volcano Job has ended when it is Completed, Failed or Terminated
 //! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either, as
@@ -12,9 +12,10 @@
 use std::collections::BTreeMap;
 
 use caldera_core::gang::{Gang, TaskName};
-use caldera_crds::workload::{SOLE_TASK, WorkloadKind};
 use jiff::Timestamp;
 use serde_json::Value;
+
+use super::{SOLE_TASK, WorkloadKind};
 
 /// Actions of Volcano's policies that make new pods of those that ended.
 const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "RestartPartition"];
@@ -38,27 +39,27 @@ pub struct Progress {
 
 /// Reads an object's status.
 #[must_use]
-pub fn read(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
+pub fn read_progress(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
     let status = &object["status"];
     match kind {
-        WorkloadKind::VolcanoJob => volcano_job(object, status),
-        WorkloadKind::BatchJob => batch_job(object, status, gang),
-        WorkloadKind::Pod => pod(status),
+        WorkloadKind::VolcanoJob => read_volcano_job(object, status),
+        WorkloadKind::BatchJob => read_batch_job(object, status, gang),
+        WorkloadKind::Pod => read_pod(status),
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
-            Progress { running: number(&status["readyReplicas"]), ..Progress::default() }
+            Progress { running: read_number(&status["readyReplicas"]), ..Progress::default() }
         }
     }
 }
 
-fn volcano_job(object: &Value, status: &Value) -> Progress {
+fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     let phase = status["state"]["phase"].as_str().unwrap_or("");
     // One copy may have failed for good while others still run: what runs is charged.
-    let stopped = phase != "Failed" || number(&status["running"]) == 0;
+    let stopped = phase != "Failed" || read_number(&status["running"]) == 0;
     let ended = stopped && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
     let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
     let finished = tasks
         .map(|(task, state)| {
-            let pods = |phase: &str| number(&state["phase"][phase]);
+            let pods = |phase: &str| read_number(&state["phase"][phase]);
             (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
         })
         .filter(|(task, pods)| *pods > 0 && !may_come_back(object, task.as_str()))
@@ -67,10 +68,10 @@ fn volcano_job(object: &Value, status: &Value) -> Progress {
     let began = conditions.rev().find(|condition| condition["status"] == "Running");
     Progress {
         ended: ended.then(|| phase.to_owned()),
-        started: began.and_then(|began| time(&began["lastTransitionTime"])),
-        running: number(&status["running"]),
-        succeeded: number(&status["succeeded"]),
-        failed: number(&status["failed"]),
+        started: began.and_then(|began| read_time(&began["lastTransitionTime"])),
+        running: read_number(&status["running"]),
+        succeeded: read_number(&status["succeeded"]),
+        failed: read_number(&status["failed"]),
         finished,
     }
 }
@@ -87,7 +88,7 @@ fn may_come_back(object: &Value, task: &str) -> bool {
     says(spec, &RESTARTS) || tasks.any(|one| says(one, &["RestartJob"]) || own(one))
 }
 
-fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
+fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let ended = conditions.filter(|condition| condition["status"] == "True").find_map(|condition| {
         match condition["type"].as_str() {
@@ -96,7 +97,7 @@ fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
             _ => None,
         }
     });
-    let succeeded = number(&status["succeeded"]);
+    let succeeded = read_number(&status["succeeded"]);
     // Pods that ended are replaced until enough have succeeded: what is left to complete bounds what runs.
     let finished = object["spec"]["completions"].as_u64().map_or(0, |completions| {
         let left = u32::try_from(completions).unwrap_or(u32::MAX).saturating_sub(succeeded);
@@ -104,15 +105,15 @@ fn batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
     });
     Progress {
         ended,
-        started: time(&status["startTime"]),
-        running: number(&status["active"]),
+        started: read_time(&status["startTime"]),
+        running: read_number(&status["active"]),
         succeeded,
-        failed: number(&status["failed"]),
-        finished: sole(finished),
+        failed: read_number(&status["failed"]),
+        finished: on_sole_task(finished),
     }
 }
 
-fn pod(status: &Value) -> Progress {
+fn read_pod(status: &Value) -> Progress {
     let phase = status["phase"].as_str().unwrap_or("");
     let is = |wanted: &str| u32::from(phase == wanted);
     Progress {
@@ -121,7 +122,7 @@ fn pod(status: &Value) -> Progress {
             "Failed" => Some("Failed".to_owned()),
             _ => None,
         },
-        started: time(&status["startTime"]),
+        started: read_time(&status["startTime"]),
         running: is("Running"),
         succeeded: is("Succeeded"),
         failed: is("Failed"),
@@ -129,15 +130,15 @@ fn pod(status: &Value) -> Progress {
     }
 }
 
-fn sole(pods: u32) -> BTreeMap<TaskName, u32> {
+fn on_sole_task(pods: u32) -> BTreeMap<TaskName, u32> {
     (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
 }
 
-fn time(value: &Value) -> Option<i64> {
+fn read_time(value: &Value) -> Option<i64> {
     value.as_str()?.parse().ok().map(Timestamp::as_second)
 }
 
-fn number(value: &Value) -> u32 {
+fn read_number(value: &Value) -> u32 {
     value.as_u64().map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     fn ended(kind: WorkloadKind, status: &Value) -> Option<String> {
-        read(kind, &json!({"status": status}), None).ended
+        read_progress(kind, &json!({"status": status}), None).ended
     }
 
     #[test]
@@ -178,7 +179,7 @@ mod tests {
         let status = json!({"running": 1, "taskStatusCount": {
             "a": {"phase": {"Succeeded": 2, "Failed": 1, "Running": 1}}, "b": {"phase": {"Pending": 1}},
         }});
-        let progress = read(WorkloadKind::VolcanoJob, &json!({"status": status}), None);
+        let progress = read_progress(WorkloadKind::VolcanoJob, &json!({"status": status}), None);
         assert_eq!(progress.finished, [("a".into(), 3)].into());
         assert_eq!(progress.running, 1);
     }
@@ -189,7 +190,7 @@ mod tests {
         let finished = |policies: Value, of_a: Value| {
             let spec = json!({"policies": policies, "tasks": [{"name": "a", "policies": of_a}, {"name": "b"}]});
             let object = json!({"spec": spec, "status": {"taskStatusCount": ended}});
-            let finished = read(WorkloadKind::VolcanoJob, &object, None).finished;
+            let finished = read_progress(WorkloadKind::VolcanoJob, &object, None).finished;
             ["a", "b"].map(|task| finished.get(&TaskName::from(task)).copied().unwrap_or(0))
         };
         let policy = |action: &str| json!([{"event": "PodFailed", "action": action}]);
@@ -206,7 +207,7 @@ mod tests {
     fn garbage_in_a_status_is_nothing() {
         for status in [json!(null), json!([]), json!({"state": 3, "taskStatusCount": [], "running": -1}), json!("x")] {
             for kind in WorkloadKind::ALL {
-                assert_eq!(read(kind, &json!({"status": status}), None), Progress::default());
+                assert_eq!(read_progress(kind, &json!({"status": status}), None), Progress::default());
             }
         }
     }
