@@ -24,9 +24,11 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
     let mut names = BTreeSet::new();
     let mut replicas = 0i64;
     for (index, task) in list_tasks(spec).enumerate() {
-        refusals.extend(task_numbers(name, index, task));
-        replicas = replicas.saturating_add(read_integer(task, "replicas"));
         let task_name = read_text(task, "name");
+        let place = format!("in task: {task_name}, job: {name}");
+        let texts = ["'replicas' < 0", "'minAvailable' < 0", "'minAvailable' is greater than 'replicas'"];
+        refusals.extend(number_refusals(index, task, texts.map(|text| format!("{text} {place}"))));
+        replicas = replicas.saturating_add(read_integer(task, "replicas"));
         refusals.extend(pods::label_refusal(task_name, &format!("spec.tasks[{index}].name")));
         if !names.insert(task_name) {
             refusals.push(Refusal::new(
@@ -81,29 +83,25 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
     .collect()
 }
 
-fn task_numbers(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
-    let name = read_text(task, "name");
-    let mut refusals = Vec::new();
+/// Checks a task's replicas and minimum. `texts` are Volcano's for negative replicas, a negative minimum, and a minimum
+/// above the replicas: they differ between CREATE and UPDATE.
+pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, texts: [String; 3]) -> Vec<Refusal> {
+    let [negative_replicas, negative_minimum, above_replicas] = texts;
     let replicas = read_integer(task, "replicas");
+    let mut refusals = Vec::new();
     if replicas < 0 {
-        refusals.push(Refusal::new(
-            format!("spec.tasks[{index}].replicas"),
-            format!("'replicas' < 0 in task: {name}, job: {job}"),
-            format!("{replicas} is below 0"),
-        ));
+        let field = format!("spec.tasks[{index}].replicas");
+        refusals.push(Refusal::new(field, negative_replicas, format!("{replicas} is below 0")));
     }
     let field = format!("spec.tasks[{index}].minAvailable");
     match task.get("minAvailable").and_then(Value::as_i64) {
-        Some(minimum) if minimum < 0 => refusals.push(Refusal::new(
-            field,
-            format!("'minAvailable' < 0 in task: {name}, job: {job}"),
-            format!("{minimum} is below 0"),
-        )),
-        Some(minimum) if minimum > replicas => refusals.push(Refusal::new(
-            field,
-            format!("'minAvailable' is greater than 'replicas' in task: {name}, job: {job}"),
-            format!("{minimum} is more than the task's {replicas} replicas"),
-        )),
+        Some(minimum) if minimum < 0 => {
+            refusals.push(Refusal::new(field, negative_minimum, format!("{minimum} is below 0")));
+        }
+        Some(minimum) if minimum > replicas => {
+            let why = format!("{minimum} is more than the task's {replicas} replicas");
+            refusals.push(Refusal::new(field, above_replicas, why));
+        }
         _ => {}
     }
     refusals

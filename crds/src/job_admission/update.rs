@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Refusal,
-    create::{partition_refusal, topology_refusal},
+    create::{number_refusals, partition_refusal, topology_refusal},
     list_tasks, read_integer, read_text,
 };
 
@@ -64,33 +64,10 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
 }
 
 fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
-    let (name, replicas) = (read_text(task, "name"), read_integer(task, "replicas"));
-    if replicas < 0 {
-        return Some(Refusal::new(
-            format!("spec.tasks[{index}].replicas"),
-            format!("'replicas' must be >= 0 in task: {name}"),
-            format!("{replicas} is below 0"),
-        ));
-    }
-    let field = format!("spec.tasks[{index}].minAvailable");
-    match task.get("minAvailable").and_then(Value::as_i64) {
-        Some(minimum) if minimum < 0 => {
-            return Some(Refusal::new(
-                field,
-                format!("'minAvailable' must be >= 0 in task: {name}"),
-                format!("{minimum} is below 0"),
-            ));
-        }
-        Some(minimum) if minimum > replicas => {
-            return Some(Refusal::new(
-                field,
-                format!("'minAvailable' must be <= 'replicas' in task: {name}"),
-                format!("{minimum} is more than the task's {replicas} replicas"),
-            ));
-        }
-        _ => {}
-    }
-    partition_refusal(job, index, task).into_iter().next()
+    let texts = ["'replicas' must be >= 0", "'minAvailable' must be >= 0", "'minAvailable' must be <= 'replicas'"];
+    let texts = texts.map(|text| format!("{text} in task: {}", read_text(task, "name")));
+    let numbers = number_refusals(index, task, texts);
+    numbers.into_iter().chain(partition_refusal(job, index, task)).next()
 }
 
 /// The spec without what may change.

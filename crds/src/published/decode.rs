@@ -4,18 +4,19 @@
 //! One pod stands for all pods of unknown owners on its node.
 
 use caldera_core::{
-    gang::{Taint, TaskName},
+    gang::TaskName,
     inventory::{Node, Owner, Pod},
     quantity::Quantity,
     resources::Resources,
     select::HOSTNAME,
 };
+use k8s_openapi::apimachinery::pkg::api::resource;
 
 use super::{
     Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues,
     ranges,
 };
-use crate::wire::ResourceList;
+use crate::{placement::read_taint, wire::ResourceList};
 
 /// Why what was published is no inventory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -169,15 +170,10 @@ fn decode_node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources
     let mut labels = shape.labels.clone();
     labels.extend(shape.own_labels.iter().map(|(key, values)| (key.clone(), values[at].clone())));
     labels.entry(HOSTNAME.to_owned()).or_insert_with(|| name.to_owned());
-    let taint = |taint: &k8s_openapi::api::core::v1::Taint| Taint {
-        key: taint.key.clone(),
-        value: taint.value.clone().unwrap_or_default(),
-        effect: taint.effect.clone(),
-    };
     Node {
         name: name.to_owned(),
         labels,
-        taints: shape.taints.iter().map(taint).collect(),
+        taints: shape.taints.iter().map(read_taint).collect(),
         allocatable: allocatable.clone(),
         ready: !shape.closed.contains(&Closed::NotReady),
         unschedulable: shape.closed.contains(&Closed::Cordoned),
@@ -229,11 +225,11 @@ fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
 }
 
 fn decode_resources(list: &ResourceList) -> Result<Resources, Malformed> {
-    let mut resources = Resources::new();
-    for (name, amount) in list {
-        let parsed: Option<Quantity> = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
-        let parsed = parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.clone()))?;
-        resources.set(name.as_str(), parsed);
-    }
-    Ok(resources)
+    list.iter().map(|(name, amount)| Ok((name.as_str(), decode_amount(name, amount)?))).collect()
+}
+
+/// An amount that is not negative.
+pub(super) fn decode_amount(name: &str, amount: &resource::Quantity) -> Result<Quantity, Malformed> {
+    let parsed = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
+    parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.to_owned()))
 }

@@ -2,12 +2,11 @@
 
 use caldera_core::{
     fleet::{Queue, Queues},
-    quantity::Quantity,
     resources::Limits,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
 
-use super::{Malformed, MemberQueue, Part};
+use super::{Malformed, MemberQueue, Part, decode::decode_amount};
 
 pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
     let bounds = |(_, queue): &(&String, &Queue)| queue.is_closed() || !queue.capability.is_unlimited();
@@ -28,8 +27,7 @@ pub(super) fn decode_queues(part: &Part) -> Result<Queues, Malformed> {
     let one = |queue: &MemberQueue| {
         let mut left = Limits::unlimited();
         for (name, amount) in &queue.left {
-            let parsed: Option<Quantity> = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
-            left.set(name.as_str(), parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.clone()))?);
+            left.set(name.as_str(), decode_amount(name, amount)?);
         }
         Ok((queue.name.clone(), Queue { state: queue.state.clone(), capability: left, ..Queue::default() }))
     };
@@ -38,6 +36,8 @@ pub(super) fn decode_queues(part: &Part) -> Result<Queues, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::quantity::Quantity;
+
     use super::*;
 
     #[test]
