@@ -118,22 +118,10 @@ impl WorkloadKind {
         self.names().group
     }
 
-    /// Version that is watched.
-    #[must_use]
-    pub const fn version(self) -> &'static str {
-        self.names().version
-    }
-
     /// Kind within the group.
     #[must_use]
     pub const fn kind(self) -> &'static str {
         self.names().kind
-    }
-
-    /// Resource within the group.
-    #[must_use]
-    pub const fn plural(self) -> &'static str {
-        self.names().plural
     }
 
     /// A name for people that no other kind has.
