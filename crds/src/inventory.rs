@@ -9,11 +9,9 @@ use caldera_core::{
     quantity::Quantity,
     resources::ResourceName,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{names::volcano, placement::label_requirements, workload};
+use crate::{names::volcano, selector::label_selector, workload};
 
 /// A node; `None` without a name.
 #[must_use]
@@ -95,11 +93,6 @@ fn hyper_node_members(member: &Value) -> Vec<Member> {
     let pattern = text("/selector/regexMatch/pattern").map(|pattern| Member::Pattern(pattern.to_owned()));
     let labels = member.pointer("/selector/labelMatch").and_then(label_selector).map(Member::Labels);
     named.map(Member::Node).into_iter().chain(pattern).chain(labels).collect()
-}
-
-/// A label selector; `None` where Kubernetes would not take it.
-pub(crate) fn label_selector(selector: &Value) -> Option<Vec<Requirement>> {
-    label_requirements(&LabelSelector::deserialize(selector).ok()?)
 }
 
 /// A namespaced object's name, `None` where there is none.

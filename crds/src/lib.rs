@@ -18,6 +18,7 @@ pub mod published;
 pub mod queue_admission;
 mod schema;
 pub mod score;
+pub mod selector;
 #[allow(missing_docs, reason = "fields are named and described by Volcano")]
 pub mod volcano;
 pub mod wire;

@@ -6,16 +6,13 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    gang::{self, Operator, Requirement},
+    gang::{self, Requirement},
     inventory::Capacity,
     place::{self, general},
     quantity::Quantity,
     resources::Resources,
 };
-use k8s_openapi::{
-    api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
-};
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
 use crate::{
     karmada::{
@@ -26,8 +23,8 @@ use crate::{
         },
         work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
     },
+    selector::{field_requirement, label_requirements, node_requirement},
     wire::ResourceList,
-    workload::SOLE_TASK,
 };
 
 /// A cluster as placement sees it.
@@ -148,7 +145,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
     request.set("pods", Quantity::from_units(1));
     let replicas = u32::try_from(spec.replicas.unwrap_or(0)).unwrap_or(0);
     let task = gang::Task {
-        name: SOLE_TASK.into(),
+        name: gang::SOLE_TASK.into(),
         replicas,
         min_available: replicas,
         request,
@@ -234,67 +231,6 @@ fn read_affinity(affinity: &ClusterAffinity) -> place::Affinity {
         names: affinity.cluster_names.clone(),
         exclude: affinity.exclude.clone(),
     }
-}
-
-/// A label selector's requirements; `None` if Kubernetes would not take it (`LabelSelectorAsSelector`).
-#[must_use]
-pub fn label_requirements(selector: &LabelSelector) -> Option<Vec<Requirement>> {
-    let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-        let values = vec![value.clone()];
-        Some(Requirement { key: key.clone(), operator: Operator::In, values })
-    });
-    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
-        let operator =
-            Operator::parse(&expression.operator).filter(|known| !matches!(known, Operator::Gt | Operator::Lt))?;
-        let values: Vec<String> = expression.values.iter().flatten().cloned().collect();
-        Some(Requirement { key: expression.key.clone(), operator, values })
-    });
-    labels.chain(expressions).map(|requirement| requirement.filter(is_valid)).collect()
-}
-
-/// A field selector's requirement; `None` if Kubernetes would not take it. Zones are never checked.
-fn field_requirement(requirement: &NodeSelectorRequirement) -> Option<Requirement> {
-    let requirement = node_requirement(requirement)?;
-    (requirement.key == "zone" || is_valid(&requirement)).then_some(requirement)
-}
-
-/// One expression of a node affinity; `None` for an operator that does not exist.
-#[must_use]
-pub fn node_requirement(requirement: &NodeSelectorRequirement) -> Option<Requirement> {
-    let operator = Operator::parse(&requirement.operator)?;
-    let values = requirement.values.iter().flatten().cloned().collect();
-    Some(Requirement { key: requirement.key.clone(), operator, values })
-}
-
-/// `labels.NewRequirement`: the right number of values, and a key and values that can be labels.
-fn is_valid(requirement: &Requirement) -> bool {
-    let values = &requirement.values;
-    let counted = match requirement.operator {
-        Operator::In | Operator::NotIn => !values.is_empty(),
-        Operator::Exists | Operator::DoesNotExist => values.is_empty(),
-        Operator::Gt | Operator::Lt => matches!(values.as_slice(), [value] if value.parse::<i64>().is_ok()),
-    };
-    counted && is_key(&requirement.key) && values.iter().all(|value| value.is_empty() || is_name(value))
-}
-
-fn is_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => {
-            let part = |part: &str| {
-                is_name(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            };
-            prefix.len() <= 253 && prefix.split('.').all(part) && is_name(name)
-        }
-        None => is_name(key),
-    }
-}
-
-fn is_name(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let ends = name.bytes().next().zip(name.bytes().next_back());
-    name.len() <= 63
-        && name.bytes().all(inner)
-        && ends.is_some_and(|(first, last)| first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric())
 }
 
 /// A taint of a node or a cluster.

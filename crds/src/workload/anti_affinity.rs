@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::WorkloadKind;
 use crate::{
-    inventory::{label_selector, namespace_of},
     names::volcano::{DEFAULT_QUEUE, JOB_NAME, JOB_NAMESPACE, QUEUE, TASK_SPEC},
+    selector::label_selector,
 };
 
 /// The most pods of a workload's task that one node takes; `None` where nothing but room bounds it.
@@ -22,7 +22,7 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         WorkloadKind::Pod => workload,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet | WorkloadKind::BatchJob => &workload["spec"]["template"],
     };
-    let namespace = namespace_of(workload);
+    let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
     let own = template["metadata"]["labels"].as_object().into_iter().flatten();
     let mut labels: BTreeMap<&str, &str> =
         own.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect();
@@ -30,15 +30,10 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         // `pkg/controllers/job/job_controller_util.go`, `createJobPod`.
         let queue = workload["spec"]["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
         let job = workload["metadata"]["name"].as_str().unwrap_or_default();
-        labels.extend([
-            (JOB_NAME, job),
-            (JOB_NAMESPACE, namespace.as_str()),
-            (TASK_SPEC, task.name.as_str()),
-            (QUEUE, queue),
-        ]);
+        labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task.name.as_str()), (QUEUE, queue)]);
     }
     let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let is_apart = list_items(terms).any(|term| keeps_off(term, &labels, &namespace));
+    let is_apart = list_items(terms).any(|term| keeps_off(term, &labels, namespace));
     (wants_port(&template["spec"]) || is_apart).then_some(1)
 }
 
