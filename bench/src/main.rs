@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     let result = match component() {
         Some(args) => {
             caldera_runtime::telemetry::start("warn", args.log_format.into());
-            args.command.run().await
+            caldera_cli::command::run_command(args.command).await
         }
         None => {
             caldera_runtime::telemetry::start("error", caldera_runtime::telemetry::Format::Text);

@@ -1,12 +1,19 @@
 //! What can be said on the command line.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+mod simulate;
+mod values;
+
+use std::{net::SocketAddr, path::PathBuf};
 
 use caldera_core::queue::give_back::Rule;
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::{components, demo, manifests, output::Output, queue, sandbox, simulate, why};
+pub use self::{
+    simulate::{ReportForm, SimulateArgs},
+    values::{JobName, parse_job_name, parse_node_group},
+};
+use crate::output::Output;
 
 /// Multi-cluster batch federation on Karmada and Volcano.
 #[derive(Debug, Parser)]
@@ -66,16 +73,17 @@ pub enum Command {
     Why(WhyArgs),
     /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits.
     Queue(QueueArgs),
-    /// Simulates jobs on a fleet on virtual time, under this engine and others: a trace, a scenario, or what is there now.
+    /// Simulates jobs on a fleet on virtual time, under this engine and others: a trace, a scenario, or what is there
+    /// now.
     #[command(long_about = simulate::LONG_ABOUT)]
-    Simulate(simulate::SimulateArgs),
+    Simulate(SimulateArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
     /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
-    #[arg(value_name = "JOB", value_parser = why::parse_job_name)]
-    pub job: why::Named,
+    #[arg(value_name = "JOB", value_parser = parse_job_name)]
+    pub job: JobName,
     /// Its namespace; without it the kubeconfig's.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -139,8 +147,8 @@ pub struct ComponentArgs {
 pub struct ControllerArgs {
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// Who goes first, after queue priority. `caldera why` and `caldera queue` read it, and what follows, from ConfigMap
-    /// caldera-controller in the lease's namespace, where the controller writes it.
+    /// Who goes first, after queue priority. `caldera why` and `caldera queue` read it, and what follows, from
+    /// ConfigMap caldera-controller in the lease's namespace, where the controller writes it.
     #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
     pub order: Order,
     /// Seconds that a job is blocked before it gets a reservation; 0 makes none, and large jobs may wait for ever.
@@ -158,8 +166,8 @@ pub struct ControllerArgs {
     /// No preemption by jobs of higher priority.
     #[arg(long)]
     pub no_preemption: bool,
-    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the
-    /// preemptor's priority is higher in any case. May be repeated: one match is enough. If not given, any job of its queue.
+    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the preemptor's
+    /// priority is higher in any case. May be repeated: one match is enough. If not given, any job of its queue.
     #[arg(long = "preempt", value_name = "RULE", conflicts_with = "no_preemption")]
     pub preempt: Vec<Rule>,
     /// Jobs that do not say whether they are preemptable may be preempted too.
@@ -168,7 +176,8 @@ pub struct ControllerArgs {
     /// Evictions in a minute at most, in the whole fleet.
     #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub evictions_per_minute: u32,
-    /// A namespace whose jobs are never evicted, beside kube-system, karmada-system and volcano-system. May be repeated.
+    /// A namespace whose jobs are never evicted, beside kube-system, karmada-system and volcano-system. May be
+    /// repeated.
     #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
     pub protect_namespaces: Vec<String>,
 }
@@ -231,7 +240,8 @@ pub struct EstimatorsArgs {
 /// Which member, and how it is reached.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct MemberArgs {
-    /// The member, as Karmada names it. It is reached as Karmada reaches it, unless one of the following says otherwise.
+    /// The member, as Karmada names it. It is reached as Karmada reaches it, unless one of the following says
+    /// otherwise.
     #[arg(long, alias = "cluster-name", value_name = "NAME")]
     pub cluster: String,
     /// Kubeconfig of the member, for running inside a Pull member.
@@ -266,8 +276,8 @@ pub struct EstimatorArgs {
     /// Where gRPC listens. karmada-scheduler asks the Service karmada-scheduler-estimator-NAME at this port.
     #[arg(long, default_value = "0.0.0.0:10352", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// PEM certificate chain of the server; without it TLS is not spoken. It is read again when it changes, and so are its
-    /// key and the clients' bundle.
+    /// PEM certificate chain of the server; without it TLS is not spoken. It is read again when it changes, and so are
+    /// its key and the clients' bundle.
     #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
     pub grpc_auth_cert_file: Option<PathBuf>,
     /// PEM private key of the server.
@@ -334,8 +344,8 @@ pub struct SandboxArgs {
     /// Only the servers and the stand-ins, without Caldera's own components.
     #[arg(long)]
     pub bare: bool,
-    /// A collector for each member too, which publishes its nodes: `kubectl get clusterinventories`. It writes also when
-    /// nothing happens, a heartbeat each 30 s.
+    /// A collector for each member too, which publishes its nodes: `kubectl get clusterinventories`. It writes also
+    /// when nothing happens, a heartbeat each 30 s.
     #[arg(long, conflicts_with = "bare")]
     pub collectors: bool,
 }
@@ -346,7 +356,7 @@ pub struct MemberSimArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Simulated nodes: NAME=COUNT:RESOURCE=AMOUNT,... (may be repeated), for instance cpu=2:cpu=8,memory=32Gi.
-    #[arg(long = "nodes", value_name = "GROUP", value_parser = sandbox::node_group)]
+    #[arg(long = "nodes", value_name = "GROUP", value_parser = parse_node_group)]
     pub nodes: Vec<caldera_sandbox::member::NodeGroup>,
     /// Seconds that a pod runs if its manifest says nothing.
     #[arg(long, default_value_t = 2.0)]
@@ -399,7 +409,8 @@ pub struct DeployArgs {
     /// Namespace of what runs.
     #[arg(long, default_value = "caldera-system", value_name = "NAMESPACE")]
     pub namespace: String,
-    /// With --deployments: a member that gets a collector. May be repeated. With --member: the member, as Karmada names it.
+    /// With --deployments: a member that gets a collector. May be repeated. With --member: the member, as Karmada names
+    /// it.
     #[arg(long = "collector", value_name = "CLUSTER")]
     pub collectors: Vec<String>,
 }
@@ -422,24 +433,6 @@ impl Command {
         match self {
             Self::Demo(_) | Self::Sandbox(_) | Self::Why(_) | Self::Queue(_) | Self::Simulate(_) => "warn",
             _ => "info,kube=warn,hyper=warn,h2=warn",
-        }
-    }
-
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Demo(args) => demo::run_demo(args).await,
-            Self::Sandbox(args) => sandbox::run_sandbox(args).await,
-            Self::MemberSim(args) => sandbox::member_sim(args).await,
-            Self::KarmadaSim(args) => sandbox::karmada_sim(args).await,
-            Self::Webhook(args) => components::run_webhook(args).await,
-            Self::Controller(args) => components::run_controller(args).await,
-            Self::Scheduler(args) => components::run_scheduler(args).await,
-            Self::Inventory(args) => components::run_collector(args).await,
-            Self::Estimator(args) => components::run_estimator(args).await,
-            Self::Manifests(args) => manifests::print_manifests(&args),
-            Self::Why(args) => why::run_why(args).await,
-            Self::Queue(args) => queue::run_queue(args).await,
-            Self::Simulate(args) => simulate::run_simulate(args).await,
         }
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod command;
 pub mod components;
 pub mod demo;
 pub mod deploy;

@@ -10,7 +10,7 @@ async fn main() -> ExitCode {
     let args = caldera_cli::args::Args::parse();
     caldera_runtime::tls::install_provider();
     caldera_runtime::telemetry::start(args.command.default_log(), args.log_format.into());
-    match args.command.run().await {
+    match caldera_cli::command::run_command(args.command).await {
         Ok(code) => code,
         Err(error) => {
             // The chain of causes, without repeating what a cause's own text already says.

@@ -4,10 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::{client::WriteCounts, shutdown};
-use caldera_sandbox::{
-    fleet, karmada,
-    member::{self, NodeGroup},
-};
+use caldera_sandbox::{fleet, karmada, member};
 
 use crate::{
     args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
@@ -63,37 +60,4 @@ pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let client = connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.
-pub fn node_group(text: &str) -> Result<NodeGroup, String> {
-    let wanted = "want NAME=COUNT:RESOURCE=AMOUNT,..., for instance cpu=2:cpu=8,memory=32Gi";
-    let (head, resources) = text.split_once(':').ok_or(wanted)?;
-    let (prefix, count) = head.split_once('=').ok_or(wanted)?;
-    let count = count.parse().map_err(|_| format!("{count:?} is not a number of nodes; {wanted}"))?;
-    let mut allocatable = Vec::new();
-    for part in resources.split(',') {
-        let (name, amount) = part.split_once('=').ok_or(wanted)?;
-        amount.parse::<caldera_core::quantity::Quantity>().map_err(|error| error.to_string())?;
-        allocatable.push((name.to_owned(), amount.to_owned()));
-    }
-    Ok(NodeGroup { prefix: prefix.to_owned(), count, allocatable, labels: Vec::new() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_group_reads_back() {
-        let group = node_group("gpu=2:cpu=16,nvidia.com/gpu=8").unwrap();
-        assert_eq!((group.prefix.as_str(), group.count), ("gpu", 2));
-        assert_eq!(group.allocatable[1], ("nvidia.com/gpu".to_owned(), "8".to_owned()));
-    }
-
-    #[test]
-    fn a_bad_node_group_is_told() {
-        assert!(node_group("x").unwrap_err().contains("want NAME=COUNT"));
-        assert!(node_group("x=2:cpu=8Q").unwrap_err().contains("unknown suffix"));
-    }
 }

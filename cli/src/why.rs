@@ -10,33 +10,11 @@ use kube::{Api, Client};
 use serde::Serialize;
 
 use crate::{
-    args::WhyArgs,
+    args::{JobName, WhyArgs},
     components,
     live::{self, Gap, Live},
     output::{self, format_columns, format_duration},
 };
-
-/// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
-    kind: WorkloadKind,
-    name: String,
-}
-
-/// Reads `NAME` or `KIND/NAME`.
-///
-/// # Errors
-/// If it is neither.
-pub fn parse_job_name(text: &str) -> Result<Named, String> {
-    let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
-    let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
-        return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
-    };
-    if name.is_empty() || name.contains('/') {
-        return Err("want NAME, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod".to_owned());
-    }
-    Ok(Named { kind: known, name: name.to_owned() })
-}
 
 /// What is printed for machines.
 #[derive(Debug, Serialize)]
@@ -65,7 +43,7 @@ fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef 
     WorkloadRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-fn find_explanation(live: &mut Live, job: &Named, namespace: &str) -> anyhow::Result<Explanation> {
+fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> anyhow::Result<Explanation> {
     let wanted = workload_ref(job.kind, namespace, &job.name);
     let found = match binding_of(&live.index, &wanted) {
         Some(key) => explain(&mut live.index, &key, live.now),
@@ -288,20 +266,4 @@ fn placed_row(placed: &Placed) -> [String; 3] {
     let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
     let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
     [placed.cluster.to_string(), pods, tasks.join(", ")]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bare_name_is_a_volcano_job_and_kinds_are_named_as_kubectl_does() {
-        let of = |text: &str| parse_job_name(text).map(|named| (named.kind, named.name));
-        assert_eq!(of("x"), Ok((WorkloadKind::VolcanoJob, "x".to_owned())));
-        assert_eq!(of("job/x"), Ok((WorkloadKind::BatchJob, "x".to_owned())));
-        assert_eq!(of("Deployment/x"), Ok((WorkloadKind::Deployment, "x".to_owned())));
-        for wrong in ["", "queue/x", "job/", "a/b/c", "job/b/c"] {
-            assert!(parse_job_name(wrong).unwrap_err().contains("vcjob"), "{wrong}");
-        }
-    }
 }

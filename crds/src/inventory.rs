@@ -4,7 +4,7 @@
 
 use caldera_core::{
     fleet::Queue,
-    gang::{Requirement, Taint},
+    gang::Taint,
     inventory::{HyperNode, Member, Node, Owner, Pod},
     quantity::Quantity,
     resources::ResourceName,
@@ -141,7 +141,7 @@ fn read_quantity(value: &Value) -> Quantity {
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::gang::Operator;
+    use caldera_core::gang::{Operator, Requirement};
     use serde_json::json;
 
     use super::*;

@@ -1,0 +1,73 @@
+//! Values of arguments that have a form of their own.
+
+use caldera_core::quantity::Quantity;
+use caldera_crds::workload::WorkloadKind;
+use caldera_sandbox::member::NodeGroup;
+
+/// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobName {
+    /// Kind.
+    pub kind: WorkloadKind,
+    /// Name in its namespace.
+    pub name: String,
+}
+
+/// Reads `NAME` or `KIND/NAME`.
+///
+/// # Errors
+/// If it is neither.
+pub fn parse_job_name(text: &str) -> Result<JobName, String> {
+    let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
+    let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
+        return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err("want NAME, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod".to_owned());
+    }
+    Ok(JobName { kind: known, name: name.to_owned() })
+}
+
+/// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.
+pub fn parse_node_group(text: &str) -> Result<NodeGroup, String> {
+    let wanted = "want NAME=COUNT:RESOURCE=AMOUNT,..., for instance cpu=2:cpu=8,memory=32Gi";
+    let (head, resources) = text.split_once(':').ok_or(wanted)?;
+    let (prefix, count) = head.split_once('=').ok_or(wanted)?;
+    let count = count.parse().map_err(|_| format!("{count:?} is not a number of nodes; {wanted}"))?;
+    let mut allocatable = Vec::new();
+    for part in resources.split(',') {
+        let (name, amount) = part.split_once('=').ok_or(wanted)?;
+        amount.parse::<Quantity>().map_err(|error| error.to_string())?;
+        allocatable.push((name.to_owned(), amount.to_owned()));
+    }
+    Ok(NodeGroup { prefix: prefix.to_owned(), count, allocatable, labels: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_a_volcano_job_and_kinds_are_named_as_kubectl_does() {
+        let of = |text: &str| parse_job_name(text).map(|named| (named.kind, named.name));
+        assert_eq!(of("x"), Ok((WorkloadKind::VolcanoJob, "x".to_owned())));
+        assert_eq!(of("job/x"), Ok((WorkloadKind::BatchJob, "x".to_owned())));
+        assert_eq!(of("Deployment/x"), Ok((WorkloadKind::Deployment, "x".to_owned())));
+        for wrong in ["", "queue/x", "job/", "a/b/c", "job/b/c"] {
+            assert!(parse_job_name(wrong).unwrap_err().contains("vcjob"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_node_group_reads_back() {
+        let group = parse_node_group("gpu=2:cpu=16,nvidia.com/gpu=8").unwrap();
+        assert_eq!((group.prefix.as_str(), group.count), ("gpu", 2));
+        assert_eq!(group.allocatable[1], ("nvidia.com/gpu".to_owned(), "8".to_owned()));
+    }
+
+    #[test]
+    fn a_bad_node_group_is_told() {
+        assert!(parse_node_group("x").unwrap_err().contains("want NAME=COUNT"));
+        assert!(parse_node_group("x=2:cpu=8Q").unwrap_err().contains("unknown suffix"));
+    }
+}
