@@ -3,11 +3,7 @@
 mod input;
 mod state;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use caldera_core::resources::ResourceName;
