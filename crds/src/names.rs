@@ -5,33 +5,35 @@
 pub mod caldera {
     /// `spec.schedulerName` of the bindings we place; also the source of their events.
     pub const SCHEDULER_NAME: &str = "caldera";
-    /// On a ResourceBinding: whose the scheduling suspension is. [`GATE_CLOSED`]: the webhook set it, it is ours to
-    /// lift. [`GATE_OPEN`]: we lifted it. Absent: the binding is not in scope, or its suspension is somebody else's.
+    /// On a ResourceBinding: the state of Caldera's gate. [`GATE_CLOSED`]: the webhook suspended the binding, and only
+    /// Caldera resumes it. [`GATE_OPEN`]: the controller admitted the workload. Absent: the binding is not queued, or
+    /// somebody else suspended it.
     pub const GATE: &str = "caldera.dev/gate";
     /// See [`GATE`].
     pub const GATE_CLOSED: &str = "closed";
     /// See [`GATE`].
     pub const GATE_OPEN: &str = "open";
-    /// On a ResourceBinding: what the controller charged when it opened the gate (JSON). No record, no placement.
+    /// On a ResourceBinding: what the controller admitted, and charged its queue for (JSON). Without it nothing is
+    /// placed.
     pub const ADMISSION: &str = "caldera.dev/admission";
-    /// On a ResourceBinding: under which lease of the controller [`ADMISSION`] was granted; absent or empty where it
-    /// runs without one. The scheduler places nothing more of a grant unless it read since that this lease is held.
+    /// On a ResourceBinding: the lease of the controller that granted [`ADMISSION`] (lease fencing). Absent or empty if
+    /// the controller runs without a lease. The scheduler places a grant only after it has seen this lease held.
     pub const EPOCH: &str = "caldera.dev/epoch";
     /// On a ResourceBinding: the gang's shares by cluster (JSON of `caldera_core::plan::Plan`).
     pub const PLAN: &str = "caldera.dev/plan";
     /// On a ResourceBinding: the priority that the webhook asserts in `spec.schedulePriority` (decimal integer).
     pub const PRIORITY: &str = "caldera.dev/priority";
-    /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster, so that a stale plan is noticed.
+    /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster. They show whether a plan is stale.
     pub const REVISED: &str = "caldera.dev/revised-replicas";
-    /// On a ResourceBinding: what was last taken from it, for whom and until when that one holds it (JSON of
-    /// `caldera_core::queue::give_back::Eviction`).
+    /// On a ResourceBinding: its last eviction, the job it was evicted for, and the end of that job's hold window (JSON
+    /// of `caldera_core::queue::give_back::Eviction`).
     pub const EVICTION: &str = "caldera.dev/eviction";
-    /// On a Queue: what counts of its amounts where that is not what it says, and what is wrong with it (JSON).
+    /// On a Queue: the amounts that count where they differ from its spec, and what is wrong with the queue (JSON).
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
-    /// On a workload: `true` keeps it in its queue until the user takes it away.
+    /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
-    /// On workloads: how long it runs at most, as a Go duration (`90m`). A smaller job that says so may pass a blocked
-    /// one that it does not delay, and what it says is what expected starts are told by.
+    /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
+    /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
