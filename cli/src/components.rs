@@ -26,10 +26,10 @@ use crate::{
     stack,
 };
 
-/// Its holder grants.
+/// The lease whose holder admits workloads.
 const CONTROLLER_LEASE: &str = "caldera-controller";
 
-/// A client that has spoken to its server once, so that a wrong kubeconfig is told now and not in a log later.
+/// Connects to the API server once, so that a wrong kubeconfig is reported at start and not in a log later.
 pub async fn connect_client(
     kubeconfig: Option<&Path>,
     component: &str,
@@ -62,7 +62,7 @@ pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-/// What an admin says about who goes first and who gives way.
+/// The controller's order, reservation and preemption settings, from its flags.
 fn controller_config(args: &ControllerArgs) -> caldera_controller::Config {
     let mut config = caldera_controller::Config {
         order: match args.order {
@@ -96,7 +96,7 @@ pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
     let empty_workloads = args.enable_empty_workload_propagation;
-    // Grants without an epoch, of a controller that runs without a lease, need none.
+    // A controller without a lease writes grants without an epoch. They are placed as they are.
     let grants = Some((args.component.lease_namespace.clone(), CONTROLLER_LEASE.to_owned()));
     let config = caldera_global_scheduler::Config {
         ready: ready.clone(),
@@ -112,7 +112,7 @@ pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-/// Where estimators are; their certificates are read and tried now, so that a wrong one is told at once.
+/// Where estimators are. Their certificates are read and tried now, so that a wrong one is reported at start.
 fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
     let identity = match (&args.scheduler_estimator_cert_file, &args.scheduler_estimator_key_file) {
         (Some(cert), Some(key)) => Some(Identity { cert_pem: read_file(cert)?, key_pem: read_file(key)? }),
@@ -179,7 +179,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A certificate chain and its key, of these two files.
+/// A certificate chain and its key, from the contents of two files.
 fn read_identity(pems: &[String]) -> Identity {
     let text = |at: usize| pems.get(at).cloned().unwrap_or_default();
     Identity { cert_pem: text(0), key_pem: text(1) }
@@ -199,9 +199,9 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
     Ok(Some(client::from_config(config, component, counts)?))
 }
 
-/// Runs `component` while this replica holds the lease, and tells it which that is. A lost lease ends the process:
-/// whoever starts it again begins from the API's state. One that stands by is ready to take over, or a rollout would
-/// wait for it for ever.
+/// Runs `component` while this replica holds the lease, and passes it the lease's epoch. A lost lease ends the process,
+/// which starts again from the state in the API. A standby replica reports ready, since a rollout would otherwise wait
+/// for it for ever.
 async fn while_active<Fut>(
     lease: &str,
     args: &ComponentArgs,

@@ -17,7 +17,7 @@ const WEBHOOK_PORT: u16 = 8443;
 const KUBECONFIG_DIR: &str = "/etc/caldera/kubeconfig";
 /// Where a certificate is mounted.
 const CERTIFICATE_DIR: &str = "/etc/caldera/tls";
-/// The namespace of leases on the Karmada API; roles and service accounts there are of it too.
+/// The namespace of leases and service accounts on the Karmada API.
 const LEASE_NAMESPACE: &str = "caldera-system";
 
 /// What is deployed.
@@ -38,8 +38,8 @@ struct Part<'a> {
     subcommand: &'a str,
     replicas: u32,
     args: Vec<String>,
-    /// Memory asked for, and at most: for 10,000 jobs and 200 members of 1,000 nodes (97 MB for the one, 98 to 191 MB
-    /// for the other: docs/benchmarks.md) over the 45 MB of a process that knows nothing, and four times that.
+    /// Memory request and limit. The request covers 10,000 jobs (97 MB) and 200 members of 1,000 nodes (98 to 191 MB)
+    /// over the 45 MB of an idle process (docs/benchmarks.md); the limit is four times that.
     memory: (&'a str, &'a str),
     cpu: &'a str,
     /// Secret with a serving certificate, and the port that it is for.
@@ -118,8 +118,7 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
     objects
 }
 
-/// The collector of a member. Another one takes over when its lease ends, so one is enough: what is published lasts
-/// longer.
+/// The collector of a member. One replica is enough: what it published stays valid until another one takes over.
 fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
     let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
     args.extend(in_cluster.then(|| "--in-member".to_owned()));

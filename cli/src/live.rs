@@ -28,7 +28,7 @@ use kube::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// How long a member may take to tell what it has; after that Karmada's summary of it has to do.
+/// How long a member may take to list its nodes and pods. After that Karmada's summary of it is used.
 const MEMBER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Something that the answer lacks.
@@ -40,18 +40,18 @@ pub struct Gap {
     pub why: String,
 }
 
-/// What was seen.
+/// The host as the caller sees it.
 #[derive(Debug)]
 pub struct Live {
-    /// Ready to be asked.
+    /// The controller's index of it.
     pub index: Index,
-    /// When.
+    /// When it was read.
     pub now: Timestamp,
     /// What the answers lack.
     pub gaps: Vec<Gap>,
 }
 
-/// One kind as the server gave it.
+/// The server's answer to a list of one kind.
 enum SourceAnswer {
     All(Listed, Vec<Cluster>),
     /// Those of one namespace.
@@ -59,9 +59,9 @@ enum SourceAnswer {
     Nothing,
 }
 
-/// Looks once. With a `namespace` the objects there are asked for where those of all namespaces are refused, and its
-/// PodGroups are read. What the controller's admin chose is read in `controllers`, its namespace, or where it usually
-/// is.
+/// Lists everything and lets the controller's code decide on it. If listing all namespaces is forbidden, only
+/// `namespace` is listed. PodGroups are listed in `namespace` alone. The controller's settings are read from its
+/// namespace `controllers`, or from the usual ones.
 ///
 /// # Errors
 /// If the server does not answer.
@@ -76,7 +76,7 @@ pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Op
     Ok(live)
 }
 
-/// The same, with nothing decided yet, and what each member told.
+/// The same without any decision, together with the updates from each member.
 ///
 /// # Errors
 /// If the server does not answer.
@@ -96,7 +96,7 @@ pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::R
             SourceAnswer::Some(listed) => listed.some(),
             SourceAnswer::Nothing => Vec::new(),
         };
-        // Where a binding stands depends on all the rest: it is looked at once, at the end.
+        // The state of a binding depends on everything else, so bindings come last.
         match source {
             Source::Bindings => bindings = inputs,
             _ => inputs.into_iter().for_each(|input| live.index.apply(input, live.now)),
@@ -114,7 +114,7 @@ pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::R
     Ok((live, members))
 }
 
-/// What the controller decides by, or why that can not be said.
+/// The controller's settings, or the reason why they can not be read.
 async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<Settings, Gap>> {
     let namespaces: Vec<&str> = namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]);
     let mut whys = Vec::new();
@@ -141,7 +141,7 @@ async fn list_source(
     source: Source,
     namespace: Option<&str>,
 ) -> anyhow::Result<(SourceAnswer, Option<Gap>)> {
-    // PodGroups say nothing that decides: the reader's own are enough, and without them nothing else is missing.
+    // No decision depends on PodGroups, so those of the caller's namespace are enough.
     let own_only = source == Source::Groups;
     if own_only && namespace.is_none() {
         return Ok((SourceAnswer::All(Listed::new(source), Vec::new()), None));
@@ -159,7 +159,7 @@ async fn list_source(
         return Ok((empty(), gap.filter(|_| needed)));
     }
     match (source, namespace) {
-        // Without them priorities count as zero and nobody has opted in: little enough to go on.
+        // Without them priorities count as zero and no namespace has opted in, which is acceptable.
         (Source::Classes | Source::Namespaces | Source::Groups | Source::Links, _) => Ok((empty(), gap)),
         (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
             let own = list_objects(client, source, Some(namespace)).await;
@@ -169,7 +169,7 @@ async fn list_source(
     }
 }
 
-/// As `kubectl` calls it.
+/// The resource as `kubectl` names it.
 pub fn resource_name(source: Source) -> String {
     let resource = source.resource();
     if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) }
@@ -196,7 +196,7 @@ async fn list_objects(
     Ok((listed, clusters))
 }
 
-/// What a member has, or that it can not be said.
+/// Lists a member's nodes and pods, or reports it as down.
 async fn read_member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> {
     let name = cluster.metadata.name.clone().unwrap_or_default();
     if !ClusterFacts::read(cluster).cluster.ready {

@@ -33,7 +33,7 @@ pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What runs the components, if that was asked for.
+/// The Deployments of the components, if `--deployments` or `--member` asks for them.
 fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     if args.deployments {
@@ -56,7 +56,7 @@ fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     Ok(Some(deploy::inside_member(&namespace, collector)))
 }
 
-/// The chosen groups of what the Karmada API needs.
+/// The chosen groups of objects for the Karmada API.
 fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     let wanted = |group| args.only.is_empty() || args.only.contains(&group);
     let mut objects = Vec::new();
@@ -220,7 +220,7 @@ pub fn component_roles() -> Vec<Value> {
         INVENTORIES,
         LINKS,
     ];
-    // One collector a member, or one inside it: that one needs no more on the host than this without proxy and secrets.
+    // A collector that runs inside its member could do without proxy and secrets.
     let collect: Rule = (INVENTORIES.0, INVENTORIES.1, &["get", "list", "watch", "create", "patch", "delete"]);
     let inventory = [CLUSTERS, PROXY, SECRETS, LEASES, collect];
     let estimator = [CLUSTERS, PROXY, SECRETS, INVENTORIES];

@@ -22,16 +22,16 @@ pub enum Output {
     Yaml,
 }
 
-/// Prints `answer` for machines, or `text` of it for people; the argument of `text` is whether they want everything.
+/// Prints `answer` as JSON or YAML, or as the table that `text` makes; its argument is whether the table is wide.
 ///
 /// # Errors
-/// If it can not be written down.
+/// If the answer can not be serialized.
 pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
     let text = match output {
         Output::Table => text(false),
         Output::Wide => text(true),
         Output::Json => serde_json::to_string_pretty(answer).context("failed to write JSON")?,
-        // By way of JSON, so that both have the same fields in the same form.
+        // Through JSON, so that YAML has the same fields in the same form.
         Output::Yaml => {
             let value = serde_json::to_value(answer).context("failed to write JSON")?;
             serde_saphyr::to_string(&value).context("failed to write YAML")?
@@ -62,7 +62,7 @@ pub fn format_columns<const N: usize>(header: [&str; N], rows: impl IntoIterator
     text
 }
 
-/// What an answer lacks, at its end.
+/// The list of gaps at the end of an answer.
 pub fn format_gaps(gaps: &[Gap]) -> String {
     let mut text = String::new();
     if !gaps.is_empty() {

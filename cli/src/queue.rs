@@ -15,7 +15,7 @@ use crate::{
     why,
 };
 
-/// What is printed for machines: all queues.
+/// The JSON and YAML form: all queues.
 #[derive(Debug, Serialize)]
 struct All {
     queues: Vec<QueueView>,
@@ -23,11 +23,11 @@ struct All {
     missing: Vec<Gap>,
 }
 
-/// What is printed for machines: one queue.
+/// The JSON and YAML form: one queue.
 #[derive(Debug, Serialize)]
 struct One {
     queue: QueueView,
-    /// The first in line, then those that are not in line.
+    /// Pending jobs in order, then inadmissible ones.
     line: Vec<InLine>,
     missing: Vec<Gap>,
 }
@@ -90,7 +90,7 @@ fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
     text
 }
 
-/// One row for each queue; with everything, one for each of its resources.
+/// A row for each queue; in the wide table, a row for each of its resources.
 fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     let top = queues.first().map_or(0, |queue| queue.depth);
     let name = |queue: &QueueView| {

@@ -21,7 +21,7 @@ use crate::{
     output,
 };
 
-/// Something in what was asked is wrong; it would be the next time too.
+/// The input is wrong: the same call would fail again.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct WrongInput(String);
@@ -58,7 +58,7 @@ async fn read_input(args: &SimulateArgs) -> anyhow::Result<Asked> {
     for name in &args.cordon {
         input::cordon_cluster(&mut asked.world, name)?;
     }
-    // Told from where the simulation begins.
+    // A horizon counts from the start of the simulation.
     let horizon = args.horizon.map(|horizon| asked.world.start.plus(horizon));
     asked.horizon = horizon.or(asked.horizon);
     if let Some(resource) = &args.resource {
@@ -102,7 +102,7 @@ fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the tables are about.
+/// The line above the tables: seed, jobs, nodes and clusters.
 fn format_head(args: &SimulateArgs, asked: &Asked, reports: &[Report]) -> String {
     let world = &asked.world;
     let nodes: usize = world.clusters.iter().map(|cluster| cluster.nodes.len()).sum();

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manifests;
 
-/// Who applies what the components need.
+/// The name of the client that applies what the components need.
 const INSTALLER: &str = "install";
 
 /// One of Caldera's components.
@@ -82,7 +82,7 @@ impl Stack {
     /// # Errors
     /// If the webhook's port can not be bound, or the host refuses what is applied.
     pub async fn start(host: &Endpoint, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
-        // What is installed once is not a job's.
+        // Objects that are installed once do not count as writes for jobs.
         let uncounted = WriteCounts::default();
         let (host, counts) = (host.clone(), counts.clone());
         let client = move |component: &str| {
@@ -107,7 +107,7 @@ impl Stack {
         let webhook = listener.local_addr()?;
         let (running, collectors) = (BTreeMap::new(), Vec::new());
         let mut controller = ControllerConfig::default();
-        // Nobody who tries it out waits a minute to see a loan come back.
+        // In a demo a minute before the first reclaim is too long.
         controller.preemption.bounds.patience = 2;
         let (client, stop) = (Box::new(client), stop.clone());
         let mut stack = Self { client, stop, webhook, identity, controller, running, collectors };
@@ -129,7 +129,7 @@ impl Stack {
     pub async fn kill(&mut self, component: Component) {
         if let Some(mut running) = self.running.remove(&component) {
             running.stop.cancel();
-            // The webhook's kept connections end with its server; nobody else may finish anything.
+            // Open connections to the webhook end with its server. The other components end at once.
             if component == Component::Webhook {
                 let _ = tokio::time::timeout(Duration::from_secs(5), &mut running.task).await;
             }

@@ -16,7 +16,7 @@ use crate::{
     output::{self, format_columns, format_duration},
 };
 
-/// What is printed for machines.
+/// The JSON and YAML form.
 #[derive(Debug, Serialize)]
 struct Answer {
     #[serde(flatten)]
@@ -189,7 +189,7 @@ fn write_path(text: &mut String, job: &Explanation, wide: bool) {
         let name = format!("{}{}", "  ".repeat(depth), step.queue);
         let mut first = true;
         for amounts in &step.amounts {
-            // Every pod is one pod: of interest only where somebody limits them.
+            // The resource `pods` is shown only where a queue limits it.
             if !wide && amounts.resource.as_str() == "pods" && amounts.capability.is_none() {
                 continue;
             }
@@ -224,7 +224,7 @@ fn write_path(text: &mut String, job: &Explanation, wide: bool) {
     }
 }
 
-/// A line of waiting jobs.
+/// A table of pending jobs in their order.
 pub fn format_line(jobs: &[InLine], now: i64) -> String {
     let row = |job: &InLine| {
         let age = parse_seconds(job.created.as_deref()).map(|created| format_duration(now.saturating_sub(created)));

@@ -60,13 +60,13 @@ pub fn hyper_node(object: &Value) -> Option<HyperNode> {
     })
 }
 
-/// A queue of the member's own Volcano; `None` without a name. Of what is allocated only what is bounded counts, so
-/// that a queue without a capability changes seldom.
+/// A queue of the member's own Volcano; `None` without a name. Only the allocated amounts that a capability limits are
+/// read, so that a queue without one rarely changes.
 #[must_use]
 pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
     let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let bounds = |name: &str, amount: Quantity| {
-        // Volcano takes none of these for no bound (`capacity.go`, `NewQueueAttr`).
+        // To Volcano zero cpu or memory means no limit (`capacity.go`, `NewQueueAttr`).
         let is_nothing = amount.is_zero() && matches!(name, ResourceName::CPU | ResourceName::MEMORY);
         !(is_nothing || amount.is_negative())
     };
@@ -83,7 +83,7 @@ pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
     Some((name_of(object)?, queue))
 }
 
-/// What one entry of `spec.members` selects. Volcano takes HyperNodes by exact name only.
+/// What one entry of `spec.members` selects. Volcano selects HyperNodes by exact name only.
 fn hyper_node_members(member: &Value) -> Vec<Member> {
     let text = |pointer: &str| member.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let named = text("/selector/exactMatch/name").map(ToOwned::to_owned);

@@ -18,17 +18,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::wire::{api_types, object};
 
-/// Condition type: all that the object says counts.
+/// Condition type: everything in the object is valid and counts.
 pub const ACCEPTED: &str = "Accepted";
-/// So many tiers count.
+/// Tiers that count at most, over all objects.
 pub const MOST_TIERS: usize = 16;
-/// So many links of one object count.
+/// Links of one object that count at most.
 pub const MOST_LINKS: usize = 1024;
-/// So many clusters one end of a link may have.
+/// Clusters that one end of a link may have at most.
 pub const MOST_CLUSTERS: usize = 1024;
-/// A condition's message is at most about so long.
+/// The length of a condition's message, at most.
 const LONGEST: usize = 1000;
-/// Names of levels that are there already.
+/// Names of the levels that exist without any declaration.
 const TAKEN: [&str; 3] = ["cluster", "region", "provider"];
 
 object! {
@@ -40,27 +40,27 @@ object! {
 api_types! {
     /// Links, and what makes clusters close.
     pub struct FederationTopologySpec {
-        /// What makes clusters close, from near to far; all are nearer than a region.
+        /// Tiers from near to far. All of them are nearer than a region.
         #[schemars(extend("maxItems" = 16))]
         pub tiers: Vec<Tier>,
-        /// Links between clusters. Of several between two clusters any that is good enough counts.
+        /// Links between clusters. Of several links between two clusters, one that is good enough is sufficient.
         #[schemars(extend("maxItems" = 1024))]
         pub links: Vec<Link>,
     }
 
     /// A tier above the cluster.
     pub struct Tier {
-        /// As jobs say it in `networkTopology.highestTierName`; not cluster, region or provider.
+        /// The name for `networkTopology.highestTierName`. It must not be cluster, region or provider.
         #[schemars(extend("minLength" = 1, "maxLength" = 63))]
         pub name: String,
-        /// As jobs say it in `networkTopology.highestTierAllowed`: above every tier of members, growing from tier to
-        /// tier.
+        /// The number for `networkTopology.highestTierAllowed`. It is above every tier inside members, and grows from
+        /// tier to tier.
         #[schemars(extend("minimum" = 0, "maximum" = 2147483647, "format" = null))]
         pub tier: Option<i64>,
-        /// A link may take so long at most, one way. Without it any does.
+        /// The highest one-way latency of a link in this tier. Absent means any.
         #[schemars(extend("minimum" = 0, "format" = null))]
         pub max_latency_microseconds: Option<i64>,
-        /// A link must carry so much at least. Without it any does.
+        /// The lowest bandwidth of a link in this tier. Absent means any.
         #[schemars(extend("minimum" = 0, "format" = null))]
         pub min_bandwidth_megabits: Option<i64>,
     }
@@ -70,13 +70,13 @@ api_types! {
         /// Clusters at one end.
         #[schemars(extend("minItems" = 1, "maxItems" = 1024))]
         pub from: Vec<String>,
-        /// Clusters at the other; without any, the link is between any two of `from`.
+        /// Clusters at the other end. If empty, the link is between any two clusters of `from`.
         #[schemars(extend("maxItems" = 1024))]
         pub to: Vec<String>,
-        /// One way. Without it the link meets no tier that bounds it.
+        /// One-way latency. Without it the link meets no tier that limits latency.
         #[schemars(extend("minimum" = 0, "format" = null))]
         pub latency_microseconds: Option<i64>,
-        /// Without it the link meets no tier that asks for some.
+        /// Bandwidth. Without it the link meets no tier that requires one.
         #[schemars(extend("minimum" = 0, "format" = null))]
         pub bandwidth_megabits: Option<i64>,
     }
@@ -90,16 +90,16 @@ api_types! {
     }
 }
 
-/// All objects, and what they say together.
+/// All FederationTopology objects, and the topology that they make together.
 #[derive(Debug, Clone, Default)]
 pub struct Links {
     objects: BTreeMap<String, FederationTopology>,
 }
 
-/// What an object's condition should say.
+/// The condition [`ACCEPTED`] that an object should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Whether all of it counts.
+    /// Its status: whether everything in the object counts.
     pub accepted: bool,
     /// Token.
     pub reason: &'static str,
@@ -129,13 +129,13 @@ impl Links {
         self.objects.iter().map(|(name, object)| (name.as_str(), object))
     }
 
-    /// What they say together, without what is wrong.
+    /// The topology of all objects, without their invalid parts.
     #[must_use]
     pub fn merge_topology(&self) -> split::FederationTopology {
         self.read().0
     }
 
-    /// What to say on each object, by name, where these clusters are there and are near each other so.
+    /// The condition of each object, by name, for the existing clusters and the groups that the links make of them.
     #[must_use]
     pub fn said(&self, clusters: &BTreeSet<&str>, near: &[Near]) -> BTreeMap<String, Said> {
         let (_, wrong) = self.read();
@@ -146,7 +146,7 @@ impl Links {
         self.objects.iter().map(said).collect()
     }
 
-    /// What they say together, and by name what is wrong in each.
+    /// The topology of all objects, and the faults of each object by name.
     fn read(&self) -> (split::FederationTopology, BTreeMap<&str, Vec<String>>) {
         let mut all = split::FederationTopology::default();
         let mut wrong: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -252,7 +252,7 @@ fn describe_groups(object: &FederationTopology, near: &[Near]) -> Vec<String> {
     if tiers.is_empty() { vec!["its links count".to_owned()] } else { tiers }
 }
 
-/// The parts that have room in a message.
+/// Joins the parts that fit into a message.
 fn join_bounded(parts: &[String]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {

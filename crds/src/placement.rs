@@ -108,7 +108,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         placement: spec.placement.as_ref().map(read_placement).unwrap_or_default(),
         observed_affinity: status.and_then(|s| s.scheduler_observing_affinity_name.clone()).unwrap_or_default(),
         fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
-        // Of other objects, so not to be read from this one.
+        // These depend on other objects, and the caller fills them in.
         peers: place::Peers::default(),
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
@@ -124,8 +124,7 @@ pub fn read_affinity_groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
     together.into_iter().chain(some(named.anti_affinity_group).map(place::Group::Apart)).collect()
 }
 
-/// What one replica asks for as the binding says it (`spec.replicaRequirements`), as a gang of one task: for kinds
-/// whose template is not read.
+/// A gang of one task from `spec.replicaRequirements`, for kinds whose template is not read.
 #[must_use]
 pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
     let requirements = spec.replica_requirements.clone().unwrap_or_default();
@@ -135,7 +134,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
         let read = |list: Option<Vec<NodeSelectorRequirement>>| {
             list.into_iter().flatten().map(|one| node_requirement(&one)).collect::<Option<Vec<_>>>()
         };
-        // One that can not be read is as an empty one: it matches no node.
+        // A term that can not be parsed counts as an empty one, which matches no node.
         match (read(term.match_expressions), read(term.match_fields)) {
             (Some(labels), Some(fields)) => gang::NodeTerm { labels, fields },
             _ => gang::NodeTerm::default(),
@@ -153,7 +152,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             selector: claim.node_selector,
             affinity: terms.map(term).collect(),
             tolerations: claim.tolerations.iter().map(read_toleration).collect(),
-            // The binding does not say it.
+            // A binding does not say how many pods fit on a node.
             most_per_node: None,
         },
         priority_class: requirements.priority_class_name.unwrap_or_default(),
@@ -239,7 +238,7 @@ pub fn read_taint(taint: &Taint) -> gang::Taint {
     gang::Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect: taint.effect.clone() }
 }
 
-/// A toleration; one with an unknown operator stands nothing.
+/// A toleration. One with an unknown operator tolerates nothing.
 #[must_use]
 pub fn read_toleration(toleration: &Toleration) -> gang::Toleration {
     let operator = toleration.operator.as_deref().unwrap_or_default();
@@ -256,7 +255,7 @@ pub fn read_toleration(toleration: &Toleration) -> gang::Toleration {
     }
 }
 
-/// Exact amounts; what is no quantity counts as zero.
+/// Exact amounts. An amount that can not be parsed counts as zero.
 #[must_use]
 pub fn read_resources(list: &ResourceList) -> Resources {
     list.iter().map(|(name, amount)| (name.as_str(), amount.0.parse().unwrap_or(Quantity::ZERO))).collect()

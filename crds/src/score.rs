@@ -12,17 +12,17 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::wire::{api_types, object};
 
-/// So many clusters one object may score; of more the first count.
+/// Clusters that one object may score at most; further ones are ignored.
 pub const MOST_CLUSTERS: usize = 5000;
-/// How long scores last where they do not say.
+/// How long scores are valid if the object does not say.
 pub const LASTS: Duration = Duration::from_secs(600);
-/// And at most, whatever they say.
+/// How long scores are valid at most.
 pub const LASTS_AT_MOST: Duration = Duration::from_secs(24 * 3600);
-/// A clock may be ahead of ours by this.
+/// How far the clock of a writer may be ahead.
 const AHEAD: Duration = Duration::from_secs(300);
 
 object! {
-    /// What somebody outside thinks of clusters.
+    /// Scores that something outside Caldera gives to clusters.
     ClusterScore, "federation.caldera.dev", "v1alpha1", "clusterscores", ClusterResourceScope
     { spec: ClusterScoreSpec } {}
 }
@@ -30,9 +30,9 @@ object! {
 api_types! {
     /// Scores, and for how long they are good.
     pub struct ClusterScoreSpec {
-        /// When this was found out. Without it the scores are ignored.
+        /// When the scores were measured. Without it they are ignored.
         pub measured_at: Option<Time>,
-        /// For how long it counts: 600 if not said, a day at most.
+        /// How long the scores are valid: 600 seconds if absent, a day at most.
         #[schemars(extend("minimum" = 1, "maximum" = 86400))]
         pub valid_for_seconds: Option<i32>,
         /// By cluster. One that is not listed has score 0.
@@ -51,7 +51,7 @@ api_types! {
     }
 }
 
-/// An object's scores, bounded, with what their age is judged by.
+/// The scores of an object, within their bounds, with the time when they were measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scores {
     /// The object's name, which policies give a weight.
@@ -63,7 +63,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Whether they count now.
+    /// Whether the scores are still valid.
     #[must_use]
     pub fn are_fresh(&self, now: Timestamp) -> bool {
         let Some(measured) = self.measured else { return false };
@@ -115,7 +115,7 @@ mod tests {
         }));
         assert_eq!(*ours.by_cluster, [("a".to_owned(), 100), ("b".to_owned(), 0)].into());
         assert!(ours.are_fresh(at("2026-01-01T00:00:59Z")) && !ours.are_fresh(at("2026-01-01T00:01:00Z")));
-        // A clock that is a little ahead is believed, one that is far ahead is not.
+        // A clock that is a little ahead is accepted.
         assert!(ours.are_fresh(at("2025-12-31T23:55:00Z")) && !ours.are_fresh(at("2025-12-31T23:54:59Z")));
     }
 

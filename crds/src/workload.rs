@@ -35,10 +35,10 @@ use crate::names::{
 };
 use field::Field;
 
-/// Why an object is no gang.
+/// Why an object can not be read as a gang.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GangError {
-    /// Not one of [`WorkloadKind`].
+    /// Its kind is not one of [`WorkloadKind`].
     #[error("{api_version} {kind} is not a workload that can be queued")]
     Unsupported {
         /// As in the object.
@@ -56,7 +56,7 @@ pub enum GangError {
     },
 }
 
-/// Which workload an object is, if it is in scope.
+/// The reference to a workload; `None` if its kind is not in scope.
 #[must_use]
 pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
     let kind = WorkloadKind::of(object)?;
@@ -69,7 +69,7 @@ pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
     })
 }
 
-/// What a workload asks for.
+/// Reads a workload as a gang: its tasks, their requests and how many pods must start together.
 pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = WorkloadKind::of(object)
@@ -93,21 +93,21 @@ pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     Ok(gang)
 }
 
-/// Where a Volcano Job's data is, if it says so. What can not be read is refused when it is written, and else as if it
-/// were not there: it never decides whether the job runs.
+/// The location of a Volcano Job's data, from its annotation. The webhook refuses an annotation that can not be parsed;
+/// one that is there all the same counts as absent, so that it never keeps a job from running.
 #[must_use]
 pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
     Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
 }
 
-/// What a pod that is there takes from its node, whatever workload it is of: rules of gangs do not count, and an amount
-/// that can not be read counts as nothing.
+/// What an existing pod takes from its node. The rules of gangs do not apply to it, and an amount that can not be
+/// parsed counts as zero.
 #[must_use]
 pub fn held_by(pod: &Value) -> Resources {
     pod_template::read_held(&Field::root(pod))
 }
 
-/// Pods that a batch Job runs at once: `parallelism`, but never more than are left to complete.
+/// Pods that a batch Job runs at once: `parallelism`, but never more than `completions`.
 fn batch_job_replicas(root: &Field<'_>) -> Result<u32, GangError> {
     let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
     Ok(read_completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
@@ -162,8 +162,8 @@ fn group_min_member<'a>(root: &Field<'a>) -> Result<Option<(Field<'a>, u32)>, Ga
     }
 }
 
-/// Seconds that a workload may wait before it should have started, from the annotation on it or its pods; `None` if it
-/// says nothing, or nothing that Volcano's sla plugin would take.
+/// The waiting time, in seconds, after which a workload should have started: the annotation of Volcano's sla plugin on
+/// its pods or on itself. `None` if there is none, or none that the plugin would accept.
 #[must_use]
 pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     let root = Field::root(object);
@@ -172,17 +172,17 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     duration::seconds(told.value.as_str()?)
 }
 
-/// Seconds that a workload says it runs at most: by our annotation, else by what Kubernetes will kill it after. What is
-/// no duration is not heard.
+/// The estimated running time of a workload, in seconds: our annotation, else `activeDeadlineSeconds`. A value that is
+/// not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
     let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::seconds);
     told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
 }
 
-/// Whether a workload says that it may be made to give way: by itself, as Volcano reads it from its PodGroup
-/// (annotation before label, `pkg/scheduler/api/job_info.go`), else by its pods, where one "no" is enough. What is no
-/// truth value is a "no" as well.
+/// Whether a workload is marked as preemptable: on itself, as Volcano reads it from the PodGroup (annotation before
+/// label, `pkg/scheduler/api/job_info.go`), else on its pods, where one "no" is enough. A value that is not a boolean
+/// counts as "no".
 #[must_use]
 pub fn read_preemptable(object: &Value) -> Option<bool> {
     let root = Field::root(object);
@@ -221,14 +221,14 @@ pub fn queue_of(object: &Value) -> QueueName {
     QueueName::from(named_queue(object).unwrap_or(DEFAULT_QUEUE))
 }
 
-/// Whether a workload says which queue it is for, and so asks to be queued.
+/// Whether a workload names a queue. Kinds other than Volcano's Job are queued only then, or by their namespace.
 #[must_use]
 pub fn names_queue(object: &Value) -> bool {
     named_queue(object).is_some()
 }
 
-/// Volcano's own key first and on the pods first, as its pod-group controller has it (a pod's annotation, then what it
-/// inherits from its owner); then the key that newer clients write.
+/// Rule: Volcano's pod-group controller, which prefers its older annotation, and the pods' before the workload's; then
+/// the key that newer clients write.
 fn named_queue(object: &Value) -> Option<&str> {
     let root = Field::root(object);
     if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {

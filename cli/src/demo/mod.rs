@@ -90,7 +90,7 @@ struct Demo {
     started: Instant,
     quiet: bool,
     counts: WriteCounts,
-    /// Writes before the first job was submitted: queues, which an admin makes once.
+    /// Writes before the first job was submitted, such as those for queues.
     setup_writes: u64,
 }
 
@@ -111,7 +111,7 @@ impl Demo {
         Self { client, events, observed: Observed::default(), started, quiet, counts, setup_writes: 0 }
     }
 
-    /// The story. Each step waits for what the next one builds on.
+    /// Plays the script. Each step waits for the state that the next step needs.
     async fn play_script(&mut self, deadline: Instant) -> anyhow::Result<()> {
         self.apply_yaml(QUEUES).await?;
         self.wait_until(deadline, "the queues to open", |seen| {

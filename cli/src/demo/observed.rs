@@ -40,7 +40,7 @@ impl ObservedKind {
     }
 }
 
-/// One workload's story.
+/// What was observed of one workload.
 #[derive(Debug, Default, Clone)]
 pub struct Job {
     /// `Job` or `Deployment`.
@@ -106,7 +106,7 @@ impl Observed {
         self.queues.get(name).is_some_and(|queue| queue.state == "Open")
     }
 
-    /// Takes in an event at `at` since the start; returns what is worth a line.
+    /// Applies a watch event at time `at` since the start, and returns the lines to print.
     pub fn observe_event(&mut self, kind: ObservedKind, event: Event<Value>, at: Duration) -> Vec<String> {
         let objects = match event {
             Event::Reset(all) => all,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::observed::{Job, Observed, Queue, format_clusters};
 
-/// Something the demo is to show.
+/// Something that the demo must show.
 #[derive(Debug, Clone, Serialize)]
 pub struct Expectation {
     /// In words.
@@ -17,7 +17,7 @@ pub struct Expectation {
     pub held: bool,
 }
 
-/// What the demo is to show, and whether it was observed.
+/// Checks what the demo must show against what was observed.
 pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
     let job = |name: &str| observed.job(name);
     let completed = |name: &str| job(name).phase == "Completed";
@@ -91,7 +91,7 @@ struct QueueRow {
     limit: BTreeMap<String, String>,
 }
 
-/// All there is to tell.
+/// The report as a JSON document.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {

@@ -67,7 +67,7 @@ pub(super) fn cordon_cluster(world: &mut World, name: &str) -> Result<(), WrongI
     Ok(())
 }
 
-/// Whether there is any of a resource.
+/// Checks that some node has the resource.
 pub(super) fn check_offered(world: &World, resource: &str) -> Result<(), WrongInput> {
     let total = world.total();
     if total.get(resource).is_zero() {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{placement::read_taint, wire::ResourceList};
 
-/// Why what was published is no inventory.
+/// Why a published part can not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Not ranges, or more than there can be.
@@ -47,13 +47,13 @@ pub enum Malformed {
     Pods(usize),
 }
 
-/// Pods in a part at most: what claims more is nonsense.
+/// Pods that a part may have at most.
 const MOST_PODS: usize = 1_000_000;
 
-/// What one part says.
+/// Decodes one part.
 ///
 /// # Errors
-/// [`Malformed`]: nothing of it is to be believed then.
+/// [`Malformed`]: then no content of the part may be used.
 pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
     let reader = Reader::new(part)?;
     let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::decode_queues(part)?);
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(nodes)
     }
 
-    /// One pod for all of others on each node.
+    /// For each node, one pod that stands for all pods of unknown owners.
     pub(super) fn decode_held(&self) -> Result<Pods, Malformed> {
         let mut pods = Pods::new();
         for held in &self.part.held {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         for finished in &workload.finished {
             let ended = PodOf::new(workload, finished.task.as_deref());
             for count in 0..finished.pods {
-                // Of which part, for another may have more of them.
+                // Another part may have finished pods of the same task.
                 let pod = ended.make_pod(&["ended", &self.part.index.to_string()], &format!("{count}~"), String::new());
                 add_pod(pods, Pod { finished: true, ..pod })?;
             }
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
             let split = place.find([':', '*']).ok_or_else(malformed)?;
             let node = node_name(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
             let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
-            // Where requests of a task's pods differ it is here more than once, maybe with the same numbers.
+            // A task whose pods have different requests is listed more than once, possibly with the same numbers.
             let at = at.to_string();
             if is_numbered {
                 for number in ranges::parse_ranges(rest)? {
@@ -203,12 +203,12 @@ impl<'a> PodOf<'a> {
         Self { namespace, owner: Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task } }
     }
 
-    /// Names are kept for every pod of every member: a hash of whose it is and where is shorter than both.
+    /// A pod's name is a hash of its owner and its node, which is shorter than both: names are kept for every pod.
     fn make_pod(&self, place: &[&str], last: &str, node: String) -> Pod {
         let Owner { group, kind, name, task } = &self.owner;
         let task = task.as_ref().map_or("", |task| task.as_str());
         let all = [group, kind, name, task].into_iter().chain(place.iter().copied());
-        // Words are kept apart, for two are not the same as one.
+        // A separator, so that different lists of words have different bytes.
         let bytes = all.flat_map(|word: &str| word.bytes().chain([0]));
         Pod {
             namespace: self.namespace.to_owned(),

@@ -14,18 +14,18 @@ use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, queues, ranges};
 use crate::{wire::ResourceList, workload::WorkloadKind};
 
-/// A part with more bytes (as JSON) is divided further: an API server takes three times this, etcd half again as much.
+/// The size of a part in bytes of JSON, at most. An API server accepts objects of about 3 MiB, etcd of 1.5 MiB.
 pub const LARGEST: usize = 512 * 1024;
-/// Parts at most; a member that needs more has millions of nodes.
+/// Parts of a member at most, enough for millions of nodes.
 const MOST_PARTS: u32 = 1024;
-/// A label with more values than this in a part is listed node by node instead of telling shapes apart.
+/// A label with more values than this is listed by node, and does not make shapes of its own.
 const VALUES: usize = 16;
-/// Workloads of which every pod has finished, in a part at most. Without them their room is kept until their status is
-/// told, which is soon.
+/// Workloads of which every pod has finished that a part lists at most. Readers learn of the others a little later,
+/// from the workloads' status.
 const MOST_FINISHED: usize = 256;
 
-/// The parts, as few as stay below [`LARGEST`]. Begins with the number of `parts` that there are: a division is kept
-/// while it does, and given up when a quarter would do.
+/// Divides a member into as few parts as stay below [`LARGEST`]. The current number of `parts` is kept while it
+/// suffices, and halved when a quarter would suffice.
 #[must_use]
 pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut count = parts.clamp(1, MOST_PARTS);
@@ -43,7 +43,7 @@ pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
     }
 }
 
-/// The parts, so many.
+/// Encodes a member as this many parts.
 pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
     let index = |name: &str| (hash_fnv1a(name.bytes()) % u64::from(parts)) as usize;
@@ -69,7 +69,7 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
     all
 }
 
-/// The same for everybody, always: which part a node falls to must not depend on who collects.
+/// A hash that never changes: which part a node belongs to must not depend on the collector's version.
 pub(super) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -77,7 +77,7 @@ pub(super) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 
 type SortedAmounts = BTreeMap<ResourceName, Quantity>;
 
-/// A part in the making.
+/// The nodes and pods of one part.
 #[derive(Default)]
 struct View<'a> {
     /// `None` where only pods name the node.
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
         };
         let tasks = self.workloads.entry(workload).or_default();
         let place = tasks.bound.entry((task, sorted_amounts(&request))).or_default().entry(node).or_default();
-        // The member's controllers take the highest number first: it is what tells pods of a task apart.
+        // Controllers remove the pod with the highest number first, so the numbers are kept.
         match name.rsplit('-').next().and_then(|last| last.parse().ok()) {
             Some(number) if place.numbers.insert(number) => {}
             _ => place.others += 1,
@@ -182,7 +182,7 @@ impl Tasks<'_> {
     }
 }
 
-/// Whose pod it is, if Karmada may have brought it.
+/// The workload and task of a pod, if its kind is one that Karmada may have propagated.
 fn owning_workload(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
     let owner = pod.owner.as_ref()?;
     WorkloadKind::find(&owner.group, &owner.kind)?;
@@ -238,7 +238,7 @@ fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTree
     (shapes, numbers)
 }
 
-/// The name is told once, not by a label too.
+/// A node's labels without the hostname label that repeats its name.
 fn distinct_labels(node: &Node) -> impl Iterator<Item = (&str, &str)> {
     let all = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     all.filter(|(key, value)| (*key, *value) != (HOSTNAME, node.name.as_str()))
@@ -252,7 +252,7 @@ impl Alike<'_> {
         numbers: &mut BTreeMap<String, u32>,
     ) -> NodeShape {
         let folded = ranges::fold_names(names);
-        // What was folded here can be unfolded.
+        // Names that were folded here can always be unfolded.
         let names = ranges::unfold_names(&folded).unwrap_or_default();
         let value = |name: &String, key: &str| {
             let node = nodes.get(name.as_str()).copied().flatten();

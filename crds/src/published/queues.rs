@@ -22,7 +22,7 @@ pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
     queues.iter().filter(bounds).map(one).collect()
 }
 
-/// The queues of a part: what they leave is all that they let pods hold.
+/// Decodes the queues of a part. What a queue's limit leaves becomes the decoded queue's capability.
 pub(super) fn decode_queues(part: &Part) -> Result<Queues, Malformed> {
     let one = |queue: &MemberQueue| {
         let mut left = Limits::unlimited();

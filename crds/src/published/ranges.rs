@@ -2,7 +2,7 @@
 
 use super::Malformed;
 
-/// More than any member has: what is longer is nonsense, and is not unfolded first.
+/// Numbers or names that a text may stand for at most; more is refused before it is expanded.
 const LONGEST: usize = 200_000;
 
 /// Ascending numbers as ranges.
@@ -35,16 +35,16 @@ pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
     Ok(numbers)
 }
 
-/// What is before and after the last number in a name's first label, and that number as written.
+/// Splits a name at the last number of its first DNS label: the text before, the digits, and the text after.
 fn split_number(name: &str) -> Option<(&str, &str, &str)> {
     let label = name.split('.').next().unwrap_or(name);
     let end = label.rfind(|c: char| c.is_ascii_digit())? + 1;
     let start = label[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
-    // Longer ones are no numbers but identities.
+    // A longer run of digits is an identifier and not a number.
     (end - start <= 6).then(|| (&name[..start], &name[start..end], &name[end..]))
 }
 
-/// Names in a fixed order, rows of them as one; [`unfold`] gives them back in the order that this has put them in.
+/// Sorts names and writes consecutive ones as one pattern; [`unfold_names`] returns them in this order.
 pub(super) fn fold_names(names: &[&str]) -> Vec<String> {
     let mut keyed: Vec<(&str, &str, usize, u32, &str)> = names
         .iter()

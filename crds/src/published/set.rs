@@ -17,7 +17,7 @@ pub struct Set {
     parts: BTreeMap<u32, Arc<Part>>,
 }
 
-/// What was published of a member: a heartbeat and all parts of one division.
+/// The complete inventory of a member: a heartbeat and all its parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
     /// When and how the member was seen.
@@ -26,7 +26,7 @@ pub struct Published {
     pub parts: Vec<Arc<Part>>,
 }
 
-/// The cluster, and which part, that an object of this name is about.
+/// The cluster and the part's index that an object's name stands for.
 #[must_use]
 pub fn parse_object_name(name: &str) -> (&str, Option<u32>) {
     match name.rsplit_once('.') {
@@ -47,7 +47,7 @@ impl ClusterInventory {
 }
 
 impl Set {
-    /// Takes in an object that is there.
+    /// Adds or replaces an object.
     pub fn apply(&mut self, object: ClusterInventory) {
         let spec = object.spec;
         if spec.heartbeat.is_some() {
@@ -58,7 +58,7 @@ impl Set {
         }
     }
 
-    /// Takes in that an object is gone.
+    /// Removes an object that was deleted.
     pub fn remove(&mut self, object: &ClusterInventory) {
         if object.spec.heartbeat.is_some() {
             self.heartbeat = None;
@@ -74,13 +74,13 @@ impl Set {
         self.heartbeat.is_none()
     }
 
-    /// How many parts there are to be.
+    /// The number of parts that the heartbeat announces.
     #[must_use]
     pub fn parts_wanted(&self) -> u32 {
         self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.parts)
     }
 
-    /// All of it; `None` while a part is missing or of another division.
+    /// The complete inventory; `None` while a part is missing or belongs to another division.
     #[must_use]
     pub fn complete_division(&self) -> Option<Published> {
         let heartbeat = self.heartbeat.clone()?;
@@ -95,7 +95,7 @@ impl Published {
     /// The member's own queues that bound something.
     ///
     /// # Errors
-    /// [`Malformed`] if they are none.
+    /// [`Malformed`] if they can not be decoded.
     pub fn decode_queues(&self) -> Result<Queues, Malformed> {
         let mut all = Queues::new();
         for part in &self.parts {
@@ -104,10 +104,11 @@ impl Published {
         Ok(all)
     }
 
-    /// What a watch would have told since `before`; all there is without one. What takes comes before what gives.
+    /// The changes that a watch would have reported since `before`; without it, everything. Changes that take capacity
+    /// come before changes that free some.
     ///
     /// # Errors
-    /// [`Malformed`] if it is no inventory.
+    /// [`Malformed`] if a part can not be decoded.
     pub fn changes_since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
         let before = before.filter(|before| before.parts.len() == self.parts.len());
         let Some(before) = before else {
@@ -137,7 +138,7 @@ impl Published {
     }
 }
 
-/// Reads only what is not written as it was: a part has thousands of pods, and few of them change.
+/// Decodes only what differs: a part has thousands of pods, and few of them change.
 fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(), Malformed> {
     if now.domains != then.domains {
         changes.push(Change::HyperNodes(hyper_nodes(now)?.into_values().collect()));

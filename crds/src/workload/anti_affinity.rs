@@ -15,7 +15,7 @@ use crate::{
     selector::label_selector,
 };
 
-/// The most pods of a workload's task that one node takes; `None` where nothing but room bounds it.
+/// The most pods of a task that one node can hold; `None` if only its capacity limits them.
 pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, task: &Task) -> Option<u32> {
     let template = match kind {
         WorkloadKind::VolcanoJob => &workload["spec"]["tasks"][index]["template"],
@@ -41,7 +41,7 @@ fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Whether a container that runs on wants a port of the node; with the node's network every port is one.
+/// Whether a container that keeps running needs a host port. On the host network every container port is one.
 fn wants_port(spec: &Value) -> bool {
     let shares = spec["hostNetwork"] == true;
     let sidecars = list_items(&spec["initContainers"]).filter(|container| container["restartPolicy"] == "Always");
@@ -50,7 +50,7 @@ fn wants_port(spec: &Value) -> bool {
     ports.into_iter().any(|port| wanted(port, "hostPort") || (shares && wanted(port, "containerPort")))
 }
 
-/// Whether a term keeps pods with these labels off the nodes of pods with these labels.
+/// Whether an anti-affinity term of pods with these labels selects such pods themselves.
 fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bool {
     let is_named = |list: &Value| list_items(list).any(|name| name == namespace);
     let everywhere = term["namespaceSelector"].as_object().is_some_and(|selector| {
@@ -58,7 +58,7 @@ fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bo
     });
     let no_names = list_items(&term["namespaces"]).next().is_none();
     let is_here = everywhere || is_named(&term["namespaces"]) || (no_names && term["namespaceSelector"].is_null());
-    // The values of such labels are the same for all pods of the template, if they are among those that it gives.
+    // A label of the template has the same value on all its pods.
     let is_common = |key: &Value| key.as_str().is_some_and(|key| labels.contains_key(key));
     let selects = || {
         let requirements =

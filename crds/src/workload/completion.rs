@@ -28,7 +28,7 @@ pub fn completed_by(object: &Value) -> BTreeSet<TaskName> {
     completes.map(name).collect()
 }
 
-/// The action of the first policy that answers to a task's completion.
+/// The action of the first policy for the event `TaskCompleted`.
 fn on_completion(policies: &Value) -> Option<&str> {
     let names = |policy: &&Value| {
         let events = policy["events"].as_array().into_iter().flatten();

@@ -8,7 +8,7 @@ use super::GangError;
 /// The largest number of pods that Kubernetes' int32 fields hold.
 const MOST: i64 = i32::MAX as i64;
 
-/// A value at a path.
+/// A field of an object: its value and its path.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     path: String,
@@ -20,7 +20,7 @@ impl<'a> Field<'a> {
         Self { path: String::new(), value }
     }
 
-    /// What is at these fields; `null` is as good as absent.
+    /// The field at this path; `None` if it is absent or `null`.
     pub(super) fn at(&self, fields: &[&str]) -> Option<Self> {
         let mut value = self.value;
         for field in fields {
@@ -29,7 +29,7 @@ impl<'a> Field<'a> {
         (!value.is_null()).then(|| Self { path: self.path_of(fields), value })
     }
 
-    /// The place of something that is not there.
+    /// A field that is absent, for an error about it.
     pub(super) fn missing(&self, fields: &[&str]) -> Self {
         Self { path: self.path_of(fields), value: &Value::Null }
     }
@@ -92,7 +92,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// An amount of a resource: 0 or more. A number without quotes is as good as its text.
+    /// An amount of a resource: 0 or more. A JSON number is accepted too.
     pub(super) fn quantity(&self) -> Result<Quantity, GangError> {
         let number;
         let text = match self.value {

@@ -13,13 +13,13 @@ use caldera_core::{
 
 use super::{GangError, field::Field};
 
-/// What one pod takes from a node: the sum of its containers and sidecars, or what its init containers need at their
-/// peak if that is more; the pod's own figures instead where it has them; its overhead; and one of the node's pods.
+/// What one pod takes from a node: the sum of its containers and sidecars, or the peak of its init containers if that
+/// is more. Pod-level requests replace that sum. The pod's overhead and one of the node's pods are added.
 pub(super) fn read_request(pod: &Field<'_>) -> Result<Resources, GangError> {
     request_by(pod, |amount| amount.quantity().map(Some))
 }
 
-/// The same for a pod that is there: an amount that can not be read counts as nothing, the others count.
+/// The same for an existing pod: an amount that can not be parsed counts as zero.
 pub(super) fn read_held(pod: &Field<'_>) -> Resources {
     request_by(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
 }
@@ -68,14 +68,14 @@ fn init_containers(spec: &Field<'_>, read: Read) -> Result<(Resources, Resources
     Ok((sidecars, peak))
 }
 
-/// `resources.requests`, with the limit where there is no request. A request of zero is a request: of nothing.
+/// `resources.requests`, with the limit where there is no request. A request of zero counts as a request.
 fn container_request(container: &Field<'_>, read: Read) -> Result<Resources, GangError> {
     let mut request = read_amounts(container, &["resources", "limits"], read)?;
     request.extend(read_amounts(container, &["resources", "requests"], read)?);
     Ok(request.into_iter().collect())
 }
 
-/// Resources that `spec.resources` of a pod may give for all its containers together.
+/// Whether a resource may be requested at pod level, in `spec.resources`.
 fn is_pod_level(name: &ResourceName) -> bool {
     [ResourceName::CPU, ResourceName::MEMORY].contains(&name.as_str()) || name.as_str().starts_with("hugepages-")
 }
@@ -99,7 +99,7 @@ pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
                 labels: read_requirements(&term, "matchExpressions")?,
                 fields: read_requirements(&term, "matchFields")?,
             };
-            // A term without expressions matches no node; among others it makes no difference.
+            // A term without expressions matches no node, so it adds nothing to the other terms.
             if term != NodeTerm::default() {
                 claim.affinity.push(term);
             }

@@ -1,13 +1,13 @@
 //! Reads how far a workload is from the status that Karmada aggregated from its clusters.
 //!
 //! Rule: a Volcano Job has ended when it is Completed, Failed or Terminated
-//! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either, as
-//! in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with phase
-//! Succeeded or Failed. A Deployment or StatefulSet never ends.
+//! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either,
+//! as in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with
+//! phase Succeeded or Failed. A Deployment or StatefulSet never ends.
 //!
 //! Pods that ended hold nothing any more only where nothing brings them back. Volcano's policies can
-//! (`pkg/controllers/job/job_controller_util.go`, `applyPolicies`): a job that says `RestartJob` anywhere, or a task that says
-//! `RestartTask`, `RestartPod` or `RestartPartition`, keeps its whole charge until it ends.
+//! (`pkg/controllers/job/job_controller_util.go`, `applyPolicies`): a job that says `RestartJob` anywhere, or a task
+//! that says `RestartTask`, `RestartPod` or `RestartPartition`, keeps its whole charge until it ends.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::{SOLE_TASK, WorkloadKind};
 
-/// Actions of Volcano's policies that make new pods of those that ended.
+/// Actions of Volcano's policies that replace pods that ended.
 const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "RestartPartition"];
 
-/// How far a workload is.
+/// The progress of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     /// How it ended, if it did.
@@ -33,11 +33,11 @@ pub struct Progress {
     pub succeeded: u32,
     /// Pods that failed.
     pub failed: u32,
-    /// Pods that hold nothing any more, by task.
+    /// Pods that have ended and will not be replaced, by task: they hold no quota any more.
     pub finished: BTreeMap<TaskName, u32>,
 }
 
-/// Reads an object's status.
+/// Reads the progress of a workload from its status.
 #[must_use]
 pub fn read_progress(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
     let status = &object["status"];
@@ -53,7 +53,7 @@ pub fn read_progress(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) ->
 
 fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     let phase = status["state"]["phase"].as_str().unwrap_or("");
-    // One copy may have failed for good while others still run: what runs is charged.
+    // One cluster's copy may have failed for good while others still run. Those that run are charged.
     let stopped = phase != "Failed" || read_number(&status["running"]) == 0;
     let ended = stopped && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
     let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
@@ -76,7 +76,7 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     }
 }
 
-/// Whether some policy starts pods of a task anew that ended.
+/// Whether a policy may replace pods of the task that ended.
 fn may_come_back(object: &Value, task: &str) -> bool {
     let says = |owner: &Value, actions: &[&str]| {
         let mut policies = owner["policies"].as_array().into_iter().flatten();
@@ -98,7 +98,7 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
         }
     });
     let succeeded = read_number(&status["succeeded"]);
-    // Pods that ended are replaced until enough have succeeded: what is left to complete bounds what runs.
+    // Pods that ended are replaced until enough have succeeded, so at most the remaining completions run.
     let finished = object["spec"]["completions"].as_u64().map_or(0, |completions| {
         let left = u32::try_from(completions).unwrap_or(u32::MAX).saturating_sub(succeeded);
         gang.map_or(0, Gang::replicas).saturating_sub(left)

@@ -13,8 +13,8 @@ use crate::{
     names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
 };
 
-/// Plugins that number the pods, or list them for each other, as one cluster sees them: each cluster's part of a split
-/// job would be a job of its own, with its own master and the same ranks. Volcano: `pkg/controllers/job/plugins`.
+/// Plugins that number or list the pods of one cluster. With them, each cluster's part of a split job would be a job of
+/// its own, with its own master and the same ranks. Volcano: `pkg/controllers/job/plugins`.
 pub const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
 /// Where plugin `svc` puts its lists of hosts, and how the variables with such a list end.
 const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
@@ -46,7 +46,7 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
     };
     gang.min_available = job_minimum(&spec, &gang)?;
     if gang.one_cluster.is_none() && is_clusterset(root) {
-        // Its size is written into every copy, so it can not change while it runs.
+        // The size of the job is written into every cluster's copy, so it can not change while the job runs.
         gang.rigid = true;
         gang.tasks.iter_mut().for_each(|task| task.min_available = task.replicas);
         gang.min_available = gang.replicas();
@@ -59,7 +59,7 @@ fn is_clusterset(root: &Field<'_>) -> bool {
     mode.is_some_and(|mode| mode.value.as_str() == Some(RENDEZVOUS_CLUSTERSET))
 }
 
-/// The job's own minimum; none and 0 are the sum of the tasks'.
+/// The job's `minAvailable`. Absent or 0 it is the sum of the tasks' minimums.
 fn job_minimum(spec: &Field<'_>, gang: &Gang) -> Result<u32, GangError> {
     let total: u64 = gang.tasks.iter().map(|task| u64::from(task.replicas)).sum();
     if total > i32::MAX.unsigned_abs().into() {
@@ -102,7 +102,7 @@ fn read_task(index: usize, template: &Field<'_>) -> Result<Task, GangError> {
     })
 }
 
-/// The task's own minimum; none is its needed partitions, or all its replicas.
+/// The task's `minAvailable`. Absent it is the pods of its minimum partitions, or all its replicas.
 fn task_minimum(template: &Field<'_>, replicas: u32, partition: Option<&Partition>) -> Result<u32, GangError> {
     let of_partitions =
         partition.filter(|partition| partition.min > 0).map(|partition| partition.min.saturating_mul(partition.size));
@@ -140,7 +140,7 @@ fn read_partition(template: &Field<'_>, replicas: u32) -> Result<Option<Partitio
     Ok(Some(Partition { total, size, min, topology: read_topology(&policy)? }))
 }
 
-/// Mode `hard` binds only where a tier is given (`pkg/scheduler/api/job_info.go`).
+/// Reads `networkTopology`. Mode `hard` binds only if a tier is given (`pkg/scheduler/api/job_info.go`).
 fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
     let Some(place) = spec.at(&["networkTopology"]) else { return Ok(None) };
     let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.count()).transpose()?;
@@ -156,8 +156,9 @@ fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
     Ok(Some(Topology { hard, highest_tier, highest_tier_name }))
 }
 
-/// Why all pods must be in one cluster. Plugins `env`, `svc` and `ssh` alone are no reason: many jobs carry them by
-/// habit and have pods that never look for each other. Containers that read the host lists of `svc` are one.
+/// Why all pods must run in one cluster; `None` if the job may be split. Plugins `env`, `svc` and `ssh` alone are no
+/// reason: many jobs carry them by habit, and their pods never look for each other. Containers that read the host lists
+/// of `svc` are a reason.
 fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
     if let Some(task) = tasks.iter().find(|task| task.at(&["dependsOn"]).is_some()) {
         return Ok(Some(format!(
@@ -191,7 +192,7 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
     Ok(None)
 }
 
-/// Why ranks and hosts of the whole job can not be put into the copies of several clusters.
+/// Why the ranks and hosts of the whole job can not be written into each cluster's copy; `None` if they can.
 fn no_clusterset(spec: &Field<'_>, plugins: &[&str], tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
     let has = |plugin: &str| plugins.contains(&plugin);
     if has("hcclrank") {
@@ -229,8 +230,8 @@ fn no_clusterset(spec: &Field<'_>, plugins: &[&str], tasks: &[Field<'_>]) -> Res
     Ok(None)
 }
 
-/// Pods of a task whose list of hosts is longer than a variable may be (Linux: 128 KiB), by the longest names of
-/// clusters.
+/// The pods of a task whose host list does not fit into an environment variable (128 KiB on Linux), with the longest
+/// cluster names.
 fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Result<Option<u32>, GangError> {
     const MOST: usize = 120 * 1024;
     const HOST: usize = 180;
@@ -247,7 +248,8 @@ fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Re
     Ok(None)
 }
 
-/// The task's name, if one of its containers can not be wrapped. Ray's own are started by its plugin and need no rank.
+/// The task's name if one of its containers has no command to wrap. Ray's own containers need no rank: its plugin
+/// starts them.
 fn without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(None) };
     for container in pod.list("containers")? {
