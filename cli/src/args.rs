@@ -5,7 +5,7 @@ mod values;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use caldera_core::queue::give_back::Rule;
+use caldera_core::queue::preemption::PreemptionRule;
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
@@ -169,7 +169,7 @@ pub struct ControllerArgs {
     /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the preemptor's
     /// priority is higher in any case. May be repeated: one match is enough. If not given, any job of its queue.
     #[arg(long = "preempt", value_name = "RULE", conflicts_with = "no_preemption")]
-    pub preempt: Vec<Rule>,
+    pub preempt: Vec<PreemptionRule>,
     /// Jobs that do not say whether they are preemptable may be preempted too.
     #[arg(long, conflicts_with = "no_preemption")]
     pub preempt_unset: bool,

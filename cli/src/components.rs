@@ -3,7 +3,7 @@
 use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use caldera_core::queue::{OrderPolicy, give_back::Rate};
+use caldera_core::queue::{OrderPolicy, preemption::EvictionRate};
 use caldera_estimator::{desk::Settings, tls::Trust};
 use caldera_runtime::{
     client::{self, WriteCounts},
@@ -84,7 +84,7 @@ fn controller_config(args: &ControllerArgs) -> caldera_controller::Config {
     }
     policy.unset.preempt = args.preempt_unset;
     policy.bounds.patience = args.preempt_after.into();
-    policy.bounds.rate = Rate { evictions: args.evictions_per_minute, seconds: 60 };
+    policy.bounds.rate = EvictionRate { evictions: args.evictions_per_minute, seconds: 60 };
     policy.protected.extend(args.protect_namespaces.iter().map(|name| name.as_str().into()));
     config
 }
@@ -302,9 +302,10 @@ fn host_of(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::args::{Args, Command};
-    use clap::Parser;
 
     #[test]
     fn the_host_of_a_url_is_found() {

@@ -72,7 +72,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     if due.is_empty() {
         return;
     }
-    index.engine.settle();
+    index.engine.resolve_quota();
     due.sort();
     let mut taken: BTreeMap<QueueName, Resources> = BTreeMap::new();
     for (_, key) in due {
@@ -102,7 +102,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
 
 /// More is charged than it may have, without what was taken back just now.
 fn is_over(index: &Index, queue: &QueueName, taken: Option<&Resources>) -> bool {
-    let is = index.engine.entitlement(queue);
+    let is = index.engine.entitlement_of(queue);
     let taken = |name: &str| taken.map(|taken| taken.get(name)).unwrap_or_default();
     is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken(name.as_str())) > most)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{JobId, QueueState, give_back::Eviction},
+    queue::{JobId, QueueState, preemption::EvictionRecord},
 };
 use caldera_crds::names::{
     caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
@@ -71,7 +71,7 @@ pub enum Effect {
         /// There is a plan annotation.
         planned: bool,
         /// The record.
-        eviction: Box<Eviction>,
+        eviction: Box<EvictionRecord>,
     },
     /// Grants a binding less than before, and says why. Its scheduler cuts what is placed.
     Shrink {
@@ -84,7 +84,7 @@ pub enum Effect {
         /// The record of what it keeps.
         admission: Box<Admission>,
         /// The record of why.
-        eviction: Box<Eviction>,
+        eviction: Box<EvictionRecord>,
     },
     /// Creates a PodGroup.
     CreateGroup {
@@ -239,7 +239,7 @@ fn release(resource_version: &str, admission: &Admission) -> Value {
 
 /// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. A binding that
 /// was released has the record; Karmada may have dropped an empty suspension since.
-fn evict(resource_version: &str, suspension: bool, planned: bool, eviction: &Eviction) -> Value {
+fn evict(resource_version: &str, suspension: bool, planned: bool, eviction: &EvictionRecord) -> Value {
     let (path, closed) = match suspension {
         true => ("/spec/suspension/scheduling", json!(true)),
         false => ("/spec/suspension", json!({"scheduling": true})),
@@ -260,7 +260,7 @@ fn evict(resource_version: &str, suspension: bool, planned: bool, eviction: &Evi
 
 /// `spec.clusters` and the plan are the scheduler's: it never places more than the record says, and takes away what is
 /// more.
-fn shrink(resource_version: &str, admission: &Admission, eviction: &Eviction) -> Value {
+fn shrink(resource_version: &str, admission: &Admission, eviction: &EvictionRecord) -> Value {
     json!([
         {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
         {"op": "add", "path": annotation(ADMISSION), "value": admission.to_json()},

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, QueueName, TaskName, WorkloadRef},
-    queue::{Ask, NoEta, ledger::Stage},
+    queue::{Ask, UnknownStart, ledger::Stage},
     reason::Reason,
     resources::{ResourceName, Resources},
 };
@@ -25,6 +25,7 @@ pub use self::{
     clusters::ClusterView,
     queues::{Amounts, Counts, InLine, QueueView, Step, line, queues},
 };
+
 use crate::{
     facts::{Key, Workload},
     index::{Entry, Index, Source, State},
@@ -228,7 +229,7 @@ pub fn settle(index: &mut Index, now: Timestamp) {
     }
     let total = index.room.total();
     index.engine.set_fleet(total);
-    index.engine.settle();
+    index.engine.resolve_quota();
 }
 
 /// Which binding was made from a workload.
@@ -402,10 +403,12 @@ fn stand(index: &Index, entry: &Entry, workload: Option<&Workload>) -> Stand {
                 .to_owned(),
         },
         State::Blocked(reason) => Stand::waits(reason),
-        State::InLine => match index.engine.why(entry.binding.id.as_str()).filter(|_| index.is_complete()) {
-            Some(reason) => Stand::waits(&reason),
-            None => told(index, workload),
-        },
+        State::InLine => {
+            match index.engine.explain_pending(entry.binding.id.as_str()).filter(|_| index.is_complete()) {
+                Some(reason) => Stand::waits(&reason),
+                None => told(index, workload),
+            }
+        }
         State::Holding { stage, reason } => {
             let phase = workload.map_or("", |workload| podgroup::phase(workload, Some(*stage)));
             let verdict = match stage {
@@ -450,28 +453,28 @@ fn placed(entry: &Entry) -> Vec<Placed> {
 }
 
 fn reserved(index: &Index, id: &str) -> Option<Reserved> {
-    let kept = index.engine.reservation(id)?;
+    let kept = index.engine.reservation_of(id)?;
     let (bound, resource) = kept.short.map(|(bound, resource)| (bound.to_string(), resource)).unzip();
     Some(Reserved { since: at(kept.since), resource, bound, clusters: kept.clusters })
 }
 
 fn eta(index: &Index, id: &str) -> Eta {
     let nobody = |basis: &str| Eta { at: None, basis: basis.to_owned() };
-    match index.engine.reservation(id) {
+    match index.engine.reservation_of(id) {
         Some(kept) => match kept.start {
             Ok(start) => Eta {
                 at: at(start),
                 basis: "its place is kept, and enough of what has to end before it has said how long it runs"
                     .to_owned(),
             },
-            Err(NoEta::Unsaid) => nobody(
+            Err(UnknownStart::EndUnknown) => nobody(
                 "its place is kept: it starts as soon as enough has ended, but what has to end has not said when, or should \
                  have by now",
             ),
-            Err(NoEta::Shared) => nobody(
+            Err(UnknownStart::SharedQuota) => nobody(
                 "its place is kept in its own queue; above it, beyond what that deserves, others may take what comes free",
             ),
-            Err(NoEta::Room) => {
+            Err(UnknownStart::Capacity) => {
                 nobody("its place in clusters is kept: when enough of what runs there has ended is not known")
             }
         },

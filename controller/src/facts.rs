@@ -15,7 +15,7 @@ use caldera_core::{
     place::{self, Group},
     plan::Plan,
     quantity::Quantity,
-    queue::{Dequeue, JobId, QueueSpec, give_back::Eviction, lifecycle::Said},
+    queue::{Dequeue, JobId, QueueSpec, preemption::EvictionRecord, state::ReportedState},
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
@@ -96,7 +96,7 @@ pub struct Binding {
     /// There is one, whether or not it can be read.
     pub planned: bool,
     /// What was last taken from it.
-    pub eviction: Option<Arc<Eviction>>,
+    pub eviction: Option<Arc<EvictionRecord>>,
     /// When its clusters were last chosen, in seconds since 1970.
     pub scheduled: Option<i64>,
     /// As placement sees it; `None` for dependencies' bindings, which have no placement.
@@ -311,7 +311,7 @@ impl QueueFacts {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
                 _ => Dequeue::Traverse,
             },
-            state: Said::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
+            state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
         };
         Self {
             spec: queue,

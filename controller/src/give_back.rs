@@ -1,6 +1,6 @@
 //! Making room for jobs that wait: which job claims when, and what its claim makes us write.
 //!
-//! The decision is `caldera_core::queue::give_back`; [`scene`] fills in what it looks at. Here is when it is asked: once
+//! The decision is `caldera_core::queue::preemption`; [`scene`] fills in what it looks at. Here is when it is asked: once
 //! nothing more can be released, after something changed, at most once a second, for the first jobs of each queue that
 //! wait for quota or room, the most important first; and not while an earlier claim is open. A claim is open from its
 //! first eviction until the claimant is released or its hold is over. Until then, and until its own pods are gone, a job
@@ -18,7 +18,10 @@ use caldera_core::{
     admission::Admission,
     queue::{
         JobId,
-        give_back::{self, Attempts, Bucket, Eviction, Evictions, Less, NoPlan, Policy, Refused, Scene, Taken, Victim},
+        preemption::{
+            self, AttemptRefusal, EvictedPart, EvictionBudget, EvictionHistory, EvictionRecord, FailedAttempts,
+            NoEvictions, PreemptionInput, PreemptionPolicy, RemovedPods, Victim,
+        },
     },
     reason::{EvictionCause, Reason},
     resources::Resources,
@@ -26,8 +29,9 @@ use caldera_core::{
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
-use self::scene::Head;
 pub(crate) use self::scene::{path, placed};
+
+use self::scene::Head;
 use crate::{
     effect::Effect,
     facts::{Binding, Key},
@@ -49,15 +53,15 @@ const GOING: i64 = 600;
 /// Claims, and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    pub(crate) policy: Policy,
-    bucket: Option<Bucket>,
+    pub(crate) policy: PreemptionPolicy,
+    bucket: Option<EvictionBudget>,
     /// Evictions that are not answered yet, with what to tell the user then.
     under_way: BTreeMap<Key, (String, String)>,
     /// Bindings that gave way a short time ago.
     recent: BTreeSet<Key>,
     /// Whose claim is open, and until when.
     open: Option<(JobId, i64)>,
-    attempts: BTreeMap<JobId, Attempts>,
+    attempts: BTreeMap<JobId, FailedAttempts>,
     /// Why the last claims came to nothing.
     pub(crate) notes: BTreeMap<JobId, String>,
     /// Jobs whose claims came to nothing: not before then, and not before something changed.
@@ -99,7 +103,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     }
     close(index, now.as_second());
     // What others give goes to nobody else meanwhile.
-    index.engine.set_claim(index.claims.open.as_ref().map(|(claimant, _)| claimant.clone()));
+    index.engine.set_preemptor(index.claims.open.as_ref().map(|(claimant, _)| claimant.clone()));
     let claims = &mut index.claims;
     if let Some((_, until)) = &claims.open {
         claims.due = Timestamp::from_second(*until).ok();
@@ -124,7 +128,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
 /// need not wait for it.
 fn close(index: &mut Index, now: i64) {
     if let Some((claimant, until)) = index.claims.open.clone() {
-        let waits = index.engine.is_waiting(claimant.as_str());
+        let waits = index.engine.is_pending(claimant.as_str());
         if !waits {
             index.claims.attempts.remove(&claimant);
             index.claims.open = None;
@@ -146,7 +150,7 @@ fn close(index: &mut Index, now: i64) {
         let is_out = matches!(&entry.state, State::Blocked(reason) if gave_way(reason));
         let holds = matches!(entry.state, State::Holding { .. });
         // As long as `note_eviction` would remember it.
-        let until = |eviction: &Eviction| if holds { gone_by(eviction) } else { eviction.until };
+        let until = |eviction: &EvictionRecord| if holds { gone_by(eviction) } else { eviction.until };
         let over = entry.binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now);
         if !out && over {
             index.claims.recent.remove(&key);
@@ -159,7 +163,7 @@ fn close(index: &mut Index, now: i64) {
 }
 
 /// When, in seconds since 1970, nothing of an eviction counts any more.
-pub(crate) fn gone_by(eviction: &Eviction) -> i64 {
+pub(crate) fn gone_by(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(GOING).max(eviction.until)
 }
 
@@ -189,7 +193,7 @@ impl Index {
             return unplaced::sits_out(binding, now);
         }
         // Before all is listed nobody can say that the claimant is gone.
-        let open = || eviction.until > now && (!self.is_complete() || self.engine.is_waiting(&eviction.claimant));
+        let open = || eviction.until > now && (!self.is_complete() || self.engine.is_pending(&eviction.claimant));
         let going = || eviction.at.saturating_add(GOING) > now && self.room.runs_anywhere(&binding.workload);
         if !open() && !going() {
             return None;
@@ -217,11 +221,11 @@ impl Index {
 /// Claims for the first jobs in line, one after the other, until one is met.
 fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     let second = now.as_second();
-    index.claims.notes.retain(|id, _| index.engine.is_waiting(id.as_str()));
-    index.claims.attempts.retain(|id, _| index.engine.is_waiting(id.as_str()));
-    index.claims.refused.retain(|id, _| index.engine.is_waiting(id.as_str()));
+    index.claims.notes.retain(|id, _| index.engine.is_pending(id.as_str()));
+    index.claims.attempts.retain(|id, _| index.engine.is_pending(id.as_str()));
+    index.claims.refused.retain(|id, _| index.engine.is_pending(id.as_str()));
     let rate = index.claims.policy.bounds.rate;
-    let bucket = *index.claims.bucket.get_or_insert_with(|| Bucket::empty(second));
+    let bucket = *index.claims.bucket.get_or_insert_with(|| EvictionBudget::empty(second));
     let (mut heads, young) = scene::heads(index, HEADS, index.claims.policy.bounds.patience);
     if let Some(at) = young {
         index.claims.again(at);
@@ -235,13 +239,19 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     let running = scene::holders(index);
     let fleet = index.room.total().ready;
     let policy = index.claims.policy.clone();
-    let scene =
-        Scene { queues: &queues, running: &running, fleet: &fleet, policy: &policy, bucket: &bucket, now: second };
+    let scene = PreemptionInput {
+        queues: &queues,
+        running: &running,
+        fleet: &fleet,
+        policy: &policy,
+        bucket: &bucket,
+        now: second,
+    };
     for head in heads {
         let attempts = index.claims.attempts.get(&head.id).copied().unwrap_or_default();
         let claim = scene::claim(index, &head, attempts);
         let Some(mut after) = scene::After::new(index, &head) else { continue };
-        match give_back::plan(&scene, &claim, |victims| after.fits(victims)) {
+        match preemption::plan_evictions(&scene, &claim, |victims| after.fits(victims)) {
             Ok(decided) => {
                 index.claims.notes.remove(&head.id);
                 index.claims.bucket.get_or_insert(bucket).take(rate, decided.victims.len(), second);
@@ -253,8 +263,8 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
-    if why.refused == Refused::Unneeded {
+fn note(index: &mut Index, head: &Head, why: &NoEvictions, now: i64) {
+    if why.refused == AttemptRefusal::Unneeded {
         index.claims.notes.remove(&head.id);
         return;
     }
@@ -263,7 +273,7 @@ fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
     let changes = index.claims.changes;
     match why.again_at().filter(|again| *again > now) {
         // Until then next to nothing else helps, and to work it out again for each change would cost more than it gives.
-        Some(again) if matches!(why.refused, Refused::Backoff { .. } | Refused::Rate { .. }) => {
+        Some(again) if matches!(why.refused, AttemptRefusal::Backoff { .. } | AttemptRefusal::Rate { .. }) => {
             index.claims.refused.insert(head.id.clone(), (again, changes.wrapping_sub(1)));
             index.claims.again(again);
         }
@@ -273,7 +283,7 @@ fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
         }
         None => {
             // To find that it takes too many costs the most, and seldom changes soon.
-            let too_many = matches!(why.refused, Refused::TooMany { .. });
+            let too_many = matches!(why.refused, AttemptRefusal::TooMany { .. });
             let pause = if too_many { index.claims.policy.bounds.hold.max(AGAIN) } else { AGAIN };
             index.claims.refused.insert(head.id.clone(), (now.saturating_add(pause), changes));
         }
@@ -281,7 +291,13 @@ fn note(index: &mut Index, head: &Head, why: &NoPlan, now: i64) {
 }
 
 /// Writes the evictions, and opens the claim.
-fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], decided: give_back::Plan, plan: &mut Plan) {
+fn carry_out(
+    index: &mut Index,
+    head: &Head,
+    running: &[preemption::RunningJob],
+    decided: preemption::EvictionPlan,
+    plan: &mut Plan,
+) {
     let now = index.now.as_second();
     let (jobs, frees) = (decided.victims.len(), decided.frees);
     tracing::info!(job = %head.id, queue = %head.queue, jobs, %frees, "jobs are evicted");
@@ -291,8 +307,8 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
         let bounds = &index.claims.policy.bounds;
         let before = entry.binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
-        let eviction = Eviction {
-            count: Evictions::next(holder, bounds, now).count,
+        let eviction = EvictionRecord {
+            count: EvictionHistory::next(holder, bounds, now).count,
             last: None,
             put_back: before.map_or(0, |before| before.put_back),
             at: now,
@@ -304,15 +320,15 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
         };
         let Some(effect) = effect(&entry.binding, index, &victim, &eviction) else { continue };
         let said = match victim.taken {
-            Taken::Whole => "it waits again with its age",
-            Taken::Surplus(_) => "it goes on with its minimum or more",
+            EvictedPart::Whole => "it waits again with its age",
+            EvictedPart::Surplus(_) => "it goes on with its minimum or more",
         };
         index.claims.under_way.insert(key.clone(), (eviction.reason, format!("{}; {said}", eviction.message)));
         plan.effects.push((Tag::Evict(key), effect));
         plan.evictions += 1;
     }
     index.claims.open = Some((head.id.clone(), decided.hold.until));
-    index.engine.set_claim(Some(head.id.clone()));
+    index.engine.set_preemptor(Some(head.id.clone()));
     index.claims.due = Timestamp::from_second(decided.hold.until).ok();
     let entry = index.ids.get(&head.id).and_then(|key| index.entries.get(key));
     if let Some(workload) = entry.and_then(|entry| index.workload_of(&entry.binding)) {
@@ -322,11 +338,11 @@ fn carry_out(index: &mut Index, head: &Head, running: &[give_back::Holder], deci
     }
 }
 
-fn effect(binding: &Binding, index: &Index, victim: &Victim, eviction: &Eviction) -> Option<Effect> {
+fn effect(binding: &Binding, index: &Index, victim: &Victim, eviction: &EvictionRecord) -> Option<Effect> {
     let (key, id) = (binding.key.clone(), binding.id.clone());
     let resource_version = binding.resource_version.to_string();
     match &victim.taken {
-        Taken::Whole => Some(Effect::Evict {
+        EvictedPart::Whole => Some(Effect::Evict {
             key,
             id,
             resource_version,
@@ -334,7 +350,7 @@ fn effect(binding: &Binding, index: &Index, victim: &Victim, eviction: &Eviction
             planned: binding.planned,
             eviction: Box::new(eviction.clone()),
         }),
-        Taken::Surplus(less) => {
+        EvictedPart::Surplus(less) => {
             let gang = index.workload_of(binding)?.gang.as_ref().ok()?;
             let admission = Box::new(shrunk(binding.admission.as_ref()?, gang, binding, less));
             Some(Effect::Shrink { key, id, resource_version, admission, eviction: Box::new(eviction.clone()) })
@@ -343,7 +359,12 @@ fn effect(binding: &Binding, index: &Index, victim: &Victim, eviction: &Eviction
 }
 
 /// The record of a gang that keeps what is placed of it, less these pods. The scheduler cuts the rest.
-fn shrunk(admission: &Admission, gang: &Arc<caldera_core::gang::Gang>, binding: &Binding, less: &Less) -> Admission {
+fn shrunk(
+    admission: &Admission,
+    gang: &Arc<caldera_core::gang::Gang>,
+    binding: &Binding,
+    less: &RemovedPods,
+) -> Admission {
     let placed = scene::placed(binding, gang);
     let mut tasks = BTreeMap::new();
     let mut charged = Resources::new();

@@ -30,9 +30,9 @@ use caldera_crds::{
 };
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
+use shared::Shared;
 
 pub use input::{Input, Source, Tag};
-use shared::Shared;
 
 use crate::{
     doubt::Doubts,
@@ -220,7 +220,7 @@ impl Index {
             return Vec::new();
         }
         self.sweep_taken = self.last_sweep;
-        self.queues.keys().map(|name| (name.to_string(), self.engine.usage(name).waiting)).collect()
+        self.queues.keys().map(|name| (name.to_string(), self.engine.usage_of(name).waiting)).collect()
     }
 
     fn listed(&mut self, source: Source) {
@@ -320,7 +320,7 @@ impl Index {
         let id = entry.binding.id.as_str();
         self.freed |= entry.assumed.is_some() || matches!(entry.state, State::Holding { .. });
         self.moved = true;
-        self.engine.forget(id);
+        self.engine.remove_job(id);
         self.room.forget(&entry.binding.id);
         self.room.selects(id, None);
         self.unplaced.observe(key, None, self.now);

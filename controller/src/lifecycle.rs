@@ -1,6 +1,6 @@
 //! Opening and closing queues: Commands and parents in, states and marks out.
 //!
-//! The rule is `caldera_core::queue::lifecycle`; here is what it is asked about and how its steps are written. Each step is
+//! The rule is `caldera_core::queue::state`; here is what it is asked about and how its steps are written. Each step is
 //! one write that is refused if the queue has changed since, and the next follows from what came back: whoever stops in
 //! between goes on from the objects as they are. A Command is deleted when it is carried out, not before (Volcano deletes it
 //! first and loses it in a crash). One that was carried out and is still there after a crash finds its work done; only
@@ -13,7 +13,7 @@ use std::{
 
 use caldera_core::{
     gang::QueueName,
-    queue::lifecycle::{Above, Order, Refusal, Said, Step, View, next},
+    queue::state::{CommandRefusal, ParentState, QueueCommand, ReportedState, StateStep, StateView, decide_state_step},
     reason::QueueProblem,
 };
 use caldera_crds::{
@@ -84,10 +84,10 @@ impl CommandFacts {
         })
     }
 
-    fn order(&self) -> Option<Order> {
+    fn order(&self) -> Option<QueueCommand> {
         match &*self.action {
-            "OpenQueue" => Some(Order::Open),
-            "CloseQueue" => Some(Order::Close),
+            "OpenQueue" => Some(QueueCommand::Open),
+            "CloseQueue" => Some(QueueCommand::Close),
             _ => None,
         }
     }
@@ -265,7 +265,7 @@ fn look(index: &mut Index, name: &QueueName, now: Timestamp, plan: &mut Plan) {
             continue;
         }
         let command = command.filter(|command| !waits_for_parent(index, queue, command));
-        let step = next(view(index, queue), command.as_ref().and_then(CommandFacts::order));
+        let step = decide_state_step(view(index, queue), command.as_ref().and_then(CommandFacts::order));
         let Some(command) = carry_out(index, name, step, command, now, plan) else { break };
         index.lifecycle.finish(&command);
         // Whoever is below may have waited for that.
@@ -279,7 +279,7 @@ fn look(index: &mut Index, name: &QueueName, now: Timestamp, plan: &mut Plan) {
 fn carry_out(
     index: &mut Index,
     name: &QueueName,
-    step: Step,
+    step: StateStep,
     command: Option<CommandFacts>,
     now: Timestamp,
     plan: &mut Plan,
@@ -287,25 +287,27 @@ fn carry_out(
     let queue = index.queues.get(name)?;
     let (name, resource_version) = (name.clone(), queue.resource_version.to_string());
     let effect = match step {
-        Step::Settled => {
+        StateStep::Settled => {
             let command = command?;
             let message = format!("Command {}: the queue is {}", command.key, said(queue).state().as_str());
             plan.effects.push((Tag::Tell, tell_on_queue(queue, EventType::Normal, &command.action, message)));
             return Some(command);
         }
-        Step::Refuse(refusal) => {
+        StateStep::Refuse(refusal) => {
             let command = command?;
             let parent = queue.spec.parent.as_ref().map_or(ROOT_QUEUE, QueueName::as_str);
             let why = match refusal {
-                Refusal::ParentShut => format!("its parent {parent} is not open; open that first"),
-                Refusal::Root => "the root can not be closed".to_owned(),
+                CommandRefusal::ParentShut => format!("its parent {parent} is not open; open that first"),
+                CommandRefusal::Root => "the root can not be closed".to_owned(),
             };
             let message = format!("Command {} was not carried out: {why}", command.key);
             plan.effects.push((Tag::Tell, tell_on_queue(queue, EventType::Warning, &command.action, message)));
             return Some(command);
         }
-        Step::Mark(closed_by_parent) => Effect::QueueMark { name: name.clone(), resource_version, closed_by_parent },
-        Step::Become(state) => Effect::QueueState { name: name.clone(), resource_version, state },
+        StateStep::Mark(closed_by_parent) => {
+            Effect::QueueMark { name: name.clone(), resource_version, closed_by_parent }
+        }
+        StateStep::Become(state) => Effect::QueueState { name: name.clone(), resource_version, state },
     };
     let version = Arc::clone(&queue.resource_version);
     let numbers_in_flight = index.queue_writes.get(&name).is_some_and(|writing| writing.in_flight);
@@ -326,19 +328,19 @@ fn carry_out(
     None
 }
 
-fn said(queue: &QueueFacts) -> Said {
-    Said::read(queue.state.as_deref().unwrap_or(""))
+fn said(queue: &QueueFacts) -> ReportedState {
+    ReportedState::read(queue.state.as_deref().unwrap_or(""))
 }
 
-fn view(index: &Index, queue: &QueueFacts) -> View {
+fn view(index: &Index, queue: &QueueFacts) -> StateView {
     let name = &queue.spec.name;
     let above = match queue.spec.parent.as_ref().map(QueueName::as_str) {
-        _ if name.as_str() == ROOT_QUEUE => Above::Nothing,
-        None | Some(ROOT_QUEUE) => Above::Open,
-        _ if index.engine.queue_problem(name) == Some(QueueProblem::Cycle) => Above::Unclear,
-        Some(parent) => index.queues.get(parent).map_or(Above::Unclear, |parent| Above::by(said(parent))),
+        _ if name.as_str() == ROOT_QUEUE => ParentState::Nothing,
+        None | Some(ROOT_QUEUE) => ParentState::Open,
+        _ if index.engine.queue_problem(name) == Some(QueueProblem::Cycle) => ParentState::Unclear,
+        Some(parent) => index.queues.get(parent).map_or(ParentState::Unclear, |parent| ParentState::by(said(parent))),
     };
-    View { said: said(queue), busy: index.engine.is_busy(name), marked: queue.closed_by_parent, above }
+    StateView { said: said(queue), busy: index.engine.is_busy(name), marked: queue.closed_by_parent, above }
 }
 
 /// An older Command for the queue above comes first: to open a tree from the top down may be asked for in one go.

@@ -70,7 +70,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
     release::turn(index, now, &mut plan);
     unused::turn(index, now);
     plan.effects.extend(index.cut());
-    index.moved |= index.engine.take_reserved();
+    index.moved |= index.engine.take_reservations_changed();
     // Releases go out before anything is written about them; the next turn is for that, whatever else happens.
     if plan.releases > 0 && !std::mem::replace(&mut index.hurried, true) {
         plan.next = Some(now);
@@ -102,7 +102,7 @@ pub fn plan(index: &mut Index, now: Timestamp) -> Plan {
         Some(now)
     } else {
         let timer = index.timers.first().map(|(at, _)| *at);
-        let fence = index.engine.due().and_then(|due| Timestamp::from_second(due).ok());
+        let fence = index.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
         let queues = [index.lifecycle.due(), index.notes.due()];
         let unplaced = [index.unplaced.due(), index.unstarted.due(), index.unused.due(), index.doubts.due()]
             .into_iter()
@@ -192,8 +192,8 @@ fn room(index: &mut Index) {
     let grown = index.room.take_grown();
     if let Some(grown) = if regrouped { Some(Grown::Somewhere) } else { grown } {
         match grown {
-            Grown::By(growth) => index.engine.room_grew_by(&growth),
-            Grown::Somewhere => index.engine.room_grew(),
+            Grown::By(growth) => index.engine.requeue_after_growth(&growth),
+            Grown::Somewhere => index.engine.requeue_after_capacity_change(),
         }
         index.moved = true;
     }
@@ -216,7 +216,7 @@ fn count_others(index: &mut Index) {
     let total = index.room.total();
     index.engine.set_fleet(total);
     if index.room.forget_never() {
-        index.engine.room_grew();
+        index.engine.requeue_after_capacity_change();
         index.moved = true;
     }
 }
@@ -405,7 +405,7 @@ fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Sta
     match &entry.state {
         State::OutOfScope => None,
         State::Blocked(reason) => Some((None, (**reason).clone())),
-        State::InLine => Some((None, known.or_else(|| index.engine.why(entry.binding.id.as_str()))?)),
+        State::InLine => Some((None, known.or_else(|| index.engine.explain_pending(entry.binding.id.as_str()))?)),
         State::Holding { stage, reason } => {
             let never = index.never_more(entry).filter(|_| matches!(**reason, Reason::ScaledUp { .. }));
             Some((Some(*stage), never.unwrap_or_else(|| (**reason).clone())))
@@ -415,7 +415,7 @@ fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Sta
 
 /// What is kept for a job, and when it starts at the latest.
 fn kept(index: &Index, id: &JobId) -> String {
-    let Some(kept) = index.engine.reservation(id.as_str()) else { return String::new() };
+    let Some(kept) = index.engine.reservation_of(id.as_str()) else { return String::new() };
     let time = |second| Timestamp::from_second(second).map_or_else(|_| String::new(), rfc3339);
     let mut note = format!("; since {} what it lacks is kept for it", time(kept.since));
     if !kept.clusters.is_empty() {
@@ -443,7 +443,7 @@ fn note(index: &Index, entry: &Entry, workload: &Workload, unknown_class: Option
     if let Some(rest) = index.rest_of(entry).filter(|_| index.never_more(entry).is_none()) {
         note += &format!("; {rest}");
     }
-    if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_waiting(id.as_str())) {
+    if let Some(why) = index.claims.notes.get(id).filter(|_| index.engine.is_pending(id.as_str())) {
         note += &format!("; {why}");
     }
     if let Some(unknown_class) = unknown_class {
@@ -482,14 +482,14 @@ fn sweep(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         index.last_sweep = Some(now);
         index.moved = false;
         index.lifecycle.jobs_moved();
-        index.sweep = index.engine.lines().map(|(id, position)| (id.clone(), position)).collect();
+        index.sweep = index.engine.pending_positions().map(|(id, position)| (id.clone(), position)).collect();
         index.numbers_due = Some(now);
     }
     queue_numbers::turn(index, now, plan);
     for _ in 0..LOOKS {
         let Some((id, position)) = may_write(index).then(|| index.sweep.pop_front()).flatten() else { break };
         let Some(key) = index.ids.get(&id).cloned() else { continue };
-        let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
+        let Some(reason) = index.engine.explain_pending_at(id.as_str(), position) else { continue };
         look(index, &key, Some(reason), now, plan);
     }
 }

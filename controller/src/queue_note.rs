@@ -185,7 +185,7 @@ fn tell(
 /// The annotation as it should be; `None` for none.
 fn note(index: &Index, queue: &QueueFacts, faults: &[(String, String)], before: &Before) -> Option<String> {
     let mut note = Map::new();
-    let entitled = index.engine.entitlement(&queue.spec.name);
+    let entitled = index.engine.entitlement_of(&queue.spec.name);
     let deserved: Resources = queue.spec.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect();
     let amounts = [(entitled.deserved, &deserved), (entitled.guarantee, &queue.spec.guarantee)];
     for ((name, old), (counts, says)) in AMOUNTS.iter().zip(&before.amounts).zip(amounts) {

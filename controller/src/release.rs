@@ -9,7 +9,7 @@ use caldera_core::{
     admission::Admission,
     gang::{ClusterName, WorkloadRef},
     place::Groups,
-    queue::{Ask, Fit, JobId, Kept},
+    queue::{Ask, Fit, JobId, ReservedClusters},
 };
 use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
@@ -63,8 +63,8 @@ impl Clusters<'_> {
     }
 }
 
-impl caldera_core::queue::Room for Clusters<'_> {
-    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&Kept]) -> Fit {
+impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
         let answer = self.question(id, |room, question| {
             room.find(question, ask, kept).map(|decision| Place::of(&decision, question.gang))
         });
@@ -87,7 +87,7 @@ impl caldera_core::queue::Room for Clusters<'_> {
         }
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<Kept> {
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         if self.at_least(id).is_some() {
             return None;
         }
@@ -101,7 +101,7 @@ pub(crate) fn turn(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     while plan.releases < RELEASES {
         let Index { engine, room, ids, entries, workloads, affinities, .. } = index;
         let mut clusters = Clusters { room, ids, entries, workloads, affinities, found: None };
-        let release = engine.next_in(&mut clusters);
+        let release = engine.release_next_in(&mut clusters);
         let found = clusters.found;
         let Some(release) = release else { return };
         let Some(key) = index.ids.get(&release.id).cloned() else { continue };

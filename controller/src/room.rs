@@ -15,7 +15,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
     plan::{Plan, Within},
-    queue::{Ask, Fit, FitClass, Fleet, Growth, JobId, Kept},
+    queue::{Ask, CapacityGrowth, Fit, FitClass, Fleet, JobId, ReservedClusters},
     resources::Resources,
     split::FederationTopology,
 };
@@ -48,7 +48,7 @@ pub struct Question<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grown {
     /// Pods ended, or are not to come any more: so much, and nodes are what they were.
-    By(Growth),
+    By(CapacityGrowth),
     /// Nodes, labels or clusters are others than they were.
     Somewhere,
 }
@@ -246,7 +246,7 @@ impl Room {
                 });
             }
         }
-        Some(Grown::By(Growth { free, largest }))
+        Some(Grown::By(CapacityGrowth { free, largest }))
     }
 
     /// True once after the fleet's total may have changed.
@@ -329,7 +329,7 @@ impl Room {
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
-    pub fn find(&mut self, question: Question<'_>, ask: &Ask, kept: &[&Kept]) -> Result<Decision, Fit> {
+    pub fn find(&mut self, question: Question<'_>, ask: &Ask, kept: &[&ReservedClusters]) -> Result<Decision, Fit> {
         self.fleet.refresh();
         if let Some(never) = self.never.get(&ask.fit).copied()
             && let Some(detail) = self.short(ask)
@@ -360,7 +360,7 @@ impl Room {
     /// The clusters to keep for a job that does not fit now, and what it lacks there: as few as can hold it once what
     /// runs there is gone, those with the most free first, so that it need not wait for more than it must. Not those that were
     /// kept in `vain`.
-    pub fn keep(&mut self, question: Question<'_>, ask: &Ask, vain: &[ClusterName]) -> Option<Kept> {
+    pub fn keep(&mut self, question: Question<'_>, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         self.fleet.refresh();
         let minimum = ask.minimum();
         self.fleet.work_out_emptied();
@@ -391,7 +391,7 @@ impl Room {
             // There is enough of everything, in pieces that are too small.
             resources = asked().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
         }
-        Some(Kept { clusters, resources })
+        Some(ReservedClusters { clusters, resources })
     }
 
     /// Whether it would fit if pods of these bindings were gone.
@@ -508,9 +508,9 @@ fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
 }
 
 /// Clusters of which a job that asks for this gets nothing.
-fn barred<'a>(ask: &Ask, kept: &[&'a Kept]) -> BTreeSet<&'a str> {
+fn barred<'a>(ask: &Ask, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
     let minimum = ask.minimum();
-    let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
+    let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
     kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }
 

@@ -5,7 +5,17 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use caldera_core::queue::{OrderPolicy, PATIENCE, give_back::Policy};
+use caldera_core::queue::{OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
+use caldera_crds::{
+    karmada::{cluster::Cluster, work::ResourceBinding},
+    links::FederationTopology,
+    names::caldera::WORKLOAD_KIND,
+    volcano::{
+        bus::Command,
+        scheduling::{PodGroup, Queue},
+    },
+    workload::WorkloadKind,
+};
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
@@ -19,17 +29,6 @@ use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-
-use caldera_crds::{
-    karmada::{cluster::Cluster, work::ResourceBinding},
-    links::FederationTopology,
-    names::caldera::WORKLOAD_KIND,
-    volcano::{
-        bus::Command,
-        scheduling::{PodGroup, Queue},
-    },
-    workload::WorkloadKind,
-};
 
 use crate::{
     facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
@@ -58,7 +57,7 @@ pub struct Config {
     /// Seconds that a job is blocked before its place is kept; `None` keeps none.
     pub reservation_after: Option<i64>,
     /// Who gives way to whom, and how much at most.
-    pub preemption: Policy,
+    pub preemption: PreemptionPolicy,
     /// Under which lease it is active; `None` for a single replica that needs none.
     pub epoch: Option<String>,
     /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then all parts are withdrawn.
@@ -75,8 +74,8 @@ impl Default for Config {
             clock: std::sync::Arc::new(SystemClock),
             counts: WriteCounts::default(),
             order: OrderPolicy::default(),
-            reservation_after: Some(PATIENCE),
-            preemption: Policy::default(),
+            reservation_after: Some(RESERVATION_AFTER),
+            preemption: PreemptionPolicy::default(),
             epoch: None,
             pods_ready_timeout: PODS_READY_TIMEOUT_DEFAULT,
             namespace: "default".to_owned(),
@@ -123,8 +122,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     index.claims.policy = config.preemption.clone();
     index.epoch = config.epoch.as_deref().map(Into::into);
     index.unstarted = Unstarted::new(config.pods_ready_timeout);
-    index.engine.set_policy(config.order);
-    index.engine.set_patience(config.reservation_after);
+    index.engine.set_order_policy(config.order);
+    index.engine.set_reservation_after(config.reservation_after);
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use caldera_core::queue::{
     OrderPolicy,
-    give_back::{Policy, Rate},
+    preemption::{EvictionRate, PreemptionPolicy},
 };
 use caldera_runtime::{
     watch::resource,
@@ -73,7 +73,7 @@ impl Settings {
     /// What a controller is set up with.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        let Policy { reclaim, preempt, unset, protected, bounds } = &config.preemption;
+        let PreemptionPolicy { reclaim, preempt, unset, protected, bounds } = &config.preemption;
         Self {
             order: match config.order {
                 OrderPolicy::Share => Order::Share,
@@ -97,14 +97,14 @@ impl Settings {
             Order::Strict => OrderPolicy::Strict,
             Order::Fifo => OrderPolicy::Fifo,
         };
-        index.engine.set_policy(order);
-        index.engine.set_patience(Some(self.reservation_after).filter(|seconds| *seconds > 0));
-        let mut policy = Policy { reclaim: self.reclaim, ..Policy::default() };
+        index.engine.set_order_policy(order);
+        index.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
+        let mut policy = PreemptionPolicy { reclaim: self.reclaim, ..PreemptionPolicy::default() };
         // What a newer controller may say is no rule that this one could decide by.
         policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();
         policy.unset.preempt = self.preempt_unset;
         policy.bounds.patience = self.preempt_after;
-        policy.bounds.rate = Rate { evictions: self.evictions_per_minute, seconds: 60 };
+        policy.bounds.rate = EvictionRate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
         index.claims.policy = policy;
     }
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(read, Settings::of(&config));
             let mut index = Index::default();
             read.apply(&mut index);
-            assert_eq!(index.engine.policy(), config.order);
+            assert_eq!(index.engine.order_policy(), config.order);
             assert_eq!(index.claims.policy, config.preemption);
         }
     }

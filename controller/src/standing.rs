@@ -11,7 +11,7 @@ use caldera_core::{
     podgroup,
     queue::{
         Ask, FitClass, Job, TaskAsk,
-        ledger::{self, Charge, Facts, Stage},
+        ledger::{self, Charge, ChargeFacts, Stage},
     },
     reason::Reason,
 };
@@ -29,9 +29,9 @@ pub enum Standing {
     OutOfScope,
     /// Not in line, for this reason.
     Blocked(Reason),
-    /// Out of line for a while, for this reason, since then (seconds since 1970): it still ranks ([`Engine::step_aside`]).
+    /// Out of line for a while, for this reason, since then (seconds since 1970): it still ranks ([`Engine::back_off_job`]).
     ///
-    /// [`Engine::step_aside`]: caldera_core::queue::Engine::step_aside
+    /// [`Engine::back_off_job`]: caldera_core::queue::Engine::back_off_job
     Aside(Job, Reason, i64),
     /// In line.
     InLine(Job),
@@ -71,7 +71,7 @@ pub fn standing(
         return Standing::OutOfScope;
     }
     let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
-    let facts = Facts {
+    let facts = ChargeFacts {
         gang: gang.map(Arc::as_ref),
         replica_request: Some(&binding.replica_request),
         admission: binding.admission.as_deref(),
@@ -80,7 +80,7 @@ pub fn standing(
         finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
         ended: workload.is_some_and(|workload| workload.progress.ended.is_some()),
     };
-    let charge = ledger::charge(&facts);
+    let charge = ledger::compute_charge(&facts);
     let queue = match (&binding.admission, workload) {
         (Some(admission), _) => admission.queue.clone(),
         (None, Some(workload)) => workload.queue.clone(),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    queue::{give_back::Eviction, ledger::Stage},
+    queue::{ledger::Stage, preemption::EvictionRecord},
     reason::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -87,12 +87,12 @@ pub(crate) fn put_back(binding: &Binding, reason: &str, message: String, avoid: 
     }
 }
 
-fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, now: i64) -> Eviction {
+fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, now: i64) -> EvictionRecord {
     let before = binding.eviction.as_deref();
-    let gave_way = before.map(Eviction::evictions).unwrap_or_default();
+    let gave_way = before.map(EvictionRecord::evictions).unwrap_or_default();
     let put_back = before.map_or(0, |before| before.put_back).saturating_add(1);
     let wait = WAIT.saturating_mul(1 << put_back.min(10)).min(LONGEST_WAIT);
-    Eviction {
+    EvictionRecord {
         count: gave_way.count,
         last: gave_way.last,
         put_back,
@@ -113,6 +113,6 @@ pub(crate) fn sits_out(binding: &Binding, now: i64) -> Option<Reason> {
 }
 
 /// Whether a record is of a job that found no place, or did not start there, and not of one that gave way for another.
-pub(crate) fn is_ours(record: &Eviction) -> bool {
+pub(crate) fn is_ours(record: &EvictionRecord) -> bool {
     record.reason == NOT_PLACED || record.reason == PODS_READY_TIMEOUT
 }

@@ -102,12 +102,12 @@ impl Cell {
     /// Settled, with everything in line.
     fn engine(self, asks: &[Arc<Ask>]) -> Engine {
         let mut engine = Engine::default();
-        engine.set_policy(if self.order == Order::Strict { OrderPolicy::Strict } else { OrderPolicy::Share });
+        engine.set_order_policy(if self.order == Order::Strict { OrderPolicy::Strict } else { OrderPolicy::Share });
         engine.set_fleet(fleet(1 << 50));
         (0..if self.order == Order::ThreeLevels { 110 } else { 10 }).for_each(|i| engine.set_queue(self.parent(i)));
         (0..self.queues).for_each(|i| engine.set_queue(self.queue(i)));
-        (0..self.waiting).for_each(|i| engine.wait(job(i, self.queues, asks)));
-        engine.settle();
+        (0..self.waiting).for_each(|i| engine.enqueue_job(job(i, self.queues, asks)));
+        engine.resolve_quota();
         engine
     }
 }
@@ -118,7 +118,7 @@ fn fleet(units: i64) -> Fleet {
 }
 
 fn drain_all(engine: &mut Engine) -> usize {
-    std::iter::from_fn(|| engine.next(|_, _| Fit::Yes)).count()
+    std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).count()
 }
 
 fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
@@ -140,20 +140,20 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (u
     let mut engine = cell.engine(&asks);
     for i in 0..queues {
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
-        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+        engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
-    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     let runs = JobId::from("runs0");
     let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
     let less: Resources = [("cpu", Quantity::from_units(0))].into_iter().collect();
     bencher.bench_local(|| {
-        engine.hold(&runs, &"queue0".into(), &less);
-        let release = engine.next(|_, _| Fit::Yes).unwrap();
+        engine.charge_job(&runs, &"queue0".into(), &less);
+        let release = engine.release_next(|_, _| Fit::Yes).unwrap();
         // Back to where it was: measured too, which makes it about twice of what is meant.
         let i: usize = release.id.as_str()[..8].parse().unwrap();
-        engine.wait(job(i, queues, &asks));
-        engine.hold(&runs, &"queue0".into(), &full);
-        assert!(engine.next(|_, _| Fit::Yes).is_none());
+        engine.enqueue_job(job(i, queues, &asks));
+        engine.charge_job(&runs, &"queue0".into(), &full);
+        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -169,27 +169,27 @@ fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, wa
     engine.set_fleet(full);
     for i in 0..queues {
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
-        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+        engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
     engine.set_now(waiting as i64 + 3_600);
-    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     let runs = JobId::from("runs0");
     let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
     let less: Resources = [("cpu", Quantity::from_units(990))].into_iter().collect();
     bencher.bench_local(|| {
-        engine.hold(&runs, &"queue0".into(), &less);
+        engine.charge_job(&runs, &"queue0".into(), &less);
         let mut released = Vec::new();
-        while let Some(release) = engine.next(|_, _| Fit::Yes) {
+        while let Some(release) = engine.release_next(|_, _| Fit::Yes) {
             released.push(release.id);
         }
         assert!(!released.is_empty());
         // Back to where it was: measured too.
-        engine.hold(&runs, &"queue0".into(), &full);
+        engine.charge_job(&runs, &"queue0".into(), &full);
         for id in released {
             let i: usize = id.as_str()[..8].parse().unwrap();
-            engine.wait(job(i, queues, &asks));
+            engine.enqueue_job(job(i, queues, &asks));
         }
-        assert!(engine.next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -206,10 +206,10 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     let cpus = |cpus| -> Resources { [("cpu", Quantity::from_units(cpus))].into_iter().collect() };
     for i in 0..queues {
         let held = cpus(if i == 2 { 500 } else { 1_000 });
-        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+        engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
     let (runs, queue) = (JobId::from("borrows"), "queue9".into());
-    engine.hold(&runs, &queue, &cpus(500));
+    engine.charge_job(&runs, &queue, &cpus(500));
     let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100, step: 1 };
     let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None });
     let gang = || Job {
@@ -221,19 +221,19 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
         deadline: None,
         ask: Arc::clone(&ask),
     };
-    engine.wait(gang());
+    engine.enqueue_job(gang());
     engine.set_now(waiting as i64 + 3_600);
-    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     bencher.bench_local(|| {
-        engine.hold(&runs, &queue, &cpus(500 - freed));
-        let started = engine.next(|_, _| Fit::Yes);
+        engine.charge_job(&runs, &queue, &cpus(500 - freed));
+        let started = engine.release_next(|_, _| Fit::Yes);
         assert_eq!(started.is_some(), freed == 400);
         // Back to where it was: measured too.
-        engine.hold(&runs, &queue, &cpus(500));
+        engine.charge_job(&runs, &queue, &cpus(500));
         if started.is_some() {
-            engine.wait(gang());
+            engine.enqueue_job(gang());
         }
-        assert!(engine.next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -245,8 +245,8 @@ fn etas_of_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
     let mut end = 20_000;
     bencher.bench_local(|| {
         end += 1;
-        engine.set_end(&runs, Some(end));
-        assert!((0..1_000).all(|i| engine.reservation(&format!("waits{i}")).is_some_and(|kept| kept.start.is_ok())));
+        engine.set_expected_end(&runs, Some(end));
+        assert!((0..1_000).all(|i| engine.reservation_of(&format!("waits{i}")).is_some_and(|kept| kept.start.is_ok())));
     });
 }
 
@@ -257,8 +257,8 @@ fn backfill_beside_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usi
     let mut end = 20_000;
     bencher.bench_local(|| {
         end += 1;
-        engine.set_end(&runs, Some(end));
-        assert!(engine.next(|_, _| Fit::Yes).is_none());
+        engine.set_expected_end(&runs, Some(end));
+        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -273,8 +273,8 @@ fn estimates(running: usize) -> (Engine, String) {
     }
     for i in 0..running {
         let (id, queue) = (JobId::from(format!("runs{i}")), format!("queue{}", i % 1_000).into());
-        engine.hold(&id, &queue, &request(1));
-        engine.set_end(id.as_str(), Some(10_000 + (i as i64 * 7_919) % 86_400));
+        engine.charge_job(&id, &queue, &request(1));
+        engine.set_expected_end(id.as_str(), Some(10_000 + (i as i64 * 7_919) % 86_400));
     }
     let ask = |cpu: i64, run_for| {
         let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1, step: 1 };
@@ -286,16 +286,16 @@ fn estimates(running: usize) -> (Engine, String) {
             let queue = format!("queue{i}").into();
             Job { id: id.into(), queue, priority: 0, created, deadline: None, ask: Arc::clone(ask) }
         };
-        engine.wait(job(format!("waits{i}"), &big, 0));
-        engine.wait(job(format!("long{i}"), &long, 1));
+        engine.enqueue_job(job(format!("waits{i}"), &big, 0));
+        engine.enqueue_job(job(format!("long{i}"), &long, 1));
     }
     engine.set_now(9_000);
-    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     (engine, "runs0".to_owned())
 }
 
 /// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of 1,000 in
-/// the same queue that ask for none: until all of these are released. Room is asked once for each kind that can not start,
+/// the same queue that ask for none: until all of these are released. ClusterCapacity is asked once for each kind that can not start,
 /// and once for each job that does.
 #[divan::bench(args = ["room", "quota"])]
 fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, full: &str) {
@@ -320,11 +320,11 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
         }
         engine.set_queue(spec);
         let held = [("nvidia.com/gpu", Quantity::from_units(8))].into_iter().collect();
-        engine.hold(&JobId::from("runs"), &"queue".into(), &held);
+        engine.charge_job(&JobId::from("runs"), &"queue".into(), &held);
         for i in 0..11_000_usize {
             let ask = if i < 10_000 { &gpus[i % gpus.len()] } else { &none };
             let id = format!("{i:08}").into();
-            engine.wait(Job {
+            engine.enqueue_job(Job {
                 id,
                 queue: "queue".into(),
                 priority: 0,
@@ -345,7 +345,7 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
                 Fit::No { never: false, detail: "GPUs are in use".into() }
             }
         };
-        while engine.next(&mut fit).is_some() {
+        while engine.release_next(&mut fit).is_some() {
             released += 1;
         }
         assert_eq!(released, 1_000);
@@ -394,13 +394,13 @@ fn fleet_changes_under_a_thousand_full_queues(bencher: Bencher<'_, '_>, order: O
     let mut engine = cell.engine(&cell.asks());
     for i in 0..cell.queues {
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
-        engine.hold(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
+        engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
     let mut units = 1 << 50;
     bencher.bench_local(|| {
         units += 1;
         engine.set_fleet(fleet(units));
-        assert!(engine.next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     });
 }
 

@@ -85,12 +85,12 @@ fn rebuild(list: List, bindings: &[Binding]) -> Engine {
     }
     for (job, charge) in bindings {
         match charge {
-            Some(charge) => engine.hold(&JobId::from(job.id.as_str()), &job.queue, charge),
-            None => engine.wait(Job { id: JobId::from(job.id.as_str()), ..job.clone() }),
+            Some(charge) => engine.charge_job(&JobId::from(job.id.as_str()), &job.queue, charge),
+            None => engine.enqueue_job(Job { id: JobId::from(job.id.as_str()), ..job.clone() }),
         }
     }
     engine.set_now(list.bindings as i64 + 3_600);
-    assert!(engine.next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
     engine
 }
 

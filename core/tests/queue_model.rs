@@ -466,36 +466,36 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         }
         Event::Policy(policy) => {
             model.policy = *policy;
-            engine.set_policy(*policy);
+            engine.set_order_policy(*policy);
         }
         Event::Wait(id, wait) => {
             let job = job(*id, wait);
             model.held.remove(&job.id);
             model.waiting.insert(job.id.clone(), job.clone());
-            engine.wait(job);
+            engine.enqueue_job(job);
         }
         Event::Shrink(id) => {
             let id = JobId::from(format!("j{id:02}"));
             if let Some((queue, charge)) = model.held.get_mut(&id) {
                 *charge = charge.iter().map(|(n, a)| (n.clone(), Quantity::from_nano(a.as_nano() / 2))).collect();
-                engine.hold(&id, queue, charge);
+                engine.charge_job(&id, queue, charge);
             }
         }
         Event::Forget(id) => {
             let id = JobId::from(format!("j{id:02}"));
             model.held.remove(&id);
             model.waiting.remove(&id);
-            engine.forget(id.as_str());
+            engine.remove_job(id.as_str());
         }
         Event::Room(class) => {
             *model.room.entry(*class).or_default() += 2;
-            engine.room_grew();
+            engine.requeue_after_capacity_change();
         }
         Event::Decide => loop {
             let before = model.over();
             let room = model.room.clone();
             let want = model.next();
-            let got = engine.next(|_, ask| {
+            let got = engine.release_next(|_, ask| {
                 if room.get(&ask.fit.0).is_some_and(|room| *room > 0) {
                     Fit::Yes
                 } else {
@@ -510,24 +510,24 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             }
         },
     }
-    engine.settle();
+    engine.resolve_quota();
     for name in model.queues.keys() {
         for resource in NAMES {
             prop_assert_eq!(
-                engine.usage(name).used.get(resource),
+                engine.usage_of(name).used.get(resource),
                 model.used(Some(name), resource),
                 "{} of {}",
                 resource,
                 name
             );
             let Some(has) = model.has.get(&(name.clone(), resource)) else { continue };
-            let entitled = engine.entitlement(name);
+            let entitled = engine.entitlement_of(name);
             let got = [&entitled.real, &entitled.guarantee, &entitled.deserved].map(|of| of.get(resource).as_nano());
             prop_assert_eq!(got, [has.real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
         }
     }
     for id in model.waiting.keys() {
-        prop_assert!(engine.why(id.as_str()).is_some());
+        prop_assert!(engine.explain_pending(id.as_str()).is_some());
     }
     Ok(())
 }
@@ -552,7 +552,7 @@ fn last_facts(events: &[Event]) -> Vec<Event> {
 fn drain(engine: &mut Engine, model: &Model) -> Vec<(JobId, Resources)> {
     let mut room = model.room.clone();
     let mut all = Vec::new();
-    while let Some(release) = engine.next(|_, ask| match room.get(&ask.fit.0) {
+    while let Some(release) = engine.release_next(|_, ask| match room.get(&ask.fit.0) {
         Some(1..) => Fit::Yes,
         _ => Fit::No { never: false, detail: String::new() },
     }) {
@@ -589,7 +589,7 @@ proptest! {
                 step(&mut engine, &mut model, event)?;
             }
             let releases = drain(&mut engine, &model);
-            let reasons: Vec<_> = model.waiting.keys().map(|id| engine.why(id.as_str())).collect();
+            let reasons: Vec<_> = model.waiting.keys().map(|id| engine.explain_pending(id.as_str())).collect();
             outcomes.push((releases, reasons));
         }
         prop_assert_eq!(&outcomes[0], &outcomes[1]);

@@ -340,24 +340,24 @@ fn those_start_that_volcano_starts() {
     for row in FLAT.iter().chain(ENQUEUE).chain(TREE) {
         let mut engine = engine(row.fleet, row.queues);
         for (i, (queue, charge)) in row.runs.iter().enumerate() {
-            engine.hold(&format!("runs{i}").into(), &(*queue).into(), &amounts(charge).collect());
+            engine.charge_job(&format!("runs{i}").into(), &(*queue).into(), &amounts(charge).collect());
         }
         for (i, (name, queue, request)) in row.waits.iter().enumerate() {
             let task = TaskAsk { name: "t".into(), request: amounts(request).collect(), min: 1, most: 1, step: 1 };
             let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None });
             let (id, queue) = ((*name).into(), (*queue).into());
-            engine.wait(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
+            engine.enqueue_job(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
         }
         let fit = |id: &str| match row.nowhere.contains(&id) {
             true => Fit::No { never: false, detail: String::new() },
             false => Fit::Yes,
         };
-        let starts = std::iter::from_fn(|| engine.next(|id, _| fit(id.as_str())));
+        let starts = std::iter::from_fn(|| engine.release_next(|id, _| fit(id.as_str())));
         let starts: Vec<String> = starts.map(|release| release.id.to_string()).collect();
         assert_eq!(starts, row.starts, "{} ({})", row.case, row.differs);
         let waits: BTreeSet<&str> = row.waits.iter().map(|(name, ..)| *name).collect();
         for name in waits.into_iter().filter(|name| !row.starts.contains(name)) {
-            assert!(engine.why(name).is_some(), "{}: {name} has no reason", row.case);
+            assert!(engine.explain_pending(name).is_some(), "{}: {name} has no reason", row.case);
         }
     }
 }
@@ -407,9 +407,9 @@ fn queues_deserve_what_volcano_s_formulas_say() {
     ];
     for (case, queues, want) in rows {
         let mut engine = engine("cpu=10", queues);
-        engine.settle();
+        engine.resolve_quota();
         for (queue, want) in *want {
-            let entitled = engine.entitlement(&(*queue).into());
+            let entitled = engine.entitlement_of(&(*queue).into());
             let got = [entitled.deserved, entitled.real, entitled.guarantee].map(|amounts| amounts.get("cpu"));
             assert_eq!(got, want.map(Quantity::from_units), "{case}: {queue}");
         }
@@ -426,8 +426,8 @@ fn a_deadline_orders_as_in_volcano_s_table() {
             let task = TaskAsk { name: "t".into(), request: amounts("cpu=1").collect(), min: 1, most: 1, step: 1 };
             let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None });
             let id = format!("job{}", i + 1).into();
-            engine.wait(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
+            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
         }
-        assert_eq!(engine.next(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
+        assert_eq!(engine.release_next(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
     }
 }

@@ -11,7 +11,7 @@ use caldera_core::{
     admission::Admission,
     gang::{ClusterName, WorkloadRef},
     plan::Plan,
-    queue::give_back::Eviction,
+    queue::preemption::EvictionRecord,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
@@ -121,8 +121,8 @@ impl<'a> BindingView<'a> {
 
     /// What was last evicted.
     #[must_use]
-    pub fn eviction(self) -> Option<Eviction> {
-        Eviction::parse(self.annotation(EVICTION)?).ok()
+    pub fn eviction(self) -> Option<EvictionRecord> {
+        EvictionRecord::parse(self.annotation(EVICTION)?).ok()
     }
 
     /// The workload that the binding propagates.

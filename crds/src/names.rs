@@ -26,7 +26,7 @@ pub mod caldera {
     /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster. They show whether a plan is stale.
     pub const REVISED: &str = "caldera.dev/revised-replicas";
     /// On a ResourceBinding: its last eviction, the job it was evicted for, and the end of that job's hold window (JSON
-    /// of `caldera_core::queue::give_back::Eviction`).
+    /// of `caldera_core::queue::preemption::EvictionRecord`).
     pub const EVICTION: &str = "caldera.dev/eviction";
     /// On a Queue: the amounts that count where they differ from its spec, and what is wrong with the queue (JSON).
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";

@@ -11,7 +11,7 @@ use caldera_core::{
     gang::{Gang, WorkloadRef},
     place::{self, Group},
     plan::Plan,
-    queue::give_back::Eviction,
+    queue::preemption::EvictionRecord,
 };
 use caldera_crds::{
     karmada::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
@@ -202,7 +202,7 @@ impl Binding {
             admission: annotation(ADMISSION).and_then(|text| Admission::parse(text).ok()),
             epoch: annotation(EPOCH).filter(|epoch| !epoch.is_empty()).map(ToOwned::to_owned),
             avoid: annotation(EVICTION)
-                .and_then(|text| Eviction::parse(text).ok())
+                .and_then(|text| EvictionRecord::parse(text).ok())
                 .map_or_else(Vec::new, |eviction| eviction.avoid),
             workload,
             api_version: resource.api_version.clone(),

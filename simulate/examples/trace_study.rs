@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{OrderPolicy, QueueSpec, engine::PATIENCE},
+    queue::{OrderPolicy, QueueSpec, RESERVATION_AFTER},
     resources::{ResourceName, Resources},
 };
 use caldera_simulate::{
@@ -61,7 +61,7 @@ impl Who {
     fn start(&self, world: &World) -> Box<dyn Policy> {
         match self {
             Self::Named(name) => name.start(world),
-            Self::NoReclaim => ours(world, Some(PATIENCE)),
+            Self::NoReclaim => ours(world, Some(RESERVATION_AFTER)),
             Self::NoReservations => ours(world, None),
         }
     }

@@ -17,7 +17,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Pod},
     place::Cluster,
     quantity::Quantity,
-    queue::{self, Growth},
+    queue::{self, CapacityGrowth},
     resources::{ResourceName, Resources},
     split,
 };
@@ -181,8 +181,8 @@ impl Members {
     }
 
     /// What there is more of since this was last asked.
-    pub(crate) fn take_growth(&mut self) -> Growth {
-        Growth { free: self.free(), largest: std::mem::take(&mut self.largest) }
+    pub(crate) fn take_growth(&mut self) -> CapacityGrowth {
+        CapacityGrowth { free: self.free(), largest: std::mem::take(&mut self.largest) }
     }
 
     /// What the queue engine is told of the fleet, as the controller tells it: of clusters that take nothing new what jobs

@@ -13,7 +13,7 @@ use caldera_core::{
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
     quantity::Quantity,
-    queue::{Fit, FitClass, Growth, Kept},
+    queue::{CapacityGrowth, Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
 };
 
@@ -140,7 +140,7 @@ impl<'w> Site<'w> {
     }
 
     /// Once after something was given back: what there is more of.
-    pub fn take_growth(&mut self) -> Option<Growth> {
+    pub fn take_growth(&mut self) -> Option<CapacityGrowth> {
         std::mem::take(&mut self.grew).then(|| self.members.take_growth())
     }
 
@@ -159,7 +159,7 @@ impl<'w> Site<'w> {
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
-    pub fn find(&mut self, job: usize, kept: &[&Kept]) -> Result<Vec<Part>, Fit> {
+    pub fn find(&mut self, job: usize, kept: &[&ReservedClusters]) -> Result<Vec<Part>, Fit> {
         let shape = &self.world.jobs[job].shape;
         if let Some(never) = self.never.get(&shape.class).copied()
             && let Some(detail) = self.short(job)
@@ -219,7 +219,7 @@ impl<'w> Site<'w> {
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
     /// few as can hold it once what runs there is gone, those with the most free first.
-    pub fn keep(&mut self, job: usize, vain: &[ClusterName]) -> Option<Kept> {
+    pub fn keep(&mut self, job: usize, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let shape = &self.world.jobs[job].shape;
         let least = &shape.least;
         let tolerations = &shape.binding.placement.tolerations;
@@ -250,10 +250,15 @@ impl<'w> Site<'w> {
             resources = least.iter().map(|(name, _)| name.clone()).filter(|name| !pods(name)).collect();
         }
         let clusters = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
-        Some(Kept { clusters, resources })
+        Some(ReservedClusters { clusters, resources })
     }
 
-    fn place(&mut self, job: usize, gang: &Arc<Gang>, kept: &[&Kept]) -> Result<Vec<Part>, place::NotPlaced> {
+    fn place(
+        &mut self,
+        job: usize,
+        gang: &Arc<Gang>,
+        kept: &[&ReservedClusters],
+    ) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
         let barred = barred(shape, kept);
         let mut clusters = self.members.clusters();
@@ -405,8 +410,8 @@ impl Site<'_> {
 }
 
 /// Clusters that are kept for others, of something that this asks for.
-fn barred<'a>(shape: &Shape, kept: &[&'a Kept]) -> BTreeSet<&'a str> {
-    let asks = |kept: &&&Kept| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
+fn barred<'a>(shape: &Shape, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
+    let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
     kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }
 

@@ -182,7 +182,7 @@ fn faults(index: &Index, name: &QueueName) -> Vec<String> {
 /// The resources that matter to a queue, or those that a job asks for.
 fn amounts(index: &Index, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
     let hidden = index.waits_for();
-    let has = index.engine.entitlement(name);
+    let has = index.engine.entitlement_of(name);
     let facts = index.queues.get(name);
     // Whose bindings can not be seen has what the controller last wrote.
     let told = !index.is_complete();
@@ -298,7 +298,7 @@ fn line_of<'a>(index: &'a Index, queue: &'a QueueName) -> impl Iterator<Item = (
         let entry = index.ids.get(id).and_then(|key| index.entries.get(key));
         entry.is_some_and(|entry| queue_of(entry, index.workload_of(&entry.binding)) == Some(queue))
     };
-    index.engine.lines().filter(move |(id, _)| here(id))
+    index.engine.pending_positions().filter(move |(id, _)| here(id))
 }
 
 /// Where a job is in its line, and the first `most` of those ahead of it.
@@ -313,7 +313,7 @@ pub(super) fn ahead(index: &Index, id: &str, most: usize) -> (Option<Position>, 
 }
 
 fn in_line(index: &Index, id: &JobId, position: Position) -> Option<InLine> {
-    let reason = index.engine.why_at(id.as_str(), position)?;
+    let reason = index.engine.explain_pending_at(id.as_str(), position)?;
     waiting(index, id, Some(position.place), &reason)
 }
 

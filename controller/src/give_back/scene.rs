@@ -14,8 +14,11 @@ use caldera_core::{
     quantity::Quantity,
     queue::{
         JobId,
-        give_back::{Account, Attempts, Claim, Elastic, HeldTask, Holder, Scope, Taken, Victim},
         ledger::Stage,
+        preemption::{
+            ElasticGang, EvictedPart, FailedAttempts, PlacedTask, Preemptor, QueueAccount, RuleScope, RunningJob,
+            Victim,
+        },
     },
     reason::{Bound, Reason},
     resources::{ResourceName, Resources},
@@ -52,8 +55,8 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
     let mut below: BTreeMap<QueueName, bool> = BTreeMap::new();
     let mut heads: Vec<(Reverse<i32>, Reverse<i32>, i64, Head)> = Vec::new();
     let mut young = None;
-    for (id, position) in index.engine.heads(each) {
-        let Some(reason) = index.engine.why_at(id.as_str(), position) else { continue };
+    for (id, position) in index.engine.queue_heads(each) {
+        let Some(reason) = index.engine.explain_pending_at(id.as_str(), position) else { continue };
         let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else { continue };
         // What its own queue may have at most nobody else can give it.
         let own =
@@ -61,7 +64,7 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
         let reclaims =
             !own && *below.entry(queue.clone()).or_insert_with(|| prospects.reclaims && deserves_more(index, queue));
         let lowest = prospects.lowest(queue);
-        if !reclaims && lowest.is_none() || index.engine.yields(id.as_str()) {
+        if !reclaims && lowest.is_none() || index.engine.is_blocked_by_reservation(id.as_str()) {
             continue;
         }
         let Some(key) = index.ids.get(id).cloned() else { continue };
@@ -88,7 +91,7 @@ pub(super) fn heads(index: &Index, each: usize, grace: i64) -> (Vec<Head>, Optio
 /// Whether a queue, or one above it, has less than it deserves of something.
 fn deserves_more(index: &Index, queue: &QueueName) -> bool {
     path(index, queue).iter().filter(|name| name.as_str() != ROOT_QUEUE).any(|name| {
-        let is = index.engine.entitlement(name);
+        let is = index.engine.entitlement_of(name);
         is.deserved.iter().any(|(name, deserved)| is.used.get(name.as_str()) < deserved)
     })
 }
@@ -105,7 +108,7 @@ struct Prospects {
 impl Prospects {
     fn new(index: &Index) -> Self {
         let policy = &index.claims.policy;
-        let near = policy.preempt.iter().all(|rule| rule.scope == Scope::SameQueue);
+        let near = policy.preempt.iter().all(|rule| rule.scope == RuleScope::SameQueue);
         let mut prospects = Self { reclaims: policy.reclaim, near, by_queue: BTreeMap::new(), anywhere: None };
         if policy.preempt.is_empty() {
             return prospects;
@@ -141,10 +144,10 @@ pub(crate) fn path(index: &Index, queue: &QueueName) -> Vec<QueueName> {
 }
 
 /// Every queue but the root.
-pub(super) fn accounts(index: &Index) -> BTreeMap<QueueName, Account> {
+pub(super) fn accounts(index: &Index) -> BTreeMap<QueueName, QueueAccount> {
     let account = |(name, queue): (&QueueName, &crate::facts::QueueFacts)| {
-        let is = index.engine.entitlement(name);
-        let account = Account {
+        let is = index.engine.entitlement_of(name);
+        let account = QueueAccount {
             parent: queue.spec.parent.clone().filter(|parent| parent.as_str() != ROOT_QUEUE),
             guarantee: is.guarantee,
             deserved: is.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect(),
@@ -158,11 +161,11 @@ pub(super) fn accounts(index: &Index) -> BTreeMap<QueueName, Account> {
 }
 
 /// Every job that holds something.
-pub(super) fn holders(index: &Index) -> Vec<Holder> {
+pub(super) fn holders(index: &Index) -> Vec<RunningJob> {
     index.entries.values().filter_map(|entry| holder(index, entry)).collect()
 }
 
-fn holder(index: &Index, entry: &Entry) -> Option<Holder> {
+fn holder(index: &Index, entry: &Entry) -> Option<RunningJob> {
     let binding = &entry.binding;
     let charge = index.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
     let stage = match (&entry.assumed, &entry.state) {
@@ -177,7 +180,7 @@ fn holder(index: &Index, entry: &Entry) -> Option<Holder> {
         && !binding.suspended
         && workload.is_some_and(|workload| !workload.deleting);
     let placed = stage == Some(Stage::Placed) || stage == Some(Stage::Foreign);
-    Some(Holder {
+    Some(RunningJob {
         id: binding.id.clone(),
         queue: queue.clone(),
         namespace: Arc::clone(&binding.key.namespace),
@@ -195,7 +198,7 @@ fn holder(index: &Index, entry: &Entry) -> Option<Holder> {
 
 /// The pods that a placed gang could spare. Only Volcano's kinds know what to do with fewer replicas and the same minimum,
 /// and of a gang of several tasks only where each task's own minimum counts: else the scheduler would not cut it.
-fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elastic> {
+fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<ElasticGang> {
     let gang = workload.gang.as_ref().ok()?;
     let placement = binding.placement.as_deref()?;
     let division = placement.placement.division.as_ref();
@@ -211,7 +214,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
     if workload.kind != WorkloadKind::VolcanoJob || is_duplicated(division) || !cuts || finished {
         return None;
     }
-    let tasks = gang.tasks.iter().zip(placed(binding, gang)).map(|(task, placed)| HeldTask {
+    let tasks = gang.tasks.iter().zip(placed(binding, gang)).map(|(task, placed)| PlacedTask {
         name: task.name.clone(),
         request: task.request.clone(),
         priority: index.priority_of(&task.priority_class),
@@ -220,7 +223,7 @@ fn elastic(index: &Index, binding: &Binding, workload: &Workload) -> Option<Elas
         placed,
     });
     let (tasks, tie) = (tasks.collect(), Tie::of_uid(&placement.uid));
-    Some(Elastic { tasks, min_available: gang.min_available, strategy, tie })
+    Some(ElasticGang { tasks, min_available: gang.min_available, strategy, tie })
 }
 
 /// Where the pods of each task are: by the plan, else (one task) by the replicas.
@@ -241,10 +244,10 @@ pub(crate) fn placed(binding: &Binding, gang: &Gang) -> Vec<BTreeMap<ClusterName
 }
 
 /// What a job claims.
-pub(super) fn claim(index: &mut Index, head: &Head, attempts: Attempts) -> Claim {
+pub(super) fn claim(index: &mut Index, head: &Head, attempts: FailedAttempts) -> Preemptor {
     let mut lacks: BTreeSet<ResourceName> = BTreeSet::new();
     for name in &head.path {
-        let is = index.engine.entitlement(name);
+        let is = index.engine.entitlement_of(name);
         let short = |(name, asked): &(&ResourceName, Quantity)| {
             is.used.get(name.as_str()).saturating_add(*asked) > is.real.get(name.as_str())
         };
@@ -253,7 +256,7 @@ pub(super) fn claim(index: &mut Index, head: &Head, attempts: Attempts) -> Claim
     let free = index.room.free();
     let short = head.asks.iter().filter(|(name, asked)| *asked > free.get(name.as_str()));
     lacks.extend(short.map(|(name, _)| name.clone()));
-    Claim {
+    Preemptor {
         id: head.id.clone(),
         queue: head.queue.clone(),
         priority: head.priority,
@@ -296,7 +299,7 @@ impl<'a> After<'a> {
             (at.as_str() != ROOT_QUEUE).then(|| below.collect())
         };
         let way = |name: &QueueName| {
-            let is = index.engine.entitlement(name);
+            let is = index.engine.entitlement_of(name);
             Way { used: is.used, real: is.real, holds: below(name) }
         };
         let way = head.path.iter().map(way).collect();
@@ -339,7 +342,7 @@ impl<'a> After<'a> {
     }
 
     fn leaving(&self, victim: &Victim) -> Option<Leaving> {
-        let Taken::Surplus(less) = &victim.taken else { return Some(Leaving::All) };
+        let EvictedPart::Surplus(less) = &victim.taken else { return Some(Leaving::All) };
         let binding = &self.entries.get(self.ids.get(&victim.id)?)?.binding;
         let gang = self.workloads.get(&binding.workload)?.gang.as_ref().ok()?;
         let pods = |tasks: &BTreeMap<TaskName, u32>| {

@@ -55,7 +55,7 @@ impl Index {
     /// Nobody is in line for this binding any more.
     pub(super) fn stop_growing(&mut self, key: &Key) {
         let Some(growth) = self.entries.get_mut(key).and_then(|entry| entry.growth.take()) else { return };
-        self.engine.forget(growth.id.as_str());
+        self.engine.remove_job(growth.id.as_str());
         self.ids.remove(&growth.id);
     }
 
@@ -80,9 +80,16 @@ impl Index {
         let known = entry.growth.as_ref().map(|growth| growth.since);
         let since = known.or(told_since).unwrap_or(self.now.as_second());
         let ask = Arc::new(more.ask.clone());
-        self.engine.wait(Job { id: id.clone(), queue: queue.clone(), priority, created: since, deadline: None, ask });
+        self.engine.enqueue_job(Job {
+            id: id.clone(),
+            queue: queue.clone(),
+            priority,
+            created: since,
+            deadline: None,
+            ask,
+        });
         if let Some(entry) = self.entries.get(key) {
-            self.engine.set_on_top(&id, &entry.binding.id);
+            self.engine.set_resized_job(&id, &entry.binding.id);
         }
         self.ids.insert(id.clone(), key.clone());
         if let Some(entry) = self.entries.get_mut(key) {
@@ -101,7 +108,7 @@ impl Index {
     /// What a binding that holds needs on top, and why that waits.
     pub(crate) fn rest_of(&self, entry: &Entry) -> Option<String> {
         let growth = entry.growth.as_deref().filter(|growth| growth.more.what != What::Surplus)?;
-        let why = self.engine.why(growth.id.as_str())?;
+        let why = self.engine.explain_pending(growth.id.as_str())?;
         let waits = if matches!(why, Reason::ExceedsLimit { .. }) { "" } else { "waits: " };
         Some(format!("the rest, {}, {waits}{why}", growth.more.ask.minimum()))
     }
@@ -109,7 +116,7 @@ impl Index {
     /// Why a binding that holds can never have what it needs on top, if so.
     pub(crate) fn never_more(&self, entry: &Entry) -> Option<Reason> {
         let growth = entry.growth.as_deref().filter(|growth| growth.more.what != What::Surplus)?;
-        self.engine.why(growth.id.as_str()).filter(|why| matches!(why, Reason::ExceedsLimit { .. }))
+        self.engine.explain_pending(growth.id.as_str()).filter(|why| matches!(why, Reason::ExceedsLimit { .. }))
     }
 
     /// Writes the larger record of a binding that was granted more.

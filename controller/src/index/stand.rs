@@ -106,27 +106,27 @@ impl Index {
         let mut follow = None;
         entry.state = match standing {
             Standing::OutOfScope => {
-                self.engine.forget(id.as_str());
+                self.engine.remove_job(id.as_str());
                 State::OutOfScope
             }
             Standing::Blocked(reason) => {
-                self.engine.forget(id.as_str());
+                self.engine.remove_job(id.as_str());
                 State::Blocked(Box::new(reason))
             }
             Standing::Aside(job, reason, since) => {
-                self.engine.step_aside(job, since);
+                self.engine.back_off_job(job, since);
                 State::Blocked(Box::new(reason))
             }
             Standing::InLine(job) => {
-                self.engine.wait(job);
+                self.engine.enqueue_job(job);
                 State::InLine
             }
             Standing::Holding { queue, charge, reason, regrant } => {
                 // Those above it then; what it says now counts more.
                 let record = entry.binding.admission.as_ref().filter(|record| record.queue == queue);
                 let above = record.map_or(&[][..], |record| &record.above);
-                self.engine.hold_below(&id, &queue, above, &charge.amount);
-                self.engine.set_end(id.as_str(), end);
+                self.engine.charge_job_below(&id, &queue, above, &charge.amount);
+                self.engine.set_expected_end(id.as_str(), end);
                 follow = Some((queue, regrant));
                 State::Holding { stage: charge.stage, reason: Box::new(reason) }
             }

@@ -90,6 +90,6 @@ impl Index {
     /// What a queue's status says.
     pub(crate) fn numbers_of(&self, queue: &QueueName) -> QueueNumbers {
         let counts = self.tally.by_queue.get(queue).cloned().unwrap_or_default();
-        QueueNumbers { allocated: self.engine.usage(queue).used, ..counts }
+        QueueNumbers { allocated: self.engine.usage_of(queue).used, ..counts }
     }
 }

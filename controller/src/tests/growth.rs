@@ -41,7 +41,7 @@ fn pod(name: &str, node: &str, cpu: i64, finished: bool) -> Change {
 fn world() -> World {
     let mut world = World::new(1_000);
     world.cluster("m2", "100");
-    world.index.engine.set_patience(None);
+    world.index.engine.set_reservation_after(None);
     for member in ["m1", "m2"] {
         let nodes = vec![node("n1", false), node("n2", false)];
         for update in [Update::Up, Update::Change(Change::Nodes(nodes)), Update::Change(Change::Pods(vec![]))] {
@@ -130,7 +130,7 @@ proptest! {
                 let (world, (jobs, pods)) = (&mut worlds[which], &mut told[which]);
                 happen(world, i, event, jobs, pods);
                 if which == 1 {
-                    world.index.engine.room_grew();
+                    world.index.engine.requeue_after_capacity_change();
                 }
                 // What others use is counted once a second at most.
                 world.pass(2)

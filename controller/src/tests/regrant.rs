@@ -157,15 +157,15 @@ fn scaled_up_and_down_again_nobody_is_left_in_line() {
     web(&mut world);
     scale(&mut world, 6);
     world.pass(2);
-    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 1);
+    assert_eq!(world.index.engine.usage_of(&"q".into()).waiting, 1);
     scale(&mut world, 3);
     world.pass(5);
-    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 0);
+    assert_eq!(world.index.engine.usage_of(&"q".into()).waiting, 0);
     assert_eq!(world.says("web").0, "Placed");
     scale(&mut world, 6);
     world.delete("ResourceBinding", "web-deployment");
     world.pass(2);
-    assert_eq!(world.index.engine.usage(&"q".into()).waiting, 0);
+    assert_eq!(world.index.engine.usage_of(&"q".into()).waiting, 0);
 }
 
 fn elastic(name: &str, min: u32, pods: u32) -> Value {
@@ -256,6 +256,7 @@ fn what_is_granted_again_and_again_and_never_placed_is_written_seldom() {
 #[test]
 fn a_larger_record_without_an_answer_is_sent_again_and_one_that_is_refused_lets_others_pass() {
     use caldera_runtime::write::Failure;
+
     let mut world = World::new(6);
     web(&mut world);
     world.fail = vec![("resourcebindings", Failure::Transient("lost".into()))];

@@ -348,7 +348,7 @@ impl World {
     }
 
     pub fn used(&self, queue: &str) -> String {
-        self.index.engine.usage(&queue.into()).used.get("cpu").to_string()
+        self.index.engine.usage_of(&queue.into()).used.get("cpu").to_string()
     }
 }
 

@@ -1,35 +1,33 @@
-//! Queues: who may start, in which order, within which limits, and why not.
+//! Queues: which job may start, in which order, within which limits, and why not.
 //!
-//! Rule: Volcano's hierarchical capacity semantics at the level of the fleet (`pkg/scheduler/plugins/capacity`). The
-//! parts, each a rule of its own: [`spec`] (a queue), `tree` (who is above whom), `entitled` (what holds where), [`fault`]
-//! (what is wrong with a queue), [`lifecycle`] (whether it starts jobs), [`ledger`] (what a binding is charged), `order`
-//! and `tournament` (who goes first), [`admit`] (who fits), `sleepers` (who looks again), `fence` (whose place is kept),
-//! [`engine`] (all together, by events), [`give_back`] (who makes room).
+//! Rule: Volcano's hierarchical capacity plugin (`pkg/scheduler/plugins/capacity`) for the whole fleet instead of one
+//! cluster. The parts:
+//!
+//! - [`spec`]: a queue as its object says it; [`state`]: whether it is open, closing or closed.
+//! - `quota`: what each queue may have ([`faults`]: what is wrong with it) and what jobs are charged ([`ledger`]).
+//! - `pending`: the order of queues and of the jobs that wait in them.
+//! - [`capacity`]: the question whether a job fits into the clusters now.
+//! - `reservation`: what is kept free for a job that has waited long (EASY backfill).
+//! - [`preemption`]: which running jobs are evicted for a job that waits (reclaim and preempt).
+//! - [`engine`]: all of these together, fed by events and asked for the next job to release.
 
-pub mod admit;
-mod blocked;
-mod dense;
+pub mod capacity;
 pub mod engine;
-mod entitled;
-pub mod fault;
-mod fence;
-mod fill;
-pub mod give_back;
-pub mod ledger;
-pub mod lifecycle;
-mod line;
-mod order;
-pub mod room;
-mod sleepers;
+mod pending;
+pub mod preemption;
+mod quota;
+mod reservation;
 pub mod spec;
+pub mod state;
 #[cfg(test)]
 mod tests;
-mod tournament;
-mod tree;
 
-pub use admit::{Ask, FitClass, TaskAsk};
-pub use engine::{Engine, Entitlement, Job, NoEta, PATIENCE, Release, Reservation, Usage};
-pub use fault::{QueueFault, QueueField};
-pub use order::{JobId, OrderPolicy};
-pub use room::{Fit, Growth, Kept, Room};
+pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, ReservedClusters};
+pub use engine::{Engine, Entitlement, Job, QueueUsage, RESERVATION_AFTER, Release, ReservationStatus, UnknownStart};
+pub use pending::job_order::{JobId, OrderPolicy};
+pub use quota::{
+    admission::{Ask, FitClass, TaskAsk},
+    faults::{self, QueueFault, QueueField},
+    ledger,
+};
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -63,7 +63,7 @@ pub struct QueueSpec {
     pub capability: Limits,
     /// Of these the ceiling is no amount at all, and so nothing until somebody mends it: not knowing is no leave to start.
     pub unreadable: Vec<ResourceName>,
-    /// Kept free for it.
+    /// ReservedClusters free for it.
     pub guarantee: Resources,
     /// Entitlement; where it names nothing at all, its weight decides.
     pub deserved: Limits,

@@ -9,7 +9,7 @@ use std::{
 
 use caldera_core::{
     gang::{ClusterName, TaskName},
-    queue::{self, Ask, Engine, Fit, FitClass, JobId, Kept, OrderPolicy, QueueSpec, Room},
+    queue::{self, Ask, ClusterCapacity, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters},
     reason::Reason,
     resources::Resources,
 };
@@ -36,7 +36,7 @@ impl Caldera {
     /// As the controller is by default.
     #[must_use]
     pub fn new(world: &World) -> Self {
-        let patience = Some(queue::engine::PATIENCE);
+        let patience = Some(queue::RESERVATION_AFTER);
         Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).giving_back(world)
     }
 
@@ -45,8 +45,8 @@ impl Caldera {
     pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
         queues.for_each(|queue| engine.set_queue(queue));
-        engine.set_policy(order);
-        engine.set_patience(patience);
+        engine.set_order_policy(order);
+        engine.set_reservation_after(patience);
         Self {
             engine,
             asks: HashMap::new(),
@@ -68,7 +68,7 @@ impl Caldera {
     pub(super) fn can_never_start(&self, job: usize) -> bool {
         let never =
             |reason| matches!(reason, Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } | Reason::Queue { .. });
-        self.engine.why(id(job).as_str()).is_some_and(never)
+        self.engine.explain_pending(id(job).as_str()).is_some_and(never)
     }
 
     fn ask(&mut self, site: &mut Site<'_>, job: usize) -> Arc<Ask> {
@@ -81,9 +81,9 @@ impl Caldera {
     fn place(&mut self, site: &mut Site<'_>, job: usize, parts: Vec<Part>) {
         let mut charge = Resources::new();
         parts.iter().for_each(|part| charge.add(&part.demand()));
-        self.engine.hold(&id(job), &site.job(job).queue, &charge);
+        self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
         let end = site.job(job).run_for().map(|run_for| seconds(site.now()).saturating_add(run_for));
-        self.engine.set_end(id(job).as_str(), end);
+        self.engine.set_expected_end(id(job).as_str(), end);
         site.send(job, parts);
     }
 
@@ -91,7 +91,7 @@ impl Caldera {
     fn close(&mut self, site: &mut Site<'_>) {
         let Some(claims) = &mut self.claims else { return };
         let back = claims.close(&self.engine, seconds(site.now()));
-        self.engine.set_claim(claims.claimant().filter(|_| self.keeps));
+        self.engine.set_preemptor(claims.claimant().filter(|_| self.keeps));
         for job in back {
             self.wait(site, job);
         }
@@ -101,7 +101,7 @@ impl Caldera {
     fn give_back(&mut self, site: &mut Site<'_>) -> bool {
         let Some(claims) = &mut self.claims else { return false };
         let victims = claims.look(site, &self.engine, seconds(site.now()));
-        self.engine.set_claim(claims.claimant().filter(|_| self.keeps));
+        self.engine.set_preemptor(claims.claimant().filter(|_| self.keeps));
         if victims.is_empty() {
             return false;
         }
@@ -109,14 +109,14 @@ impl Caldera {
         self.release(site);
         for job in victims {
             site.evict(job);
-            self.engine.forget(id(job).as_str());
+            self.engine.remove_job(id(job).as_str());
         }
         true
     }
 
     fn wait(&mut self, site: &mut Site<'_>, job: usize) {
         let (ask, of) = (self.ask(site, job), site.job(job));
-        self.engine.wait(queue::Job {
+        self.engine.enqueue_job(queue::Job {
             id: id(job),
             queue: of.queue.clone(),
             priority: of.priority,
@@ -129,13 +129,13 @@ impl Caldera {
     /// Releases all that may start; how many.
     fn release(&mut self, site: &mut Site<'_>) -> usize {
         if let Some(growth) = site.take_growth() {
-            self.engine.room_grew_by(&growth);
+            self.engine.requeue_after_growth(&growth);
             self.retry(site);
         }
         let mut released = 0;
         loop {
             let mut clusters = Clusters { site, found: Vec::new() };
-            let release = self.engine.next_in(&mut clusters);
+            let release = self.engine.release_next_in(&mut clusters);
             let found = clusters.found;
             let Some(release) = release else { return released };
             released += 1;
@@ -174,11 +174,11 @@ impl Policy for Caldera {
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
         let mut charge = Resources::new();
         site.job(job).running.iter().flatten().for_each(|hold| charge.add(&hold.amount));
-        self.engine.hold(&id(job), &site.job(job).queue, &charge);
+        self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
     }
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {
-        self.engine.forget(id(job).as_str());
+        self.engine.remove_job(id(job).as_str());
         self.stir();
     }
 
@@ -200,7 +200,7 @@ impl Policy for Caldera {
     }
 
     fn due(&self, _: Millis) -> Option<Millis> {
-        let fence = self.engine.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
+        let fence = self.engine.next_due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
         let claim = self.claims.as_ref().and_then(Claims::due);
         [fence, claim].into_iter().flatten().min()
     }
@@ -213,8 +213,8 @@ struct Clusters<'a, 'w> {
     found: Vec<Part>,
 }
 
-impl Room for Clusters<'_, '_> {
-    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&Kept]) -> Fit {
+impl ClusterCapacity for Clusters<'_, '_> {
+    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&ReservedClusters]) -> Fit {
         match self.site.find(index(id), kept) {
             Ok(parts) => {
                 self.found = parts;
@@ -224,7 +224,7 @@ impl Room for Clusters<'_, '_> {
         }
     }
 
-    fn keep(&mut self, id: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<Kept> {
+    fn keep(&mut self, id: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         self.site.keep(index(id), vain)
     }
 }

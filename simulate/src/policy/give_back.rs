@@ -1,4 +1,4 @@
-//! Who gives way in a simulation: `caldera_core::queue::give_back`, asked when and as the controller asks it (its
+//! Who gives way in a simulation: `caldera_core::queue::preemption`, asked when and as the controller asks it (its
 //! `give_back.rs`), with its defaults. Only whole jobs are taken: what is left of a gang that shrinks runs on in ways that
 //! a simulation knows nothing of.
 //!
@@ -13,7 +13,10 @@ use caldera_core::{
     quantity::Quantity,
     queue::{
         Engine, JobId, QueueSpec,
-        give_back::{self, Account, Attempts, Bucket, Claim, Evictions, Holder, Policy, Refused, Scene, Victim},
+        preemption::{
+            self, AttemptRefusal, EvictionBudget, EvictionHistory, FailedAttempts, PreemptionInput, PreemptionPolicy,
+            Preemptor, QueueAccount, RunningJob, Victim,
+        },
     },
     reason::{Bound, Reason},
     resources::{ResourceName, Resources},
@@ -38,14 +41,14 @@ const ROOT: &str = "root";
 /// Claims, and what is known of them.
 #[derive(Debug)]
 pub(super) struct Claims {
-    policy: Policy,
-    bucket: Bucket,
+    policy: PreemptionPolicy,
+    bucket: EvictionBudget,
     /// Whose claim is open, and until when.
     open: Option<(usize, i64)>,
     /// Who gave way and is not in line yet.
     out: Vec<usize>,
-    attempts: HashMap<usize, Attempts>,
-    evictions: HashMap<usize, Evictions>,
+    attempts: HashMap<usize, FailedAttempts>,
+    evictions: HashMap<usize, EvictionHistory>,
     /// Jobs whose claims came to nothing: not before then, and not before something changed.
     refused: HashMap<usize, (i64, u64)>,
     changes: u64,
@@ -70,8 +73,8 @@ impl Claims {
         Self {
             pause: PAUSE.max(again / AGAIN),
             again,
-            policy: Policy::default(),
-            bucket: Bucket::empty(now),
+            policy: PreemptionPolicy::default(),
+            bucket: EvictionBudget::empty(now),
             open: None,
             out: Vec::new(),
             attempts: HashMap::new(),
@@ -98,7 +101,7 @@ impl Claims {
     /// Ends the open claim if its claimant no longer waits or its time is over; who gave way for it may wait again.
     pub(super) fn close(&mut self, engine: &Engine, now: i64) -> Vec<usize> {
         let Some((claimant, until)) = self.open else { return Vec::new() };
-        if engine.is_waiting(super::caldera::id(claimant).as_str()) {
+        if engine.is_pending(super::caldera::id(claimant).as_str()) {
             if until > now {
                 return Vec::new();
             }
@@ -150,11 +153,19 @@ impl Claims {
         let running = self.holders(site, engine);
         let fleet = site.members().total().ready;
         let (policy, bucket) = (self.policy.clone(), self.bucket);
-        let scene = Scene { queues: &queues, running: &running, fleet: &fleet, policy: &policy, bucket: &bucket, now };
+        let scene = PreemptionInput {
+            queues: &queues,
+            running: &running,
+            fleet: &fleet,
+            policy: &policy,
+            bucket: &bucket,
+            now,
+        };
         for head in heads {
             let attempts = self.attempts.get(&head.job).copied().unwrap_or_default();
             let claim = claim(site, engine, &head, attempts);
-            let decided = give_back::plan(&scene, &claim, |victims| fits(site, engine, &queues, &head, victims));
+            let decided =
+                preemption::plan_evictions(&scene, &claim, |victims| fits(site, engine, &queues, &head, victims));
             match decided {
                 Ok(plan) => {
                     self.bucket.take(policy.bounds.rate, plan.victims.len(), now);
@@ -162,7 +173,7 @@ impl Claims {
                     self.due = Some(plan.hold.until);
                     for victim in &plan.victims {
                         let (job, holder) = (index(&victim.id), running.iter().find(|one| one.id == victim.id));
-                        let next = holder.map(|holder| Evictions::next(holder, &policy.bounds, now));
+                        let next = holder.map(|holder| EvictionHistory::next(holder, &policy.bounds, now));
                         self.evictions.insert(job, next.unwrap_or_default());
                         self.out.push(job);
                     }
@@ -175,13 +186,13 @@ impl Claims {
     }
 
     /// When a refused claim is made again.
-    fn note(&mut self, job: usize, why: &give_back::NoPlan, now: i64) {
-        if why.refused == Refused::Unneeded {
+    fn note(&mut self, job: usize, why: &preemption::NoEvictions, now: i64) {
+        if why.refused == AttemptRefusal::Unneeded {
             return;
         }
         let later = now.saturating_add(self.again);
         match why.again_at().filter(|again| *again > now) {
-            Some(again) if matches!(why.refused, Refused::Backoff { .. } | Refused::Rate { .. }) => {
+            Some(again) if matches!(why.refused, AttemptRefusal::Backoff { .. } | AttemptRefusal::Rate { .. }) => {
                 self.refused.remove(&job);
                 self.look_at(again);
             }
@@ -207,16 +218,20 @@ impl Claims {
     /// The first jobs of each queue that wait for quota or room and whose queue deserves more than it has, the most
     /// important first.
     fn heads(&mut self, site: &Site<'_>, engine: &Engine, now: i64) -> Vec<Head> {
-        let parents: BTreeMap<&QueueName, &QueueSpec> = engine.queues().map(|queue| (&queue.name, queue)).collect();
+        let parents: BTreeMap<&QueueName, &QueueSpec> =
+            engine.queue_specs().map(|queue| (&queue.name, queue)).collect();
         let mut heads = Vec::new();
-        for (id, position) in engine.heads(HEADS) {
-            let Some(reason) = engine.why_at(id.as_str(), position) else { continue };
+        for (id, position) in engine.queue_heads(HEADS) {
+            let Some(reason) = engine.explain_pending_at(id.as_str(), position) else { continue };
             let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else { continue };
             // What its own queue may have at most nobody else can give it.
             let own =
                 matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);
             let path = path(&parents, queue);
-            if own || engine.yields(id.as_str()) || !path.iter().any(|name| deserves_more(engine, name)) {
+            if own
+                || engine.is_blocked_by_reservation(id.as_str())
+                || !path.iter().any(|name| deserves_more(engine, name))
+            {
                 continue;
             }
             let (job, of) = (index(id), site.job(index(id)));
@@ -236,11 +251,11 @@ impl Claims {
         heads.into_iter().map(|(_, job, path)| Head { job, path }).collect()
     }
 
-    fn holders(&self, site: &Site<'_>, engine: &Engine) -> Vec<Holder> {
+    fn holders(&self, site: &Site<'_>, engine: &Engine) -> Vec<RunningJob> {
         let running = |(job, stand): (usize, &Stand)| {
             let Stand::Running { since, .. } = stand else { return None };
             let (id, of) = (super::caldera::id(job), site.job(job));
-            Some(Holder {
+            Some(RunningJob {
                 charge: engine.charge_of(id.as_str())?,
                 id,
                 queue: of.queue.clone(),
@@ -259,10 +274,10 @@ impl Claims {
     }
 }
 
-fn accounts(engine: &Engine) -> BTreeMap<QueueName, Account> {
+fn accounts(engine: &Engine) -> BTreeMap<QueueName, QueueAccount> {
     let account = |queue: &QueueSpec| {
-        let is = engine.entitlement(&queue.name);
-        let account = Account {
+        let is = engine.entitlement_of(&queue.name);
+        let account = QueueAccount {
             parent: queue.parent.clone().filter(|parent| parent.as_str() != ROOT),
             guarantee: is.guarantee,
             deserved: is.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect(),
@@ -272,7 +287,7 @@ fn accounts(engine: &Engine) -> BTreeMap<QueueName, Account> {
         };
         (queue.name.clone(), account)
     };
-    engine.queues().filter(|queue| queue.name.as_str() != ROOT).map(account).collect()
+    engine.queue_specs().filter(|queue| queue.name.as_str() != ROOT).map(account).collect()
 }
 
 fn path(parents: &BTreeMap<&QueueName, &QueueSpec>, queue: &QueueName) -> Vec<QueueName> {
@@ -288,16 +303,16 @@ fn path(parents: &BTreeMap<&QueueName, &QueueSpec>, queue: &QueueName) -> Vec<Qu
 }
 
 fn deserves_more(engine: &Engine, queue: &QueueName) -> bool {
-    let is = engine.entitlement(queue);
+    let is = engine.entitlement_of(queue);
     queue.as_str() != ROOT && is.deserved.iter().any(|(name, deserved)| is.used.get(name.as_str()) < deserved)
 }
 
-fn claim(site: &Site<'_>, engine: &Engine, head: &Head, attempts: Attempts) -> Claim {
+fn claim(site: &Site<'_>, engine: &Engine, head: &Head, attempts: FailedAttempts) -> Preemptor {
     let of = site.job(head.job);
     let asks = of.shape.least.clone();
     let mut lacks: BTreeSet<ResourceName> = BTreeSet::new();
     for name in &head.path {
-        let is = engine.entitlement(name);
+        let is = engine.entitlement_of(name);
         let short = |(name, asked): &(&ResourceName, Quantity)| {
             is.used.get(name.as_str()).saturating_add(*asked) > is.real.get(name.as_str())
         };
@@ -306,14 +321,14 @@ fn claim(site: &Site<'_>, engine: &Engine, head: &Head, attempts: Attempts) -> C
     let free = site.members().free();
     lacks.extend(asks.iter().filter(|(name, asked)| *asked > free.get(name.as_str())).map(|(name, _)| name.clone()));
     let (id, queue, priority) = (super::caldera::id(head.job), of.queue.clone(), of.priority);
-    Claim { id, queue, priority, never_preempts: false, asks, lacks, attempts }
+    Preemptor { id, queue, priority, never_preempts: false, asks, lacks, attempts }
 }
 
 /// Whether the claimant would fit with the victims gone: quota on its way up, then the place that it would be given.
 fn fits(
     site: &mut Site<'_>,
     engine: &Engine,
-    queues: &BTreeMap<QueueName, Account>,
+    queues: &BTreeMap<QueueName, QueueAccount>,
     head: &Head,
     victims: &[&Victim],
 ) -> bool {
@@ -331,7 +346,7 @@ fn fits(
     };
     let asks: &Resources = &site.job(head.job).shape.least;
     let quota = head.path.iter().all(|at| {
-        let is = engine.entitlement(at);
+        let is = engine.entitlement_of(at);
         asks.iter().all(|(name, asked)| {
             let name = name.as_str();
             let of_queue = victims.iter().filter(|victim| below(&victim.queue, at));

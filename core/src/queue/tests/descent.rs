@@ -6,15 +6,15 @@ use super::*;
 fn held() -> Engine {
     let mut engine =
         engine([queue("top", 100), child("a", "top", 200), child("a1", "a", 200), child("b", "top", 200)], 500);
-    engine.wait(job("runs", "a1", 0, cpu(80)));
+    engine.enqueue_job(job("runs", "a1", 0, cpu(80)));
     assert_eq!(released(&mut engine), ["runs"]);
-    engine.wait(job("more", "b", 1, cpu(80)));
+    engine.enqueue_job(job("more", "b", 1, cpu(80)));
     engine
 }
 
 fn used(engine: &mut Engine, queues: &[&str]) -> Vec<Resources> {
-    engine.settle();
-    queues.iter().map(|queue| engine.usage(&QueueName::from(*queue)).used).collect()
+    engine.resolve_quota();
+    queues.iter().map(|queue| engine.usage_of(&QueueName::from(*queue)).used).collect()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_queue_that_is_deleted_under_running_jobs_stays_charged_above() {
     assert!(released(&mut engine).is_empty());
     assert_eq!(used(&mut engine, &["top", "root"]), [80, 80].map(cpu));
     assert_eq!(token(&engine, "more"), "WaitingForQuota");
-    engine.forget("runs");
+    engine.remove_job("runs");
     assert_eq!(released(&mut engine), ["more"]);
     assert_eq!(used(&mut engine, &["top", "root"]), [80, 80].map(cpu));
 }
@@ -60,12 +60,12 @@ fn what_is_above_a_lost_queue_counts_where_it_is_now() {
 #[test]
 fn after_a_restart_the_record_says_where_a_lost_queue_was() {
     let mut before = engine([queue("top", 100), child("a", "top", 200), child("a1", "a", 200)], 500);
-    before.wait(job("runs", "a1", 0, cpu(80)));
-    let record = before.next(|_, _| Fit::Yes).unwrap().admission;
+    before.enqueue_job(job("runs", "a1", 0, cpu(80)));
+    let record = before.release_next(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(record.above, ["a".into(), "top".into()]);
     let mut engine = engine([queue("top", 100), child("b", "top", 200)], 500);
-    engine.wait(job("more", "b", 1, cpu(80)));
-    engine.hold_below(&"runs".into(), &"a1".into(), &record.above, &record.charged);
+    engine.enqueue_job(job("more", "b", 1, cpu(80)));
+    engine.charge_job_below(&"runs".into(), &"a1".into(), &record.above, &record.charged);
     assert!(released(&mut engine).is_empty());
     assert_eq!(used(&mut engine, &["a1", "top", "root"]), [80, 80, 80].map(cpu));
     // Its own object, once it is there, says more than any record.
@@ -80,7 +80,7 @@ fn records_that_differ_are_read_alike_in_whatever_order() {
         let mut engine = engine([queue("top", 100), queue("other", 100)], 500);
         let above: [&[QueueName]; 2] = [&["top".into()], &["other".into()]];
         for i in order {
-            engine.hold_below(&format!("runs{i}").into(), &"gone".into(), above[i], &cpu(10));
+            engine.charge_job_below(&format!("runs{i}").into(), &"gone".into(), above[i], &cpu(10));
         }
         used(&mut engine, &["top", "other"])
     };

@@ -1,0 +1,63 @@
+//! What the queue engine asks about the clusters, and nothing of how that is found out: the edge answers with the same
+//! function that places.
+
+use crate::{
+    gang::ClusterName,
+    queue::{pending::job_order::JobId, quota::admission::Ask},
+    resources::{ResourceName, Resources},
+};
+
+/// The answer to "does it fit somewhere now?".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fit {
+    /// It does.
+    Yes,
+    /// It does not.
+    No {
+        /// Not even if everything were empty.
+        never: bool,
+        /// What is short, where.
+        detail: String,
+    },
+}
+
+/// The clusters, as the engine asks about them.
+pub trait ClusterCapacity {
+    /// Does the job's minimum fit somewhere now, without what is `kept` for others?
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit;
+
+    /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in clusters that
+    /// were kept in `vain`.
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
+}
+
+/// A function, which keeps nothing for anybody.
+pub(crate) struct Asked<F>(pub(crate) F);
+
+impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for Asked<F> {
+    fn fits(&mut self, id: &JobId, ask: &Ask, _: &[&ReservedClusters]) -> Fit {
+        (self.0)(id, ask)
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+        None
+    }
+}
+
+/// What is kept for a job that lacks room: nobody else gets these resources in these clusters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReservedClusters {
+    /// Where.
+    pub clusters: Vec<ClusterName>,
+    /// What.
+    pub resources: Vec<ResourceName>,
+}
+
+/// More room than before, on some nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CapacityGrowth {
+    /// What is free in all clusters together, or more.
+    pub free: Resources,
+    /// Of each resource the most that is free on one of the nodes where there is more, or more than that.
+    pub largest: Resources,
+}

@@ -1,0 +1,80 @@
+//! When what is charged will have ended, as far as that was said: for when a place that is kept can be used.
+
+use std::collections::BTreeMap;
+
+use crate::queue::{
+    engine::{Engine, Standing},
+    quota::{amounts::Dim, tree::Node},
+};
+
+/// What ends when, under each queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ends(BTreeMap<(Node, Dim), BTreeMap<i64, i128>>);
+
+impl Ends {
+    /// What ends then, for a queue with those above it, was so much and is so much.
+    pub(crate) fn change(&mut self, path: &[Node], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
+        for at in path {
+            for (dim, amount) in was {
+                self.add(*at, *dim, end, -amount);
+            }
+            for (dim, amount) in is {
+                self.add(*at, *dim, end, *amount);
+            }
+        }
+    }
+
+    fn add(&mut self, at: Node, dim: Dim, end: i64, amount: i128) {
+        let ends = self.0.entry((at, dim)).or_default();
+        let sum = ends.entry(end).or_default();
+        *sum += amount;
+        if *sum == 0 {
+            ends.remove(&end);
+            if ends.is_empty() {
+                self.0.remove(&(at, dim));
+            }
+        }
+    }
+
+    /// When this much will have ended there. Who should have ended by now and has not did not say when it will.
+    pub(crate) fn find_time(&self, at: Node, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
+        let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
+        for (end, amount) in later {
+            lacks -= amount;
+            if lacks <= 0 {
+                return Some(*end);
+            }
+        }
+        None
+    }
+}
+
+impl Engine {
+    /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the job
+    /// holds something.
+    pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
+        let Some(Standing::Holding { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
+        if *known == end {
+            return;
+        }
+        let path = &self.slots[node.index()].path;
+        if let Some(known) = *known {
+            self.ends.change(path, known, charge, &[]);
+        }
+        if let Some(end) = end {
+            self.ends.change(path, end, &[], charge);
+        }
+        *known = end;
+        self.books += 1;
+    }
+
+    /// Queues are elsewhere in the tree than they were.
+    pub(crate) fn count_ends_again(&mut self) {
+        self.ends = Ends::default();
+        for standing in self.jobs.values() {
+            if let Standing::Holding { node, charge, end: Some(end) } = standing {
+                self.ends.change(&self.slots[node.index()].path, *end, &[], charge);
+            }
+        }
+    }
+}

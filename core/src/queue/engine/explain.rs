@@ -1,0 +1,144 @@
+//! What the engine is asked: what queues hold, who is where in line, and why a job still waits.
+
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    queue::{
+        engine::{Engine, NoRoom, QueueUsage, Standing},
+        pending::{job_order::JobId, line::Inadmissible},
+        quota::{admission, amounts::Dim, tree::Node},
+        spec::QueueSpec,
+    },
+    reason::{Position, QueueProblem, Reason},
+    resources::Resources,
+};
+
+/// Questions. They answer for the state after the last [`Engine::release_next`] or [`Engine::resolve_quota`].
+impl Engine {
+    /// What a queue holds.
+    #[must_use]
+    pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
+        let Some(node) = self.index.get(queue) else { return QueueUsage::default() };
+        let slot = &self.slots[node.index()];
+        QueueUsage { used: slot.used.resources(&self.dims), waiting: slot.line.len() }
+    }
+
+    /// All queues with a spec, in the order of their names.
+    pub fn queue_specs(&self) -> impl Iterator<Item = &QueueSpec> {
+        self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
+    }
+
+    /// Why no job of this queue may start, if so.
+    #[must_use]
+    pub fn queue_problem(&self, queue: &QueueName) -> Option<QueueProblem> {
+        match self.index.get(queue) {
+            Some(node) => self.slots[node.index()].problem.clone(),
+            None => Some(QueueProblem::Missing),
+        }
+    }
+
+    /// Why a job still waits; `None` if it does not.
+    #[must_use]
+    pub fn explain_pending(&self, id: &str) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, .. }) = self.jobs.get(id) else { return None };
+        let line = &self.slots[node.index()].line;
+        self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
+    }
+
+    /// All lines, queue by queue, in order.
+    pub fn pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(|node| {
+            let line = &self.slots[node.index()].line;
+            line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
+        })
+    }
+
+    /// The first jobs of each line that may ever start, at most `each` of them: of a fifo line the first alone.
+    pub fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
+        self.index.values().flat_map(move |node| {
+            let slot = &self.slots[node.index()];
+            let line = &slot.line;
+            let of = line.len();
+            let heads = line.satisfiable_jobs().take(if slot.is_fifo() { each.min(1) } else { each });
+            heads.map(move |(key, _)| (&key.id, Position { place: line.count_before(key) + 1, of }))
+        })
+    }
+
+    /// [`Engine::explain_pending`] for a job whose position is known.
+    #[must_use]
+    pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
+        let Some(Standing::Waiting { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
+        let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
+        let queue = slot.name.clone();
+        if let Some(problem) = slot.problem.clone() {
+            return Some(Reason::Queue { queue, problem });
+        }
+        let holds = |at, dim| self.holds_already(id, at, dim);
+        if let Some(never) = admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, *node, shape, holds)
+        {
+            return Some(never);
+        }
+        if self.fleet.ready_clusters == 0 {
+            return Some(Reason::NoReadyCluster { position });
+        }
+        let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        if slot.is_fifo() && !is_hopeless && slot.line.first_satisfiable().is_some_and(|(front, _)| front < key) {
+            return Some(Reason::BehindQueueHead { queue, position });
+        }
+        if let Some((at, dim, _)) = admission::first_short_quota(&self.slots, &slot.path, &shape.sparse) {
+            let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
+            let name = self.dims.name(dim);
+            let asked = shape.minimum.get(name.as_str());
+            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
+            return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
+        }
+        if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
+            return Some(held_back);
+        }
+        let refused = self.known_refusal(*shape_id, &self.blocking_reservations(*node, key, *shape_id));
+        if let Some(NoRoom { never, detail, .. }) = refused.and_then(|refused| self.no_room.get(&refused)) {
+            let detail = detail.clone();
+            return Some(if *never {
+                Reason::NeverFits { detail }
+            } else {
+                Reason::InsufficientCapacity { queue, detail, position }
+            });
+        }
+        Some(Reason::Next { queue, position })
+    }
+
+    /// What the job on top of which this one comes holds of a resource below a queue.
+    pub(crate) fn holds_already(&self, id: &str, at: Node, dim: Dim) -> i128 {
+        let Some(Standing::Holding { node, charge, .. }) = self.on_top.get(id).and_then(|of| self.jobs.get(of)) else {
+            return 0;
+        };
+        let below = self.slots[node.index()].path.contains(&at);
+        charge.iter().find(|(held, _)| below && *held == dim).map_or(0, |(_, amount)| *amount)
+    }
+
+    /// What a job is charged; `None` if it holds nothing.
+    #[must_use]
+    pub fn charge_of(&self, id: &str) -> Option<Resources> {
+        match self.jobs.get(id)? {
+            Standing::Holding { charge, .. } => Some(
+                charge
+                    .iter()
+                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
+                    .collect(),
+            ),
+            Standing::Waiting { .. } | Standing::Aside { .. } => None,
+        }
+    }
+
+    /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.slots.len() + self.shapes.len()
+    }
+
+    /// True while a job is in line.
+    #[must_use]
+    pub fn is_pending(&self, id: &str) -> bool {
+        matches!(self.jobs.get(id), Some(Standing::Waiting { .. }))
+    }
+}

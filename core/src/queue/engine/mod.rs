@@ -1,0 +1,433 @@
+//! The queue engine: who waits, who holds what, and who may start next.
+//!
+//! Fed by facts ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), asked by
+//! [`Engine::release_next`], one release at a time, so that the order is made anew after each. Nothing is scanned: a shape of job
+//! that does not fit sleeps on the one ceiling it would break, and of those that freed capacity satisfies the first in order
+//! is looked at, then the first that what is left satisfies. The verdicts are those of looking at every job again after every event
+//! (`tests/model.rs` holds the engine against that).
+
+mod capacity;
+mod expected_ends;
+mod explain;
+mod ordering;
+mod queue_status;
+mod reservations;
+mod tables;
+mod unsatisfiable;
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+pub use queue_status::Entitlement;
+pub use reservations::{ReservationStatus, UnknownStart};
+
+use crate::{
+    admission::Admission,
+    gang::QueueName,
+    queue::{
+        capacity::{Asked, ClusterCapacity, Fit},
+        pending::{
+            job_order::{JobId, JobKey, OrderPolicy},
+            line::{Inadmissible, ShapeId},
+            queue_order::Tournament,
+            requeue::Sleepers,
+        },
+        quota::{
+            admission::{self, Ask, Shape},
+            amounts::{Dense, Dim, Dims, Sparse},
+            tree::{self, Node, Slot},
+        },
+        reservation::{ReservationId, Reservations},
+        spec::{Dequeue, Fleet, QueueSpec},
+    },
+    resources::Resources,
+};
+
+/// A job in line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Who.
+    pub id: JobId,
+    /// Where.
+    pub queue: QueueName,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Seconds since 1970; it keeps its age whatever happens to it.
+    pub created: i64,
+    /// Seconds since 1970 by when it should have started: those with a deadline go first, the earliest before others.
+    pub deadline: Option<i64>,
+    /// For what.
+    pub ask: Arc<Ask>,
+}
+
+/// A job that may start: the engine counts it as admitted from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// Who.
+    pub id: JobId,
+    /// What was granted.
+    pub admission: Admission,
+}
+
+/// What a queue holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueUsage {
+    /// Charged, with all queues below.
+    pub used: Resources,
+    /// Jobs in this queue's own line.
+    pub waiting: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Standing {
+    Waiting { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
+    Holding { node: Node, charge: Sparse, end: Option<i64> },
+    Aside { node: Node, key: JobKey, shape: ShapeId, rank: Rank, since: i64 },
+}
+
+/// What a job says about its place, whether or not the policy looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rank {
+    priority: i32,
+    deadline: Option<i64>,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    policy: OrderPolicy,
+    dims: Dims,
+    fleet: Fleet,
+    slots: Vec<Slot>,
+    index: BTreeMap<QueueName, Node>,
+    unused: Vec<Node>,
+    /// Queues or the fleet changed since the tree was worked out.
+    stale: bool,
+    /// Of that: queues, or who goes before whom.
+    replanted: bool,
+    jobs: HashMap<JobId, Standing>,
+    /// Who waits for more of what another one, of the same workload, holds.
+    on_top: HashMap<JobId, JobId>,
+    ends: expected_ends::Ends,
+    /// Of those who wait and clusters were kept for.
+    terms: BTreeMap<JobId, reservations::Term>,
+    /// By queue, who is out of line for a while.
+    aside: BTreeMap<Node, BTreeSet<JobId>>,
+    /// Those without users are free for reuse.
+    shapes: Vec<Shape>,
+    shape_ids: HashMap<Arc<Ask>, ShapeId>,
+    unused_shapes: Vec<ShapeId>,
+    /// The next job of every queue that has one.
+    heads: Tournament,
+    /// Sleeping shapes by the ceiling they would break.
+    short: BTreeMap<(Node, Dim), Sleepers>,
+    /// Of those ceilings above several queues, where somebody may have enough now.
+    eased: BTreeSet<(Node, Dim)>,
+    /// The same of queues' own ceilings.
+    eased_own: BTreeSet<(Node, Dim)>,
+    /// Steps of searches among them, in this decision.
+    steps: Cell<usize>,
+    /// Classes that fit nowhere now, with the shapes that sleep on it.
+    no_room: BTreeMap<capacity::Refused, NoRoom>,
+    /// The same but those that never fit, by what must be free first.
+    roomless: BTreeMap<capacity::Key, BTreeSet<(i128, capacity::Refused)>>,
+    /// Free in all clusters together, where that was told last.
+    free: Option<Dense>,
+    fences: Reservations,
+    /// Seconds since 1970.
+    now: i64,
+    /// Seconds that a job is blocked before its place is kept.
+    patience: Option<i64>,
+    /// Whose place is kept at once.
+    claim: Option<JobId>,
+    /// Counts changes of what is charged.
+    books: u64,
+}
+
+/// Seconds that a blocked job waits before its place is kept, unless [`Engine::set_reservation_after`] says otherwise.
+pub const RESERVATION_AFTER: i64 = 60;
+
+/// Looks at fences in one decision; seldom is a second one needed.
+const ROUNDS: usize = 8;
+
+#[derive(Debug, Clone)]
+struct NoRoom {
+    never: bool,
+    detail: String,
+    sleepers: BTreeSet<(Node, ShapeId)>,
+    needs: capacity::Needs,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        let root = QueueName::from(tree::ROOT);
+        Self {
+            policy: OrderPolicy::default(),
+            dims: Dims::default(),
+            fleet: Fleet::default(),
+            slots: vec![Slot::new(root.clone(), Node::ROOT)],
+            index: [(root, Node::ROOT)].into(),
+            unused: Vec::new(),
+            stale: false,
+            replanted: false,
+            jobs: HashMap::new(),
+            on_top: HashMap::new(),
+            ends: expected_ends::Ends::default(),
+            terms: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            shapes: Vec::new(),
+            shape_ids: HashMap::new(),
+            unused_shapes: Vec::new(),
+            heads: Tournament::default(),
+            short: BTreeMap::new(),
+            eased: BTreeSet::new(),
+            eased_own: BTreeSet::new(),
+            steps: Cell::default(),
+            no_room: BTreeMap::new(),
+            roomless: BTreeMap::new(),
+            free: None,
+            fences: Reservations::default(),
+            now: 0,
+            patience: Some(RESERVATION_AFTER),
+            claim: None,
+            books: 0,
+        }
+    }
+}
+
+/// Facts in.
+impl Engine {
+    /// A queue was created or changed.
+    pub fn set_queue(&mut self, spec: QueueSpec) {
+        let node = self.intern_queue(&spec.name);
+        let slot = &mut self.slots[node.index()];
+        if slot.spec.as_ref() != Some(&spec) {
+            slot.spec = Some(spec);
+            (self.stale, self.replanted) = (true, true);
+        }
+    }
+
+    /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
+    pub fn remove_queue(&mut self, name: &QueueName) {
+        if let Some(node) = self.index.get(name) {
+            let was = self.slots[node.index()].spec.take().is_some();
+            (self.stale, self.replanted) = (self.stale | was, self.replanted | was);
+        }
+    }
+
+    /// What the clusters have all together.
+    pub fn set_fleet(&mut self, fleet: Fleet) {
+        if self.fleet != fleet {
+            self.fleet = fleet;
+            self.stale = true;
+        }
+    }
+
+    /// A job is in line (again). It keeps its place if nothing about it changed.
+    pub fn enqueue_job(&mut self, job: Job) {
+        let rank = Rank { priority: job.priority, deadline: job.deadline };
+        let key = self.job_key(job.id.clone(), job.created, rank);
+        let node = self.intern_queue(&job.queue);
+        if let Some(Standing::Waiting { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
+            && *was == node
+            && (had, *ranked) == (&key, rank)
+            && self.shape(*shape).ask == job.ask
+        {
+            return;
+        }
+        let on_top = self.on_top.remove_entry(&job.id);
+        self.remove_job(job.id.as_str());
+        self.on_top.extend(on_top);
+        let shape = self.intern(job.ask);
+        let first = self.slots[node.index()].line.first_of(shape).cloned();
+        self.slots[node.index()].line.insert(key.clone(), shape);
+        if let Some(first) = first.filter(|first| key < *first) {
+            self.first_changed(node, shape, &first);
+        }
+        self.update_blocked(node, shape);
+        self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
+        self.refresh_head(node);
+    }
+
+    /// What a job in line asks for comes on top of what another one holds: if both together are more than a limit it can
+    /// never start. Until it is forgotten.
+    pub fn set_resized_job(&mut self, id: &JobId, of: &JobId) {
+        if self.on_top.get(id) != Some(of) {
+            self.on_top.insert(id.clone(), of.clone());
+        }
+    }
+
+    /// A job holds `charge` of a queue, whether or not it ever waited here.
+    pub fn charge_job(&mut self, id: &JobId, queue: &QueueName, charge: &Resources) {
+        self.charge_job_below(id, queue, &[], charge);
+    }
+
+    /// The same, where it is known which queues were above that one, the nearest first: they are charged if neither it nor
+    /// anything seen before says so now.
+    pub fn charge_job_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
+        let node = self.intern_queue(queue);
+        let moved = self.slots[node.index()].record_ancestors(above);
+        (self.stale, self.replanted) = (self.stale | moved, self.replanted | moved);
+        let charge = self.dims.sparse(charge);
+        match self.jobs.get_mut(id) {
+            Some(Standing::Holding { node: was, charge: had, end }) if *was == node => {
+                if *had != charge {
+                    if let Some(end) = *end {
+                        self.ends.change(&self.slots[node.index()].path, end, had, &charge);
+                    }
+                    let had = std::mem::replace(had, charge.clone());
+                    self.charge(node, &charge);
+                    self.remove_charge(node, &had);
+                }
+            }
+            _ => {
+                self.charge(node, &charge);
+                self.remove_job(id.as_str());
+                self.jobs.insert(id.clone(), Standing::Holding { node, charge, end: None });
+            }
+        }
+    }
+
+    /// A job is gone, or not ours to decide about: it neither waits nor holds.
+    pub fn remove_job(&mut self, id: &str) {
+        self.on_top.remove(id);
+        match self.jobs.remove(id) {
+            None => {}
+            Some(Standing::Holding { node, charge, end }) => {
+                if let Some(end) = end {
+                    self.ends.change(&self.slots[node.index()].path, end, &charge, &[]);
+                }
+                self.remove_charge(node, &charge);
+            }
+            Some(Standing::Aside { node, shape, .. }) => self.end_backoff(id, node, shape),
+            Some(Standing::Waiting { node, key, shape, .. }) => {
+                self.remove_reservation_of_job(id);
+                self.remove_pending(node, &key);
+                self.release_shape(shape);
+            }
+        }
+    }
+}
+
+/// Decisions out.
+impl Engine {
+    /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
+    /// and for which `fit` says yes. `fit` is asked at most once for each class and what is kept from it until
+    /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job of a class while it says
+    /// yes.
+    pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
+        self.release_next_in(&mut Asked(fit))
+    }
+
+    /// The same, where clusters can be kept for a job that lacks room.
+    pub fn release_next_in(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+        self.steps.set(0);
+        // Reservations that are worked out anew come before whoever would pass meanwhile.
+        let replanted = self.replanted;
+        self.resolve_quota();
+        if replanted || self.fences.due().is_some_and(|due| due <= self.now) {
+            self.update_reservations(room);
+        }
+        // Reservations that were taken away may let others start, who end with new ones.
+        for _ in 0..ROUNDS {
+            if let Some(release) = self.release_first(room) {
+                return Some(release);
+            }
+            if !self.update_reservations(room) {
+                return None;
+            }
+        }
+        self.release_first(room)
+    }
+
+    fn release_first(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+        loop {
+            self.rouse();
+            let node = self.first_queue()?;
+            let (key, id) = self.next_candidate(node)?;
+            let path = &self.slots[node.index()].path;
+            if let Some((at, dim, asked)) = admission::first_short_quota(&self.slots, path, &self.shape(id).sparse) {
+                self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
+                continue;
+            }
+            let heeded = self.blocking_reservations(node, &key, id);
+            let path = &self.slots[node.index()].path;
+            if let Some((at, dim, needed)) = self.first_short_with_reserved(&heeded, path, self.shape(id)) {
+                self.fences.record_blocked(&heeded, node, id, self.shape(id).ask.run_for.is_some());
+                self.mark_inadmissible(node, id, Inadmissible::Reserved(at, dim, needed));
+                continue;
+            }
+            if let Some((fence, dim)) = self.reservation_ahead(&heeded, path, self.shape(id)) {
+                self.fences.record_behind(fence, node, id, self.shape(id).ask.run_for.is_some());
+                self.mark_inadmissible(node, id, Inadmissible::BehindReservation(dim));
+                continue;
+            }
+            let refused = match self.known_refusal(id, &heeded) {
+                Some(known) => known,
+                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved(&heeded)) {
+                    Fit::Yes => return Some(self.release_job(node, &key, id, &heeded)),
+                    Fit::No { never, detail } => self.record_refusal(id, &heeded, never, detail),
+                },
+            };
+            let no_room = self.no_room.get_mut(&refused);
+            let never = no_room.as_ref().is_some_and(|no_room| no_room.never);
+            if let Some(no_room) = no_room {
+                no_room.sleepers.insert((node, id));
+            }
+            self.mark_inadmissible(node, id, if never { Inadmissible::Never } else { Inadmissible::Capacity });
+        }
+    }
+
+    /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
+    pub fn resolve_quota(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.drop_unused_queues();
+        tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        self.books += 1;
+        if std::mem::take(&mut self.replanted) {
+            self.rebuild_reservations();
+            self.count_ends_again();
+        }
+        self.fences.mark_all_dirty();
+        self.requeue_behind_reservations();
+        self.mark_all_unsatisfiable();
+        self.wake_after_settling();
+        self.restart_order();
+    }
+
+    fn next_candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
+        let slot = &self.slots[node.index()];
+        let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
+        let (key, shape) = slot.line.next_candidate(dequeue)?;
+        Some((self.first_reserving_job(node, key, shape).unwrap_or(key).clone(), shape))
+    }
+
+    fn release_job(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[ReservationId]) -> Release {
+        let shape = &self.shapes[id.0 as usize];
+        let slot = &self.slots[node.index()];
+        let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
+            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(heeded, at, dim))
+        });
+        let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
+        let (queue, copies) = (slot.name.clone(), shape.ask.copies);
+        let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
+        let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
+        let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
+        let held = self.fences.held_by(key.id.as_str());
+        self.remove_reservation_of_job(key.id.as_str());
+        self.remove_pending(node, key);
+        self.release_shape(id);
+        self.charge(node, &charge);
+        self.pass_reservation_on(held);
+        let priority = match self.jobs.insert(key.id.clone(), Standing::Holding { node, charge, end: None }) {
+            Some(Standing::Waiting { rank, .. }) => rank.priority,
+            _ => key.priority.0,
+        };
+        Release { id: key.id.clone(), admission: Admission { queue, above, priority, copies, tasks, charged } }
+    }
+}

@@ -1,0 +1,72 @@
+//! Jobs that are out of line for a while: they found no place, gave their quota back, and are tried again later.
+//!
+//! Strict priority counts across everything that waits: what such a job gave back nobody of lower priority takes at once.
+//! Its demand counts as taken for them, for as long as anybody has to wait for a place, and no longer: it may be that it can
+//! be placed nowhere, and then it gave its quota back so that others have it. Jobs of its own priority, older or younger,
+//! do not wait for it; nor does anybody for one that gave way, which waits for another itself.
+
+use crate::queue::{
+    engine::{
+        Engine, Job, Rank, Standing,
+        reservations::{ReservationId, ReservationRank, Shortage},
+    },
+    pending::line::ShapeId,
+    quota::tree::Node,
+};
+
+impl Engine {
+    /// A job is out of line since then, in seconds since 1970, and will be told to [`Engine::enqueue_job`] again.
+    pub fn back_off_job(&mut self, job: Job, since: i64) {
+        let rank = Rank { priority: job.priority, deadline: job.deadline };
+        let key = self.job_key(job.id.clone(), job.created, rank);
+        let node = self.intern_queue(&job.queue);
+        self.remove_job(job.id.as_str());
+        let shape = self.intern(job.ask);
+        self.jobs.insert(job.id.clone(), Standing::Aside { node, key, shape, rank, since });
+        self.aside.entry(node).or_default().insert(job.id);
+        // Before anybody is looked at.
+        self.fences.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+    }
+
+    /// It is not any more.
+    pub(crate) fn end_backoff(&mut self, id: &str, node: Node, shape: ShapeId) {
+        self.remove_reservation_of_job(id);
+        if let Some(aside) = self.aside.get_mut(&node) {
+            aside.remove(id);
+            if aside.is_empty() {
+                self.aside.remove(&node);
+            }
+        }
+        self.fences.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+        self.release_shape(shape);
+    }
+
+    /// The first in rank of those of a queue that are aside, while others have to wait for it.
+    pub(crate) fn update_backoff_reservation(&mut self, id: ReservationId, patience: i64) -> bool {
+        let all = self.aside.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
+            Some(Standing::Aside { key, shape, since, .. }) => {
+                Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(patience)))
+            }
+            _ => None,
+        });
+        let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, i64, i64)| {
+            let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
+            *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
+        };
+        let Some((rank, shape, since, until)) = all.filter(now).min() else { return self.remove_reservation(id) };
+        self.fences.schedule_update(until, id);
+        if self.fences.get(id).is_some_and(|fence| fence.rank == rank && fence.shape == shape) {
+            return self.set_reach(id);
+        }
+        let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+        let woke = self.remove_reservation(id);
+        let fence = self.draft_reservation(rank, id.queue, shape, since, Node::ROOT, &scarce);
+        self.add_reservation(id, fence) | woke
+    }
+
+    /// All fences are worked out anew.
+    pub(crate) fn mark_backoff_reservations(&mut self) {
+        let all = self.aside.keys().map(|node| ReservationId { cause: Shortage::Backoff, queue: *node });
+        self.fences.dirty.extend(all);
+    }
+}

@@ -1,0 +1,114 @@
+//! Whom clusters are kept for.
+
+use crate::{
+    queue::{
+        capacity::{ClusterCapacity, ReservedClusters},
+        engine::{
+            Engine,
+            reservations::{LOOKS, ROOMS, Reservation, ReservationId, ReservationRank, Shortage},
+        },
+        pending::line::ShapeId,
+        quota::{amounts::Dim, tree::Node},
+    },
+    resources::ResourceName,
+};
+
+impl Engine {
+    /// Clusters are kept for the first in rank that lack room and are within, as long as they do not lack the same; the
+    /// first of the others makes its own queue wait.
+    pub(crate) fn update_cluster_reservations(&mut self, patience: i64, room: &mut impl ClusterCapacity) -> bool {
+        let wanted = self.plan_cluster_reservations(patience, room);
+        let has = |fence: &Reservation| (fence.rank.clone(), fence.shape, fence.claims, fence.kept.clone());
+        let had: Vec<_> = self
+            .fences
+            .cluster_reservations()
+            .into_iter()
+            .filter_map(|id| Some((id, has(self.fences.get(id)?))))
+            .collect();
+        if had == wanted.iter().map(|(id, fence)| (*id, has(fence))).collect::<Vec<_>>() {
+            return wanted.into_iter().fold(false, |woke, (id, _)| self.set_reach(id) | woke);
+        }
+        for (id, _) in had {
+            self.remove_reservation(id);
+        }
+        for (id, fence) in wanted {
+            if let Some(other) = self.fences.held_by(fence.rank.id.as_str()) {
+                self.remove_reservation(other);
+            }
+            self.add_reservation(id, fence);
+        }
+        // Other clusters are kept than when the rest were told no.
+        self.requeue_after_capacity_change();
+        true
+    }
+
+    pub(crate) fn plan_cluster_reservations(
+        &mut self,
+        patience: i64,
+        room: &mut impl ClusterCapacity,
+    ) -> Vec<(ReservationId, Reservation)> {
+        let mut wanted: Vec<Reservation> = Vec::new();
+        let mut beyond: Option<Reservation> = None;
+        let mut looks = 0;
+        for (rank, node, shape, since) in self.short_of_capacity(patience) {
+            if self.is_resting(&rank.id) {
+                continue;
+            }
+            // The same one keeps the same clusters for a while: a drain that moves never ends.
+            let had = self.fences.held_by(rank.id.as_str()).and_then(|id| self.fences.get(id)?.kept.clone());
+            let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
+            let behind = wanted.iter().flat_map(|fence| &fence.kept).any(|kept| kept.resources.iter().any(asks));
+            let all: Vec<Dim> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+            let draft = self.draft_reservation(rank.clone(), node, shape, since, Node::ROOT, &all);
+            let draft = Reservation { kept: Some(ReservedClusters::default()), ..draft };
+            let likely = self.compute_reach(&draft) + 1 == draft.nodes.len();
+            let useless = if likely { behind || wanted.len() >= usize::from(ROOMS) } else { beyond.is_some() };
+            if had.is_none() && (useless || looks >= LOOKS) {
+                continue;
+            }
+            looks += usize::from(had.is_none());
+            let ask = std::sync::Arc::clone(&self.shape(shape).ask);
+            let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
+            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
+            // Its quota is there now, and has to be when there is room.
+            let fence = self.draft_reservation(rank, node, shape, since, Node::ROOT, &scarce);
+            let fence = Reservation { kept: Some(kept), scarce: scarce.into(), ..fence };
+            let fence = Reservation { reach: self.compute_reach(&fence), ..fence };
+            match fence.is_whole() {
+                true if !behind && wanted.len() < usize::from(ROOMS) => {
+                    self.begin_hold(&fence.rank.id, node);
+                    wanted.push(fence);
+                }
+                false if beyond.is_none() => beyond = Some(fence),
+                _ => {}
+            }
+        }
+        let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|fence| (ROOMS, fence)));
+        slots.map(|(i, fence)| (ReservationId { cause: Shortage::Capacity(i), queue: fence.nodes[0] }, fence)).collect()
+    }
+
+    /// The first of each queue that lack room for long enough, in rank; before all, who others give way for.
+    pub(crate) fn short_of_capacity(&mut self, patience: i64) -> Vec<(ReservationRank, Node, ShapeId, i64)> {
+        let mut firsts = Vec::new();
+        let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
+        for id in self.fences.short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
+            self.fences.take_due_blocked(id, self.now);
+            let first = self.ranked_blocked(id, patience).next();
+            if let Some((rank, shape)) = first {
+                let since = self.reserved_since(&rank, patience);
+                firsts.push((self.claim.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
+            }
+        }
+        let of_claimant = self.pending_preemptor().filter(|(_, node, shape)| {
+            let id = ReservationId { cause: Shortage::Capacity(0), queue: *node };
+            self.fences.is_blocked(id, *shape)
+        });
+        if let Some((rank, node, shape)) = of_claimant {
+            firsts.retain(|(_, _, queue, ..)| *queue != node);
+            let since = self.reserved_since(&rank, patience);
+            firsts.push((false, rank, node, shape, since));
+        }
+        firsts.sort();
+        firsts.into_iter().map(|(_, rank, node, shape, since)| (rank, node, shape, since)).collect()
+    }
+}

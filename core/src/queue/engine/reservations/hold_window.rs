@@ -1,0 +1,91 @@
+//! For how long clusters are kept for one job.
+//!
+//! What runs there may never end, or may not be what the job lacks. So a place in clusters is kept for a term; then in others
+//! where it could run, each in its turn; then the job rests for as long, while other jobs have theirs. Each round is twice
+//! as long as the one before: a job that others only have to end for starts once a term is longer than they run, and one
+//! that can not start there keeps clusters from others half of the time at most. A restart begins anew.
+
+use crate::{
+    gang::ClusterName,
+    queue::{
+        capacity::{ClusterCapacity, ReservedClusters},
+        engine::{
+            Engine,
+            reservations::{ReservationId, Shortage},
+        },
+        pending::job_order::JobId,
+        quota::{admission::Ask, tree::Node},
+    },
+};
+
+/// The first term, in seconds.
+const TERM: i64 = 3600;
+/// Terms grow no more after so many.
+const DOUBLINGS: u32 = 8;
+
+/// How a job stands with the clusters that are kept for it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Term {
+    /// Rounds before this one.
+    rounds: u32,
+    /// None are kept until then.
+    rests: bool,
+    /// Seconds since 1970.
+    until: i64,
+    /// Those that were kept in this round before.
+    vain: Vec<ClusterName>,
+}
+
+impl Term {
+    fn length(&self) -> i64 {
+        TERM << self.rounds.min(DOUBLINGS)
+    }
+}
+
+impl Engine {
+    /// Whether no clusters are kept for a job because they were in vain.
+    pub(crate) fn is_resting(&self, id: &JobId) -> bool {
+        let rests = |term: &Term| term.rests && term.until > self.now;
+        self.claim.as_ref() != Some(id) && self.terms.get(id).is_some_and(rests)
+    }
+
+    /// The clusters that are kept for a job: those that it `had`, while its term lasts.
+    pub(crate) fn clusters_for(
+        &mut self,
+        id: &JobId,
+        node: Node,
+        ask: &Ask,
+        had: Option<ReservedClusters>,
+        room: &mut impl ClusterCapacity,
+    ) -> Option<ReservedClusters> {
+        let Some(term) = self.terms.get(id).filter(|term| !term.rests && self.claim.as_ref() != Some(id)) else {
+            return had.or_else(|| room.keep(id, ask, &[]));
+        };
+        if term.until > self.now {
+            return had.or_else(|| room.keep(id, ask, &term.vain));
+        }
+        let mut term = term.clone();
+        term.vain.extend(had.into_iter().flat_map(|had| had.clusters));
+        let others = room.keep(id, ask, &term.vain);
+        term.rests = others.is_none();
+        term.until = self.now.saturating_add(term.length());
+        self.set_hold(id, node, term);
+        others
+    }
+
+    /// Clusters are kept for a job from now on, if they were not before.
+    pub(crate) fn begin_hold(&mut self, id: &JobId, node: Node) {
+        let mut term = match self.terms.get(id) {
+            Some(term) if term.rests => Term { rounds: term.rounds + 1, ..Term::default() },
+            Some(_) => return,
+            None => Term::default(),
+        };
+        term.until = self.now.saturating_add(term.length());
+        self.set_hold(id, node, term);
+    }
+
+    fn set_hold(&mut self, id: &JobId, node: Node, term: Term) {
+        self.fences.schedule_update(term.until, ReservationId { cause: Shortage::Capacity(0), queue: node });
+        self.terms.insert(id.clone(), term);
+    }
+}

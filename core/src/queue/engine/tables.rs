@@ -1,0 +1,202 @@
+//! The engine's tables: names and shapes interned and forgotten, charges on the way up, and who wakes when something is
+//! given back.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        engine::{Engine, Standing},
+        pending::{
+            job_order::JobKey,
+            line::{Inadmissible, ShapeId},
+            queue_order::Touch,
+            requeue::Sleeper,
+        },
+        quota::{
+            admission::{self, Ask, Shape},
+            amounts::Dim,
+            tree::{Node, Slot},
+        },
+    },
+};
+
+impl Engine {
+    pub(crate) fn intern_queue(&mut self, name: &QueueName) -> Node {
+        if let Some(node) = self.index.get(name) {
+            return *node;
+        }
+        let node = self.unused.pop().unwrap_or(Node(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        let slot = Slot::new(name.clone(), node);
+        match self.slots.get_mut(node.index()) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        self.index.insert(name.clone(), node);
+        node
+    }
+
+    /// Forgets names that neither a queue nor a job has any more.
+    pub(crate) fn drop_unused_queues(&mut self) {
+        let held: BTreeSet<Node> = self
+            .jobs
+            .values()
+            .map(|standing| match standing {
+                Standing::Waiting { node, .. } | Standing::Holding { node, .. } | Standing::Aside { node, .. } => *node,
+            })
+            .collect();
+        let (slots, unused) = (&self.slots, &mut self.unused);
+        self.index.retain(|_, node| {
+            let used = *node == Node::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
+            if !used {
+                unused.push(*node);
+            }
+            used
+        });
+    }
+
+    pub(crate) fn shape(&self, id: ShapeId) -> &Shape {
+        &self.shapes[id.0 as usize]
+    }
+
+    pub(crate) fn intern(&mut self, ask: Arc<Ask>) -> ShapeId {
+        let id = match self.shape_ids.get(&ask) {
+            Some(id) => *id,
+            None => {
+                let shape = Shape::new(Arc::clone(&ask), &mut self.dims);
+                let new = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
+                let id = self.unused_shapes.pop().unwrap_or(new);
+                match self.shapes.get_mut(id.0 as usize) {
+                    Some(free) => *free = shape,
+                    None => self.shapes.push(shape),
+                }
+                self.shape_ids.insert(ask, id);
+                id
+            }
+        };
+        self.shapes[id.0 as usize].users += 1;
+        id
+    }
+
+    pub(crate) fn release_shape(&mut self, id: ShapeId) {
+        let shape = &mut self.shapes[id.0 as usize];
+        shape.users -= 1;
+        if shape.users == 0 {
+            self.shape_ids.remove(&shape.ask);
+            self.unused_shapes.push(id);
+        }
+    }
+
+    pub(crate) fn remove_pending(&mut self, node: Node, key: &JobKey) {
+        let line = &self.slots[node.index()].line;
+        let Some(shape) = line.shape_of(key) else { return };
+        let was_first = line.first_of(shape) == Some(key);
+        let alone = line.count_of(shape) == 1;
+        if alone {
+            // Nobody is left to sleep: what is remembered of it goes first.
+            self.requeue_shape(node, shape);
+        }
+        self.slots[node.index()].line.remove(key);
+        if alone {
+            self.forget_refusals(node, shape);
+        }
+        if was_first && !alone {
+            self.first_changed(node, shape, key);
+        }
+        self.update_blocked(node, shape);
+        self.refresh_head(node);
+        self.ease_own(node);
+    }
+
+    pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
+        self.slots[node.index()].own.add(amounts);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            self.slots[at.index()].used.add(amounts);
+        }
+        self.heads.touch(node, Touch::Share);
+        self.fences.note_usage_change(&self.slots[node.index()].path);
+        self.touch_sleepers(node);
+    }
+
+    pub(crate) fn remove_charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+        self.books += 1;
+        self.slots[node.index()].own.sub(amounts);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            self.slots[at.index()].used.sub(amounts);
+        }
+        self.heads.touch(node, Touch::Share);
+        self.fences.note_usage_change(&self.slots[node.index()].path);
+        self.touch_sleepers(node);
+        for i in 0..self.slots[node.index()].path.len() {
+            let at = self.slots[node.index()].path[i];
+            for (dim, _) in amounts {
+                if self.short.contains_key(&(at, *dim)) {
+                    self.ease(at, *dim);
+                }
+            }
+        }
+    }
+
+    /// Wakes the shapes whose ceiling is no longer above them; all others may have enough now.
+    pub(crate) fn wake_after_settling(&mut self) {
+        let mut strays = Vec::new();
+        for ((at, _), sleepers) in &mut self.short {
+            let slots = &self.slots;
+            strays.extend(sleepers.iter().filter(|(node, _)| !slots[node.index()].path.contains(at)));
+            sleepers.restart();
+        }
+        for (node, shape) in strays {
+            self.requeue_shape(node, shape);
+        }
+        self.eased.clear();
+        self.eased_own.clear();
+        for (at, dim) in self.short.keys().copied().collect::<Vec<_>>() {
+            self.ease(at, dim);
+        }
+    }
+
+    /// A shape sleeps on a ceiling, if it does.
+    pub(crate) fn add_inadmissible(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
+        let (Inadmissible::Quota(at, dim, needs) | Inadmissible::Reserved(at, dim, needs)) = bed else { return };
+        let Some(key) = self.slots[node.index()].line.first_of(shape).cloned() else { return };
+        self.short.entry((at, dim)).or_default().insert(Sleeper { node, key, shape }, needs);
+        if self.has_enough_quota(node, shape) {
+            self.ease(at, dim);
+        }
+    }
+
+    /// It does not any more.
+    pub(crate) fn remove_inadmissible(&mut self, sleeper: Sleeper, bed: Inadmissible) {
+        let (Inadmissible::Quota(at, dim, _) | Inadmissible::Reserved(at, dim, _)) = bed else { return };
+        let Some(sleepers) = self.short.get_mut(&(at, dim)) else { return };
+        sleepers.remove(sleeper);
+        if sleepers.is_empty() {
+            self.short.remove(&(at, dim));
+        }
+    }
+
+    /// Whether what a shape sleeps on has as much as it needs: it is as good as awake.
+    pub(crate) fn has_enough_quota(&self, node: Node, shape: ShapeId) -> bool {
+        match self.slots[node.index()].line.inadmissible_cause(shape) {
+            Some(Inadmissible::Quota(at, dim, needs) | Inadmissible::Reserved(at, dim, needs)) => {
+                admission::free_quota(&self.slots[at.index()], dim).is_none_or(|room| needs <= room)
+            }
+            _ => false,
+        }
+    }
+
+    /// The order of those who sleep under the ceilings above a queue may have changed.
+    pub(crate) fn touch_sleepers(&mut self, node: Node) {
+        if self.short.is_empty() {
+            return;
+        }
+        for at in &self.slots[node.index()].path {
+            for (_, sleepers) in self.short.range_mut((*at, Dim::FIRST)..=(*at, Dim::LAST)) {
+                sleepers.touch(node);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Who can never start while queues and clusters are as they are: nobody waits behind them, not even in a fifo queue.
+
+use crate::queue::{
+    engine::Engine,
+    pending::{
+        job_order::JobId,
+        line::{Inadmissible, ShapeId},
+    },
+    quota::{admission, tree::Node},
+};
+
+impl Engine {
+    /// A shape sleeps: for ever, perhaps.
+    pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
+        let slot = &self.slots[node.index()];
+        let on_top = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
+        let hopeless = bed == Inadmissible::Never || admission::is_never(slot, self.shape(shape)) || on_top();
+        self.slots[node.index()].line.set_unsatisfiable(shape, hopeless);
+    }
+
+    /// Limits are others than they were.
+    pub(crate) fn mark_all_unsatisfiable(&mut self) {
+        for node in self.index.values().copied().collect::<Vec<_>>() {
+            let sleeping: Vec<_> = self.slots[node.index()].line.inadmissible_shapes().collect();
+            sleeping.into_iter().for_each(|(shape, bed)| self.mark_unsatisfiable(node, shape, bed));
+            self.refresh_head(node);
+        }
+    }
+
+    /// Whether what a job holds already is what makes it too much.
+    fn exceeds_with_held(&self, node: Node, shape: ShapeId, id: &JobId) -> bool {
+        let holds = |at, dim| self.holds_already(id.as_str(), at, dim);
+        let grows = self.on_top.contains_key(id);
+        grows
+            && admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, node, self.shape(shape), holds)
+                .is_some()
+    }
+}

@@ -1,0 +1,165 @@
+//! Who goes first: keys whose derived order is the rule; [`super::tournament`] puts them together.
+//!
+//! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not) and priority
+//! plugin (job priority downwards), sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one last),
+//! then age, then UID (`session_plugins.go`).
+
+use std::{cmp::Reverse, fmt, sync::Arc};
+
+use crate::queue::quota::amounts::{Dense, Dim};
+
+/// A waiting binding's identity: its UID, or anything else that is unique and does not change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(Arc<str>);
+
+impl JobId {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for JobId {
+    fn from(id: &str) -> Self {
+        Self(id.into())
+    }
+}
+impl From<String> for JobId {
+    fn from(id: String) -> Self {
+        Self(id.into())
+    }
+}
+impl std::borrow::Borrow<str> for JobId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What decides whose turn it is, from the first to the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum OrderPolicy {
+    /// Queue priority, share of what the queue deserves, job priority, deadline, age: Volcano's capacity plugin.
+    #[default]
+    Share,
+    /// Queue priority, job priority, deadline, age; what a queue already has does not matter.
+    Strict,
+    /// Age, across all queues.
+    Fifo,
+}
+
+/// A job's place among the jobs of one queue; the smallest goes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobKey {
+    /// Zero where the policy does not look at it.
+    pub(crate) priority: Reverse<i32>,
+    /// Seconds since 1970, or [`JobKey::NO_DEADLINE`].
+    pub(crate) deadline: i64,
+    /// Seconds since 1970.
+    pub(crate) created: i64,
+    pub(crate) id: JobId,
+}
+
+impl JobKey {
+    /// After every deadline, or not looked at.
+    pub(crate) const NO_DEADLINE: i64 = i64::MAX;
+}
+
+/// How much of what it deserves a queue has: billionths of its dominant resource, rounded down. A queue that deserves
+/// nothing has the whole, and goes after one that has used up exactly what it deserves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Share {
+    billionths: u64,
+    best_effort: bool,
+}
+
+impl Share {
+    const WHOLE: u64 = 1_000_000_000;
+
+    /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
+    /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
+    pub(crate) fn of(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
+        let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
+            ..=0 => 0,
+            used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX),
+        };
+        let billionths = deserved.iter().filter(|(_, deserved)| *deserved > 0).map(of_one).max();
+        Self { billionths: billionths.unwrap_or(Self::WHOLE), best_effort: billionths.is_none() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        quantity::Quantity,
+        queue::quota::amounts::Dims,
+        resources::{ResourceName, Resources},
+    };
+
+    #[test]
+    fn priority_then_deadline_then_age_then_uid() {
+        let key = |priority, deadline: Option<i64>, created, id: &str| JobKey {
+            priority: Reverse(priority),
+            deadline: deadline.unwrap_or(JobKey::NO_DEADLINE),
+            created,
+            id: id.into(),
+        };
+        let none = None;
+        let mut keys = [
+            key(0, Some(1), 1, "a"),
+            key(5, none, 9, "b"),
+            key(5, none, 3, "d"),
+            key(5, none, 3, "c"),
+            key(5, Some(99), 20, "e"),
+            key(5, Some(98), 21, "f"),
+        ];
+        keys.sort();
+        let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+        assert_eq!(ids, ["f", "e", "c", "d", "b", "a"]);
+    }
+
+    /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an argument.
+    #[test]
+    fn the_share_is_as_in_volcanos_table() {
+        // cpu and memory deserved, cpu and memory used (in tenths), share in hundredths; the last column: best effort.
+        let table = [
+            ([20, 20], [0, 0], 0, false),
+            ([20, 20], [10, 10], 50, false),
+            ([20, 20], [20, 20], 100, false),
+            ([20, 20], [30, 20], 150, false),
+            ([20, 40], [10, 30], 75, false),
+            ([20, 40], [15, 20], 75, false),
+            ([20, 20], [30, 30], 150, false),
+            ([0, 0], [10, 10], 100, true),
+            ([0, 0], [0, 0], 100, true),
+            ([0, 0], [10, 0], 100, true),
+            ([0, 0], [0, 10], 100, true),
+            // Not in their table, but what `ResourceNames` makes of it: zero is not looked at.
+            ([20, 0], [10, 10], 50, false),
+        ];
+        for (deserved, used, hundredths, best_effort) in table {
+            let mut dims = Dims::default();
+            let names = ["cpu", "memory"].map(ResourceName::from);
+            let of = |tenths: [i64; 2]| tenths.map(|tenths| Quantity::from_milli(tenths * 100));
+            let deserved: Vec<_> =
+                (names.iter().zip(of(deserved))).map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
+            let mut amounts = Dense::default();
+            amounts.add(&dims.sparse(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
+            let want = Share { billionths: hundredths * 10_000_000, best_effort };
+            assert_eq!(Share::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
+        let whole = Share { billionths: Share::WHOLE, best_effort: false };
+        let nothing = Share::of(&Dense::default(), &[]);
+        assert!(whole < nothing && nothing < Share { billionths: Share::WHOLE + 1, best_effort: false });
+    }
+}

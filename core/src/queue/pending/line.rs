@@ -1,0 +1,262 @@
+//! The jobs that wait in one queue, by what they ask for.
+//!
+//! Jobs that ask for the same are one *shape*: one look answers for all of them, and only the first of each shape can
+//! be next. A shape that was found not to fit sleeps until what it lacked grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::queue::{
+    pending::job_order::JobKey,
+    quota::{amounts::Dim, tree::Node},
+    reservation::Shortage,
+    spec::Dequeue,
+};
+
+/// A place in the engine's table of shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShapeId(pub(crate) u32);
+
+/// What a sleeping shape waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inadmissible {
+    /// This much of this resource, at this queue.
+    Quota(Node, Dim, i128),
+    /// The same, of which a part is kept for others.
+    Reserved(Node, Dim, i128),
+    /// What its queue may have beside a job before it that waits for room, of this.
+    BehindReservation(Dim),
+    /// Capacity in clusters.
+    Capacity,
+    /// For clusters that are other than they are: it fits in none of these.
+    Never,
+}
+
+impl Inadmissible {
+    /// What a fence for the sleeper would be about.
+    pub(crate) const fn cause(self) -> Option<Shortage> {
+        match self {
+            Self::Quota(at, dim, _) => Some(Shortage::Quota(at, dim)),
+            Self::Capacity => Some(Shortage::Capacity(0)),
+            Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Line {
+    jobs: BTreeMap<JobKey, ShapeId>,
+    shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
+    /// The first job of every shape that does not sleep.
+    awake: BTreeSet<(JobKey, ShapeId)>,
+    asleep: BTreeMap<ShapeId, Inadmissible>,
+    /// Those of them that can never start: nobody waits behind them.
+    hopeless: BTreeSet<ShapeId>,
+}
+
+impl Line {
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &JobKey> {
+        self.jobs.keys()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.shapes.keys().copied()
+    }
+
+    pub(crate) fn first_of(&self, shape: ShapeId) -> Option<&JobKey> {
+        self.shapes.get(&shape).and_then(BTreeSet::first)
+    }
+
+    /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest without.
+    pub(crate) fn firsts_of(&self, shape: ShapeId) -> Vec<&JobKey> {
+        let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
+        let mut firsts = Vec::new();
+        let mut next = same.first();
+        while let Some(first) = next {
+            firsts.push(first);
+            let from = |priority, deadline| JobKey { priority, deadline, created: i64::MIN, id: "".into() };
+            if first.deadline < JobKey::NO_DEADLINE {
+                let oldest = same.range(from(first.priority, JobKey::NO_DEADLINE)..).next();
+                firsts.extend(oldest.filter(|oldest| oldest.priority == first.priority));
+            }
+            let alike = same.last().is_some_and(|last| last.priority == first.priority);
+            let lower = first.priority.0.checked_sub(1).filter(|_| !alike);
+            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), i64::MIN)..).next());
+        }
+        firsts
+    }
+
+    pub(crate) fn count_of(&self, shape: ShapeId) -> usize {
+        self.shapes.get(&shape).map_or(0, BTreeSet::len)
+    }
+
+    /// The shape of a job in line.
+    pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
+        self.jobs.get(key).copied()
+    }
+
+    pub(crate) fn inadmissible_cause(&self, shape: ShapeId) -> Option<Inadmissible> {
+        self.asleep.get(&shape).copied()
+    }
+
+    /// The job to look at next.
+    pub(crate) fn next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
+        match dequeue {
+            Dequeue::Traverse => self.awake.first().map(|(key, shape)| (key, *shape)),
+            Dequeue::Fifo => self.first_satisfiable().filter(|(_, shape)| !self.asleep.contains_key(shape)),
+        }
+    }
+
+    /// The first in line that may ever start.
+    pub(crate) fn first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
+        self.satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
+    }
+
+    /// All that may ever start, as far as is known.
+    pub(crate) fn satisfiable_jobs(&self) -> impl Iterator<Item = (&JobKey, &ShapeId)> {
+        self.jobs.iter().filter(|(_, shape)| !self.hopeless.contains(shape))
+    }
+
+    /// Shapes that sleep.
+    pub(crate) fn inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
+        self.asleep.iter().map(|(shape, bed)| (*shape, *bed))
+    }
+
+    /// Whether a shape that sleeps can ever start.
+    pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, hopeless: bool) {
+        if hopeless && self.asleep.contains_key(&shape) {
+            self.hopeless.insert(shape);
+        } else {
+            self.hopeless.remove(&shape);
+        }
+    }
+
+    /// Jobs before `key`; costs as many steps as it is away from the nearer end.
+    pub(crate) fn count_before(&self, key: &JobKey) -> usize {
+        let (mut front, mut back) = (self.jobs.range(..key), self.jobs.range(key..));
+        let mut steps = 0;
+        loop {
+            if front.next().is_none() {
+                return steps;
+            }
+            if back.next().is_none() {
+                return self.jobs.len() - steps;
+            }
+            steps += 1;
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId) {
+        let same = self.shapes.entry(shape).or_default();
+        if !self.asleep.contains_key(&shape) && same.first().is_none_or(|first| key < *first) {
+            if let Some(first) = same.first() {
+                self.awake.remove(&(first.clone(), shape));
+            }
+            self.awake.insert((key.clone(), shape));
+        }
+        same.insert(key.clone());
+        self.jobs.insert(key, shape);
+    }
+
+    /// Takes a job out.
+    pub(crate) fn remove(&mut self, key: &JobKey) {
+        let Some(shape) = self.jobs.remove(key) else { return };
+        let Some(same) = self.shapes.get_mut(&shape) else { return };
+        same.remove(key);
+        let next = same.first().cloned();
+        let was_awake = self.awake.remove(&(key.clone(), shape));
+        match next {
+            Some(next) if was_awake => drop(self.awake.insert((next, shape))),
+            Some(_) => {}
+            None => {
+                self.shapes.remove(&shape);
+                self.asleep.remove(&shape);
+                self.hopeless.remove(&shape);
+            }
+        }
+    }
+
+    pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, bed: Inadmissible) {
+        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
+            self.awake.remove(&(first.clone(), shape));
+            self.asleep.insert(shape, bed);
+        }
+    }
+
+    /// What it slept on, if it slept.
+    pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
+        let bed = self.asleep.remove(&shape)?;
+        self.hopeless.remove(&shape);
+        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
+            self.awake.insert((first.clone(), shape));
+        }
+        Some(bed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+
+    fn key(priority: i32, created: i64, id: &str) -> JobKey {
+        JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created, id: id.into() }
+    }
+
+    #[test]
+    fn a_sleeping_head_stops_a_fifo_line_but_not_a_traversed_one() {
+        let mut line = Line::default();
+        line.insert(key(0, 1, "big"), ShapeId(0));
+        line.insert(key(0, 2, "small"), ShapeId(1));
+        line.mark_inadmissible(ShapeId(0), Inadmissible::Capacity);
+        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
+        assert!(line.next_candidate(Dequeue::Fifo).is_none());
+        line.set_unsatisfiable(ShapeId(0), true);
+        assert_eq!(line.next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "small");
+        line.requeue_shape(ShapeId(0));
+        assert_eq!(line.next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "big");
+    }
+
+    #[test]
+    fn a_late_job_of_high_priority_is_first_even_of_a_shape_that_waits() {
+        let mut line = Line::default();
+        line.insert(key(0, 1, "a"), ShapeId(0));
+        line.insert(key(9, 2, "b"), ShapeId(0));
+        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
+        line.remove(&key(9, 2, "b"));
+        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
+        line.remove(&key(0, 1, "a"));
+        assert!(line.len() == 0 && line.next_candidate(Dequeue::Traverse).is_none());
+    }
+
+    #[test]
+    fn of_each_priority_the_earliest_deadline_and_the_oldest_without_may_rank_first() {
+        let mut line = Line::default();
+        for (priority, created, id) in [(9, 7, "a"), (9, 5, "b"), (0, 4, "c"), (0, 6, "d"), (i32::MIN, 1, "e")] {
+            line.insert(key(priority, created, id), ShapeId(0));
+        }
+        for (deadline, id) in [(90, "f"), (80, "g")] {
+            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0));
+        }
+        line.insert(key(99, 0, "other"), ShapeId(1));
+        let firsts: Vec<&str> = line.firsts_of(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
+        assert_eq!(firsts, ["b", "g", "c", "e"]);
+    }
+
+    #[test]
+    fn places_are_counted_from_the_nearer_end() {
+        let mut line = Line::default();
+        let keys: Vec<JobKey> = (0..10).map(|i| key(0, i, "x")).collect();
+        for key in &keys {
+            line.insert(key.clone(), ShapeId(0));
+        }
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(line.count_before(key), i);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Whose turn it is among all queues that wait: a knock-out over the tree, kept up to date along one path.
+//!
+//! Rule: Volcano's hierarchical `QueueOrder` (`capacity.go:1365-1398`): the priority of the queue downwards, over every
+//! leaf that has a job to start; then the shares of the two ancestors just below the lowest common one, upwards, where a
+//! queue that deserves something goes before one that does not; then the jobs themselves. One difference on purpose:
+//! where those two shares are the same, the next ones down are compared (a leaf standing for whatever would be below
+//! it), and only then the jobs. With jobs right away three queues can beat each other in a circle, and whose turn it is
+//! would depend on who was looked at before.
+//!
+//! Every inner queue holds a knock-out (a winner tree) of its children. A head or a charge that changes is played again
+//! on the way up: O(depth log children), without a copy of any key.
+
+use std::cmp::Ordering;
+
+use crate::queue::{
+    pending::job_order::{JobKey, Share},
+    quota::tree::Node,
+};
+
+/// What a leaf enters with: its next job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Of the queue; larger goes first.
+    pub(crate) priority: i32,
+    pub(crate) job: JobKey,
+}
+
+/// All queues of the tree that has been worked out last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tournament {
+    seats: Vec<Seat>,
+    /// Queues to be entered again.
+    touched: Vec<Node>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Seat {
+    /// The queue above, and the place among its children; `None` outside the tree.
+    place: Option<(Node, usize)>,
+    share: Share,
+    head: Option<Head>,
+    /// The leaf at or below this one whose job is next.
+    best: Option<Node>,
+    /// Winners: those of matches from 1, the children themselves from the middle.
+    bracket: Box<[Option<Node>]>,
+    touched: Option<Touch>,
+}
+
+/// What may have changed about a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Touch {
+    /// Its next job.
+    Head,
+    /// Its share too, and those of all above.
+    Share,
+}
+
+impl Tournament {
+    /// Starts anew with `queues` places and these children of each; `enter` gives every queue's next job and share.
+    pub(crate) fn restart<'a>(
+        &mut self,
+        queues: usize,
+        children: impl Fn(Node) -> &'a [Node],
+        mut enter: impl FnMut(Node) -> (Option<Head>, Share),
+    ) {
+        self.touched.clear();
+        self.seats.clear();
+        self.seats.resize_with(queues, Seat::default);
+        let mut order = vec![Node::ROOT];
+        for i in 0.. {
+            let Some(node) = order.get(i).copied() else { break };
+            let below = children(node);
+            order.extend(below);
+            let (head, share) = enter(node);
+            let best = head.is_some().then_some(node);
+            let bracket = vec![None; below.len() * 2].into();
+            let place = self.seats[node.index()].place;
+            self.seats[node.index()] = Seat { place, share, head, best, bracket, touched: None };
+            for (place, child) in below.iter().enumerate() {
+                self.seats[child.index()].place = Some((node, place));
+            }
+        }
+        for parent in order.into_iter().rev() {
+            let below = children(parent);
+            for (i, child) in below.iter().enumerate() {
+                self.seats[parent.index()].bracket[below.len() + i] = self.entry(*child);
+            }
+            for i in (1..below.len()).rev() {
+                self.play(parent, i);
+            }
+            self.crown(parent);
+        }
+    }
+
+    /// Remembers that something about a queue may have changed.
+    pub(crate) fn touch(&mut self, queue: Node, what: Touch) {
+        let Some(seat) = self.seats.get_mut(queue.index()) else { return };
+        if seat.touched.is_none() {
+            self.touched.push(queue);
+        }
+        seat.touched = seat.touched.max(Some(what));
+    }
+
+    /// A queue that was touched, to be entered again.
+    pub(crate) fn touched(&mut self) -> Option<(Node, Touch)> {
+        let queue = self.touched.pop()?;
+        Some((queue, self.seats[queue.index()].touched.take()?))
+    }
+
+    /// Enters a queue again, at the beginning of its path, and plays what that changes.
+    pub(crate) fn enter(&mut self, path: &[Node], head: Option<Head>, what: Touch, share: impl Fn(Node) -> Share) {
+        let Some(queue) = path.first() else { return };
+        let seat = &mut self.seats[queue.index()];
+        let mut changed = seat.head != head;
+        // A queue that got queues below it has jobs that run, but none that is next.
+        if seat.bracket.is_empty() {
+            seat.best = head.is_some().then_some(*queue);
+            seat.head = head;
+        }
+        for (i, node) in path.iter().enumerate() {
+            if what == Touch::Share {
+                let share = share(*node);
+                let seat = &mut self.seats[node.index()];
+                changed |= seat.share != share;
+                seat.share = share;
+            }
+            let above = self.seats[node.index()].place.filter(|(parent, _)| path.get(i + 1) == Some(parent));
+            changed = match above {
+                Some((parent, place)) if changed => self.replay(parent, place, *node),
+                Some(_) => false,
+                // What it holds counts there, but it is not one of those that may be next.
+                None if i + 1 < path.len() => false,
+                None => return,
+            };
+            if !changed && what == Touch::Head {
+                return;
+            }
+        }
+    }
+
+    /// The leaf whose job is next.
+    pub(crate) fn best(&self) -> Option<Node> {
+        self.seats.first()?.best
+    }
+
+    /// Its place among the children of this queue; `None` if it is none of them.
+    pub(crate) fn place(&self, node: Node, parent: Node) -> Option<usize> {
+        self.seats.get(node.index())?.place.filter(|(above, _)| *above == parent).map(|(_, place)| place)
+    }
+
+    /// How much of what it deserves a queue has, as it was entered last.
+    pub(crate) fn share(&self, node: Node) -> Share {
+        self.seats.get(node.index()).map_or_else(Share::default, |seat| seat.share)
+    }
+
+    /// Plays the matches of one child again; true if the queue above may stand differently after that.
+    fn replay(&mut self, parent: Node, place: usize, child: Node) -> bool {
+        let mut i = self.seats[parent.index()].bracket.len() / 2 + place;
+        let entry = self.entry(child);
+        let mut involved = std::mem::replace(&mut self.seats[parent.index()].bracket[i], entry).is_some();
+        involved |= entry.is_some();
+        while i > 1 && involved {
+            i /= 2;
+            let was = self.seats[parent.index()].bracket[i];
+            let won = self.play(parent, i);
+            involved = [was, won].contains(&Some(child));
+        }
+        if involved {
+            self.crown(parent);
+        }
+        involved
+    }
+
+    fn entry(&self, child: Node) -> Option<Node> {
+        self.seats[child.index()].best.map(|_| child)
+    }
+
+    fn play(&mut self, parent: Node, at: usize) -> Option<Node> {
+        let bracket = &self.seats[parent.index()].bracket;
+        let won = match (bracket[2 * at], bracket[2 * at + 1]) {
+            (Some(a), Some(b)) => Some(if self.order(a, b) == Ordering::Greater { b } else { a }),
+            (one, other) => one.or(other),
+        };
+        self.seats[parent.index()].bracket[at] = won;
+        won
+    }
+
+    fn crown(&mut self, parent: Node) {
+        let Some(winner) = self.seats[parent.index()].bracket.get(1) else { return };
+        self.seats[parent.index()].best = winner.and_then(|winner| self.seats[winner.index()].best);
+    }
+
+    fn head(&self, node: Node) -> Option<&Head> {
+        self.seats[self.seats[node.index()].best?.index()].head.as_ref()
+    }
+
+    /// Compares two children of one queue that both have a job below.
+    fn order(&self, a: Node, b: Node) -> Ordering {
+        let (head_a, head_b) = (self.head(a), self.head(b));
+        let priority = |head: Option<&Head>| head.map(|head| head.priority);
+        priority(head_b)
+            .cmp(&priority(head_a))
+            .then_with(|| self.order_by_share(a, b))
+            .then_with(|| head_a.map(|head| &head.job).cmp(&head_b.map(|head| &head.job)))
+    }
+
+    /// From the top down, along those who win below.
+    fn order_by_share(&self, mut a: Node, mut b: Node) -> Ordering {
+        loop {
+            let (seat_a, seat_b) = (&self.seats[a.index()], &self.seats[b.index()]);
+            let order = seat_a.share.cmp(&seat_b.share);
+            let below = |seat: &Seat| seat.bracket.get(1).copied().flatten();
+            match (below(seat_a), below(seat_b)) {
+                (None, None) => return order,
+                _ if order.is_ne() => return order,
+                (below_a, below_b) => (a, b) = (below_a.unwrap_or(a), below_b.unwrap_or(b)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        quantity::Quantity,
+        queue::quota::amounts::{Dense, Dims},
+        resources::Resources,
+    };
+
+    /// `parents[i]` is above the queue `i + 1`; whoever is above nobody is a leaf.
+    struct World {
+        parents: Vec<usize>,
+        heads: Vec<Option<(i32, i32, i64)>>,
+        shares: Vec<Share>,
+    }
+
+    fn share(percent: i64) -> Share {
+        let mut dims = Dims::default();
+        let amount = |units| -> Resources { [("cpu", Quantity::from_units(units))].into_iter().collect() };
+        let mut used = Dense::default();
+        used.add(&dims.sparse(&amount(percent)));
+        Share::of(&used, if percent > 100 { Box::default() } else { dims.sparse(&amount(100)) }.as_ref())
+    }
+
+    impl World {
+        fn path(&self, queue: usize) -> Vec<Node> {
+            let up = std::iter::successors(Some(queue), |at| at.checked_sub(1).map(|i| self.parents[i]));
+            up.map(|i| Node(i as u32)).collect()
+        }
+
+        fn children(&self) -> Vec<Vec<Node>> {
+            let mut children = vec![Vec::new(); self.heads.len()];
+            for (i, parent) in self.parents.iter().enumerate() {
+                children[*parent].push(Node(i as u32 + 1));
+            }
+            children
+        }
+
+        fn head(&self, queue: usize) -> Option<Head> {
+            let leaf = queue > 0 && !self.parents.contains(&queue);
+            let (priority, job, created) = self.heads[queue].filter(|_| leaf)?;
+            let job = JobKey {
+                priority: Reverse(job),
+                deadline: JobKey::NO_DEADLINE,
+                created,
+                id: format!("{queue}").into(),
+            };
+            Some(Head { priority, job })
+        }
+
+        /// The first of all, by looking at all.
+        fn best(&self) -> Option<Node> {
+            let waiting = (0..self.heads.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
+            let first = waiting.min_by_key(|(queue, head)| {
+                let mut shares: Vec<Share> = self.path(*queue).iter().rev().map(|at| self.shares[at.index()]).collect();
+                shares.resize(self.heads.len() + 1, self.shares[*queue]);
+                // The root's is the same for all.
+                (Reverse(head.priority), shares.split_off(1), head.job.clone())
+            });
+            first.map(|(queue, _)| Node(queue as u32))
+        }
+    }
+
+    fn parents() -> impl Strategy<Value = Vec<usize>> {
+        prop::collection::vec(any::<prop::sample::Index>(), 0..12)
+            .prop_map(|above| above.iter().enumerate().map(|(i, above)| above.index(i + 1)).collect())
+    }
+
+    fn head() -> impl Strategy<Value = Option<(i32, i32, i64)>> {
+        prop::option::weighted(0.7, (0..2, 0..2, 0i64..3))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_best_is_the_first_of_all_after_every_change(
+            parents in parents(),
+            heads in prop::collection::vec(head(), 13),
+            changes in prop::collection::vec((0usize..13, head(), prop::option::of(0i64..5)), 0..40),
+        ) {
+            let n = parents.len() + 1;
+            let mut world = World { parents, heads: heads[..n].to_vec(), shares: vec![share(0); n] };
+            let mut tournament = Tournament::default();
+            let children = world.children();
+            let below = |node: Node| children[node.index()].as_slice();
+            tournament.restart(n, below, |node| (world.head(node.index()), share(0)));
+            prop_assert_eq!(tournament.best(), world.best());
+            for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
+                let queue = queue % n;
+                world.heads[queue] = head;
+                let path = world.path(queue);
+                let what = if percent.is_some() { Touch::Share } else { Touch::Head };
+                for at in percent.and(Some(&path)).into_iter().flatten() {
+                    world.shares[at.index()] = share((percent.unwrap_or(0) + i64::from(at.0)) % 4 * 34);
+                }
+                tournament.touch(Node(queue as u32), what);
+                // Several touches, then one look.
+                if i % 3 == 0 {
+                    while let Some((node, what)) = tournament.touched() {
+                        let path = world.path(node.index());
+                        tournament.enter(&path, world.head(node.index()), what, |at| world.shares[at.index()]);
+                    }
+                    prop_assert_eq!(tournament.best(), world.best());
+                }
+            }
+        }
+    }
+}

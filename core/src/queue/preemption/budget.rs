@@ -1,0 +1,249 @@
+//! How much may be taken, how often, and how long the claimant holds what came free.
+//!
+//! Instant fairness wastes work, so the damage is bounded four ways: a bucket of evictions for the fleet, a growing pause
+//! and a number of times for each job, a size for each claim, and a growing pause for a claimant whose claims come to
+//! nothing. All times are seconds since 1970, handed in: nothing here knows what time it is.
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        JobId,
+        engine::RESERVATION_AFTER,
+        preemption::{Preemptor, RunningJob},
+    },
+    resources::Resources,
+};
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreemptionBounds {
+    /// A job claims nothing before it has waited this many seconds: its place is kept from then on, and what comes free
+    /// by itself meanwhile nobody loses work for. Whoever makes claims looks at this.
+    pub patience: i64,
+    /// Evictions of the whole fleet.
+    pub rate: EvictionRate,
+    /// After it was taken from, a job is left alone for this many seconds from its next start; twice as long after each
+    /// further time.
+    pub cooldown: i64,
+    /// Times that a job may be taken from without progress; then it is left alone until it makes some.
+    pub evictions: u32,
+    /// A job that ran this many seconds at a stretch has made progress, as has one of which a pod succeeded.
+    pub progress: i64,
+    /// Victims of one claim.
+    pub victims: u32,
+    /// Seconds that a claimant holds what came free for it, unless it starts before.
+    pub hold: i64,
+    /// Seconds until a claimant whose claim came to nothing may claim again; twice as long after each further time.
+    pub backoff: i64,
+    /// Where the growing pauses end, in seconds.
+    pub longest: i64,
+}
+
+impl Default for PreemptionBounds {
+    fn default() -> Self {
+        Self {
+            patience: RESERVATION_AFTER,
+            rate: EvictionRate { evictions: 32, seconds: 60 },
+            cooldown: 60,
+            evictions: 3,
+            progress: 3600,
+            victims: 64,
+            hold: 300,
+            backoff: 30,
+            longest: 3600,
+        }
+    }
+}
+
+/// So many evictions in so many seconds; as many at once after a quiet time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EvictionRate {
+    /// How many.
+    pub evictions: u32,
+    /// In which time.
+    pub seconds: u32,
+}
+
+/// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
+/// not. A claim that needs more than it holds is not made in parts, of which each would be lost work until the last: it waits
+/// until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of time no more
+/// goes than what is refilled, and one full bucket or one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EvictionBudget {
+    /// In parts of an eviction: [`EvictionRate::seconds`] of them are one. A debt is negative.
+    level: i64,
+    at: i64,
+}
+
+impl EvictionBudget {
+    /// With nothing in it.
+    #[must_use]
+    pub const fn empty(now: i64) -> Self {
+        Self { level: 0, at: now }
+    }
+
+    /// With all that it holds.
+    #[must_use]
+    pub fn full(rate: EvictionRate, now: i64) -> Self {
+        Self { level: rate.capacity(), at: now }
+    }
+
+    /// Evictions that may be made at this time.
+    #[must_use]
+    pub fn level(&self, rate: EvictionRate, now: i64) -> u32 {
+        u32::try_from((self.filled(rate, now) / rate.one()).max(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether one claim may make this many at this time.
+    #[must_use]
+    pub fn affords(&self, rate: EvictionRate, evictions: u32, now: i64) -> bool {
+        self.missing(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
+    }
+
+    /// When one claim may make this many; `None` if never, for nothing is ever refilled.
+    #[must_use]
+    pub fn enough_at(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
+        let refill = i64::from(rate.evictions);
+        let missing = self.missing(rate, evictions, now);
+        (refill > 0).then(|| now.saturating_add((missing + refill - 1) / refill))
+    }
+
+    fn missing(&self, rate: EvictionRate, evictions: u32, now: i64) -> i64 {
+        let needed = i64::from(evictions).saturating_mul(rate.one()).min(rate.capacity());
+        needed.saturating_sub(self.filled(rate, now)).max(0)
+    }
+
+    /// Takes evictions that were made.
+    pub fn take(&mut self, rate: EvictionRate, evictions: usize, now: i64) {
+        let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.one());
+        *self = Self { level: self.filled(rate, now).saturating_sub(cost), at: now.max(self.at) };
+    }
+
+    fn filled(&self, rate: EvictionRate, now: i64) -> i64 {
+        let elapsed = now.saturating_sub(self.at).max(0);
+        self.level.saturating_add(elapsed.saturating_mul(i64::from(rate.evictions))).min(rate.capacity())
+    }
+}
+
+impl EvictionRate {
+    fn one(self) -> i64 {
+        i64::from(self.seconds.max(1))
+    }
+
+    fn capacity(self) -> i64 {
+        i64::from(self.evictions).saturating_mul(self.one())
+    }
+}
+
+/// What was taken from a job since it last made progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EvictionHistory {
+    /// How many times.
+    pub count: u32,
+    /// The last time.
+    pub last: Option<i64>,
+}
+
+impl EvictionHistory {
+    /// As it is once `holder` was taken from at `now`.
+    #[must_use]
+    pub fn next(holder: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
+        let before = if bounds.has_progressed(holder, now) { 0 } else { holder.evictions.count };
+        Self { count: before.saturating_add(1), last: Some(now) }
+    }
+}
+
+/// Claims of one job that came to nothing: it held what came free and did not start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailedAttempts {
+    /// How many.
+    pub failed: u32,
+    /// When the last one ended.
+    pub last: Option<i64>,
+}
+
+impl FailedAttempts {
+    /// With one more.
+    #[must_use]
+    pub const fn failed_at(self, now: i64) -> Self {
+        Self { failed: self.failed.saturating_add(1), last: Some(now) }
+    }
+
+    /// When it may claim again.
+    #[must_use]
+    pub fn not_before(&self, bounds: &PreemptionBounds) -> Option<i64> {
+        let last = self.last?;
+        Some(last.saturating_add(growing(bounds.backoff, self.failed, bounds.longest)))
+    }
+}
+
+impl PreemptionBounds {
+    /// True if the job has something to show since it was last placed.
+    #[must_use]
+    pub fn has_progressed(&self, holder: &RunningJob, now: i64) -> bool {
+        let ran = holder.started.map_or(0, |started| now.saturating_sub(started));
+        holder.progressed || ran >= self.progress
+    }
+
+    /// Until when a job is left alone.
+    pub(crate) fn cools_until(&self, holder: &RunningJob) -> Option<i64> {
+        let EvictionHistory { count, last: Some(last) } = holder.evictions else { return None };
+        let since = holder.started.unwrap_or(last).max(last);
+        Some(since.saturating_add(growing(self.cooldown, count, self.longest)))
+    }
+
+    /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
+    pub(crate) fn free_at(&self, holder: &RunningJob, now: i64) -> Option<i64> {
+        let spent =
+            self.is_spent(holder, now).then(|| holder.started.map(|started| started.saturating_add(self.progress)));
+        match (self.cools_until(holder).filter(|until| *until > now), spent) {
+            (cools, None) => cools,
+            (cools, Some(progress)) => progress.map(|progress| progress.max(cools.unwrap_or(progress))),
+        }
+    }
+
+    /// True if it was taken from too often.
+    pub(crate) fn is_spent(&self, holder: &RunningJob, now: i64) -> bool {
+        holder.evictions.count >= self.evictions && !self.has_progressed(holder, now)
+    }
+}
+
+/// `first` seconds the first time, doubled each further time, up to `longest`.
+fn growing(first: i64, times: u32, longest: i64) -> i64 {
+    let doubled = times.saturating_sub(1).min(40);
+    first.saturating_mul(1_i64 << doubled).min(longest.max(first))
+}
+
+/// What a claimant holds: the engine keeps this much of its queue's way up, and the places of its victims, for nobody
+/// else until then. Without it a job that came before, or a victim, would take what was just freed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldWindow {
+    /// For whom.
+    pub who: JobId,
+    /// In which queue.
+    pub queue: QueueName,
+    /// How much.
+    pub what: Resources,
+    /// From when.
+    pub since: i64,
+    /// Until when, unless it starts before. It is over *at* this second.
+    pub until: i64,
+}
+
+impl HoldWindow {
+    pub(crate) fn of(claim: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
+        Self {
+            who: claim.id.clone(),
+            queue: claim.queue.clone(),
+            what: claim.asks.clone(),
+            since: now,
+            until: now.saturating_add(bounds.hold),
+        }
+    }
+
+    /// Until when it holds; `None` once that is over: then the claim came to nothing ([`FailedAttempts::failed_at`]).
+    #[must_use]
+    pub fn holds_until(&self, now: i64) -> Option<i64> {
+        (now < self.until).then_some(self.until)
+    }
+}

@@ -1,0 +1,353 @@
+//! Who may take whom.
+//!
+//! *Reclaim.* Below the nearest queue above both, the claimant's queues stay within what they deserve, on every resource
+//! that they state and it asks for, with all of it started, and state one of those that it lacks; there, every queue of
+//! the victim is reclaimable, covers the victim nowhere, and is over by it on one of those resources (or states nothing
+//! of what it asks for). *Preemption.* The victim's priority is lower, by a rule of the policy; below the nearest queue
+//! above both nothing covers it; and from there on up no queue covers it unless one nearer the claimant covers the
+//! claimant. Neither takes from who says no, is protected, or was taken from too often; a guarantee covers as well.
+//!
+//! *Turns.* A job that by itself is more than its queue deserves starts when its queue has nothing else, before all who wait
+//! and rank behind it (see [`crate::queue::engine`]): taken back at once it would only start again, and again. So for what
+//! it had to wait it has a turn: whole it is not reclaimed until it has had beyond what its queue deserves as much as its
+//! queue did without. Who found idle what it took, and did not wait, has none. That leaves claims out and adds none.
+//!
+//! Why this ends. Call *standing* the number of covered minimums, by depth of the queue (deepest first), then priority
+//! (highest first); after all of these the number of running jobs by priority (highest first). Compare standings as
+//! words in a dictionary. A claim makes the standing greater: by reclaim the claimant is covered at a queue below the
+//! nearest common one, where its whole use is within what is deserved, so it pushes nobody out, and its victims were
+//! covered nowhere down there; by preemption either the claimant is covered deeper, or more highly, than all that its
+//! victims were, or no victim was covered at all and one of higher priority runs for them. A job that starts without a
+//! claim makes it greater too: whom it pushes out of a seat is less important, or sat higher up. Surplus counts
+//! nowhere. Nothing else happens between two events from outside, and there are only so many standings. What it rests
+//! on: claims that are met start (else [`super::FailedAttempts`] bounds them), and a later start is a later time.
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        preemption::{
+            EvictionReason, Exemption, NotEntitled, PreemptionInput, Preemptor, RuleScope, RunningJob,
+            within_deserved::{AccountIndex, ChargeParts, Cover, Coverage, Node, QueueAccounts},
+        },
+        quota::amounts::{Dense, Dim, Sparse},
+    },
+};
+
+/// Which part of a job is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum JobPart {
+    /// Pods beyond the minimum.
+    Surplus,
+    /// All.
+    Whole,
+}
+
+/// By which right a job may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Right {
+    Reclaim,
+    Preempt,
+}
+
+/// The scene, worked out for one claim.
+pub(crate) struct Eligibility<'a> {
+    pub(crate) scene: &'a PreemptionInput<'a>,
+    pub(crate) claim: &'a Preemptor,
+    pub(crate) ground: QueueAccounts,
+    pub(crate) parts: Vec<ChargeParts>,
+    pub(crate) seats: Coverage,
+    asks: Sparse,
+    lacks: Vec<Dim>,
+    /// By how many of its queues are not the victim's, what the claimant may take back.
+    entitled: Vec<Result<Vec<Dim>, NotEntitled>>,
+}
+
+/// How far two paths go until they meet; their lengths if they never do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meeting {
+    pub(crate) claimant: usize,
+    pub(crate) holder: usize,
+}
+
+impl<'a> Eligibility<'a> {
+    pub(crate) fn new(
+        scene: &'a PreemptionInput<'a>,
+        claim: &'a Preemptor,
+        mut ground: QueueAccounts,
+        parts: Vec<ChargeParts>,
+    ) -> Self {
+        let asks = ground.dims.sparse(&claim.asks);
+        let lacked = |dim: &Dim| claim.lacks.is_empty() || claim.lacks.contains(ground.dims.name(*dim));
+        let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
+        let seats = Coverage::new(&ground, scene.running, &parts, (claim, &asks));
+        let levels = ground.path(&claim.queue).len();
+        let mut law = Self { scene, claim, ground, parts, seats, asks, lacks, entitled: Vec::new() };
+        law.entitled = (0..=levels).map(|levels| law.entitled_below(levels)).collect();
+        law
+    }
+
+    /// What a part of a job holds: of surplus, the first `steps` steps.
+    pub(crate) fn amount(&self, job: usize, part: JobPart, steps: u32) -> Dense {
+        let parts = &self.parts[job];
+        match part {
+            JobPart::Surplus => parts.first(steps),
+            JobPart::Whole => {
+                let mut whole = parts.first(parts.steps());
+                whole.add(&parts.minimum);
+                whole
+            }
+        }
+    }
+
+    /// True if there is something of these resources in it.
+    fn holds_any(&self, job: usize, part: JobPart, steps: u32, of: &[Dim]) -> bool {
+        let parts = &self.parts[job];
+        let any = |amount: &Sparse| amount.iter().any(|(dim, amount)| *amount > 0 && of.contains(dim));
+        let steps = if part == JobPart::Whole { u32::MAX } else { steps };
+        let before = |i: usize| parts.surplus[..i].iter().fold(0_u32, |sum, (_, there)| sum.saturating_add(*there));
+        (part == JobPart::Whole && any(&parts.minimum))
+            || parts.surplus.iter().enumerate().any(|(i, (step, _))| before(i) < steps && any(step))
+    }
+
+    pub(crate) fn meeting(&self, holder: &RunningJob) -> Meeting {
+        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
+        let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
+        let (claimant, holder) = met.unwrap_or((mine.len(), theirs.len()));
+        Meeting { claimant, holder }
+    }
+
+    /// The right by which this part of a job may be taken; of surplus, how many steps.
+    pub(crate) fn right(&self, job: usize, part: JobPart) -> Result<(Right, u32), Exemption> {
+        self.spared(&self.scene.running[job])?;
+        let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
+        if !helps(u32::MAX) {
+            return Err(Exemption::NoHelp);
+        }
+        let (reclaim, preempt) = (self.reclaim(job, part), self.preempt(job, part));
+        let (right, steps) = match (reclaim, preempt) {
+            (Ok(steps), _) => (Right::Reclaim, steps),
+            (Err(_), Ok(steps)) => (Right::Preempt, steps),
+            // Of the two refusals the one that is about this job, not about the pair.
+            (Err(Exemption::NotNearer), Err(why)) | (Err(why), Err(_)) => return Err(why),
+        };
+        if helps(steps) { Ok((right, steps)) } else { Err(Exemption::NoHelp) }
+    }
+
+    /// Whom nobody takes, whatever the right.
+    fn spared(&self, holder: &RunningJob) -> Result<(), Exemption> {
+        let (policy, now) = (self.scene.policy, self.scene.now);
+        if holder.id == self.claim.id || !holder.ours {
+            Err(Exemption::NotOurs)
+        } else if holder.preemptable == Some(false) {
+            Err(Exemption::SaysNo)
+        } else if policy.protected.contains(&holder.namespace) {
+            Err(Exemption::Protected)
+        } else if policy.bounds.is_spent(holder, now) {
+            Err(Exemption::TooOften)
+        } else if policy.bounds.cools_until(holder).is_some_and(|until| until > now) {
+            Err(Exemption::CoolsDown)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn reclaim(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
+        let holder = &self.scene.running[job];
+        let meeting = self.meeting(holder);
+        if !self.scene.policy.reclaim || meeting.claimant == 0 || meeting.holder == 0 {
+            return Err(Exemption::NotNearer);
+        }
+        let Ok(matters) = &self.entitled[meeting.claimant] else { return Err(Exemption::NotNearer) };
+        let steps = self.uncovered(job, part, meeting.holder)?;
+        let counts = |level| match self.seat(job, part, level) {
+            Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
+            Cover::Unstated | Cover::Covered => true,
+        };
+        if !(0..meeting.holder).all(counts) || !self.holds_any(job, part, steps, matters) {
+            return Err(Exemption::OverElsewhere);
+        }
+        self.reclaimable(holder, meeting)?;
+        if part == JobPart::Whole && self.turn_until(job).is_some_and(|until| until > self.scene.now) {
+            return Err(Exemption::Turn);
+        }
+        if holder.preemptable.is_none() && !self.scene.policy.unset.reclaim {
+            return Err(Exemption::SaysNothing);
+        }
+        Ok(steps)
+    }
+
+    /// Until when a job has its turn; `None` if it has none.
+    pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
+        let holder = &self.scene.running[job];
+        let (whole, meeting) = (self.amount(job, JobPart::Whole, 0), self.meeting(holder));
+        let started = holder.started?;
+        let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
+        // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are there.
+        let turn = |node: &Node, dim: &Dim| {
+            let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or(0));
+            match node.used.get(*dim) {
+                used if used <= deserved => None,
+                used if used > has => Some(0),
+                _ => Some(i128::from(waited.max(0)).saturating_mul(deserved) / (has - deserved)),
+            }
+        };
+        let below = &self.ground.path(&holder.queue)[..meeting.holder];
+        let matters = self.matters(meeting.claimant);
+        let turns = below.iter().flat_map(|spot| matters.iter().filter_map(|dim| turn(&self.ground.nodes[*spot], dim)));
+        let longest = turns.min().map(|turn| i64::try_from(turn).unwrap_or(i64::MAX))?;
+        Some(started.saturating_add(longest.min(self.scene.policy.bounds.longest)))
+    }
+
+    fn preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
+        let (holder, policy) = (&self.scene.running[job], self.scene.policy);
+        let meeting = self.meeting(holder);
+        if holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
+            return Err(Exemption::NotLower);
+        }
+        let steps = self.uncovered(job, part, meeting.holder)?;
+        if part == JobPart::Whole && !self.outranks(job, meeting) {
+            return Err(Exemption::Covered);
+        }
+        self.reclaimable(holder, meeting)?;
+        if holder.preemptable.is_none() && !policy.unset.preempt {
+            return Err(Exemption::SaysNothing);
+        }
+        Ok(steps)
+    }
+
+    /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
+    fn uncovered(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
+        match part {
+            JobPart::Whole if self.seats.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
+            JobPart::Whole => Ok(0),
+            JobPart::Surplus => {
+                let covered = self.seats.surplus[job][..levels].iter().map(|spare| spare.covered).max();
+                match self.parts[job].steps().saturating_sub(covered.unwrap_or(0)) {
+                    0 => Err(Exemption::Covered),
+                    steps => Ok(steps),
+                }
+            }
+        }
+    }
+
+    /// True if, from the claimant's queue up, a queue covers the claimant before one covers the job.
+    fn outranks(&self, job: usize, meeting: Meeting) -> bool {
+        let claimant = &self.seats.claimant;
+        if claimant[..meeting.claimant].contains(&true) {
+            return true;
+        }
+        let above = claimant[meeting.claimant..].iter().zip(&self.seats.minimum[job][meeting.holder..]);
+        for (claimant, job) in above {
+            match (claimant, job) {
+                (true, _) => return true,
+                (false, Cover::Covered) => return false,
+                (false, _) => {}
+            }
+        }
+        true
+    }
+
+    /// True if the policy lets the claimant preempt the holder where they are.
+    fn is_ruled(&self, holder: &RunningJob, meeting: Meeting) -> bool {
+        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
+        let near = match (meeting.claimant, meeting.holder) {
+            (0, 0) => RuleScope::SameQueue,
+            (1, 1) => RuleScope::SameParent,
+            _ => RuleScope::AnyQueue,
+        };
+        self.scene.policy.preempt.iter().any(|rule| {
+            near <= rule.scope
+                && rule.by.holds(self.names(mine), self.claim.priority)
+                && rule.of.holds(self.names(theirs), holder.priority)
+        })
+    }
+
+    fn names(&self, path: &[AccountIndex]) -> impl Iterator<Item = &QueueName> {
+        path.iter().map(|spot| &self.ground.nodes[*spot].name)
+    }
+
+    /// Every queue on the holder's way to where the two meet must be.
+    fn reclaimable(&self, holder: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
+        let below = &self.ground.path(&holder.queue)[..meeting.holder];
+        let all = below.iter().all(|spot| self.ground.nodes[*spot].reclaimable);
+        if all { Ok(()) } else { Err(Exemption::NotReclaimable) }
+    }
+
+    fn seat(&self, job: usize, part: JobPart, level: usize) -> &Cover {
+        match part {
+            JobPart::Surplus => &self.seats.surplus[job][level].next,
+            JobPart::Whole => &self.seats.minimum[job][level],
+        }
+    }
+
+    /// The resources on which the claimant may take back, where its first `levels` queues are not the victim's.
+    fn entitled_below(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
+        let path = &self.ground.path(&self.claim.queue)[..levels];
+        for spot in path {
+            let node = &self.ground.nodes[*spot];
+            for (dim, asked) in &self.asks {
+                let would = node.used.get(*dim).saturating_add(*asked);
+                if let Some(deserved) = node.deserved.get(*dim).filter(|deserved| would > *deserved) {
+                    return Err(self.not_entitled(*spot, *dim, Some(deserved)));
+                }
+            }
+        }
+        let stated = |dim: &&Dim| path.iter().any(|spot| self.ground.nodes[*spot].deserved.get(**dim).is_some());
+        let matters: Vec<Dim> = self.lacks.iter().filter(stated).copied().collect();
+        match (matters.is_empty(), path.first(), self.lacks.first()) {
+            (true, Some(spot), Some(dim)) => Err(self.not_entitled(*spot, *dim, None)),
+            _ => Ok(matters),
+        }
+    }
+
+    /// The same, worked out; nothing where it may take nothing back.
+    pub(crate) fn matters(&self, levels: usize) -> &[Dim] {
+        self.entitled[levels].as_deref().unwrap_or_default()
+    }
+
+    /// Why it is entitled to nothing of anybody, if so.
+    pub(crate) fn entitled_at_all(&self) -> Result<(), NotEntitled> {
+        let refused = self.entitled.last().and_then(|farthest| farthest.as_ref().err());
+        let some = self.entitled.iter().skip(1).any(Result::is_ok);
+        refused.filter(|_| !some).map_or(Ok(()), |why| Err(why.clone()))
+    }
+
+    fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<i128>) -> NotEntitled {
+        let (node, name) = (&self.ground.nodes[spot], self.ground.dims.name(dim));
+        let asked = self.claim.asks.get(name.as_str());
+        let would = name.amount(node.used.get(dim).saturating_add(asked.as_nano())).shown_as(asked);
+        let deserved = deserved.map(|deserved| name.amount(deserved).shown_as(asked));
+        NotEntitled { queue: node.name.clone(), resource: name.clone(), would, deserved }
+    }
+
+    /// The right in words.
+    pub(crate) fn why(&self, job: usize, part: JobPart, right: Right) -> EvictionReason {
+        let holder = &self.scene.running[job];
+        let claimant = self.claim.queue.clone();
+        if right == Right::Preempt {
+            return EvictionReason::Preempted { claimant, priority: holder.priority, by: self.claim.priority };
+        }
+        let meeting = self.meeting(holder);
+        let path = self.ground.path(&holder.queue);
+        // The queue farthest up is the one that owes.
+        let at = meeting.holder.saturating_sub(1);
+        let node = &self.ground.nodes[path[at]];
+        let matters = self.matters(meeting.claimant);
+        let whole = self.amount(job, JobPart::Whole, 0);
+        let over = match self.seat(job, part, at) {
+            Cover::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
+            _ => matters.iter().find(|dim| whole.get(**dim) > 0),
+        };
+        let over = over.copied();
+        let name = over.map(|dim| self.ground.dims.name(dim).clone());
+        let used = over.map_or(0, |dim| node.used.get(dim));
+        let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.amount(nano));
+        EvictionReason::Reclaimed {
+            claimant,
+            queue: node.name.clone(),
+            used: amount(used),
+            deserved: over.and_then(|dim| node.deserved.get(dim)).map(amount),
+            resource: name.unwrap_or_else(|| "".into()),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Giving back: whose pods make room for a job that waits, and whose never do.
+//!
+//! Rule: Volcano's `gangreclaim` and `gangpreempt` (`pkg/scheduler/actions`, with `plugins/capacity`) over the whole fleet.
+//! *Reclaim*: a queue that stays within what it deserves takes from queues that borrow. *Preemption*: a job takes from
+//! jobs of lower priority, in its own queue unless the policy says more. Surplus pods of elastic gangs go before whole
+//! gangs, the least lost work before more, and nobody goes unless the function that places jobs says that the claimant
+//! then fits; who is not needed for that stays.
+//!
+//! What is narrower here than in Volcano: a job that its queue's `deserved` covers, counting the queue's jobs by priority
+//! and then by start, is never taken from outside, whatever else the queue borrows ([`seats`], [`rules`]). Volcano may
+//! take any job of a queue that borrows, and the two then take turns for ever. With it every claim makes strictly
+//! better what [`rules`] calls the standing of the fleet, so between two events from outside there is a last claim.
+//!
+//! Two things bound how eager that is: nobody claims before it has waited as long as it takes to get its place kept
+//! ([`PreemptionBounds::patience`]), for much comes free by itself; and who alone holds more than its queue deserves, and waited for
+//! it, has its turn: it is left alone until it has had what its queue did without ([`rules`]).
+//!
+//! The parts: [`seats`] (what is covered), [`rules`] (who may take whom), [`surplus`] (pods that a gang can spare),
+//! [`order`] (who goes first), [`victims`] (how few), [`budget`] (how much at most), [`refusal`] (why not).
+
+mod budget;
+mod eligibility;
+mod policy;
+mod reasons;
+mod record;
+mod rule_syntax;
+mod surplus;
+#[cfg(test)]
+mod tests;
+mod victim_order;
+mod victims;
+mod within_deserved;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+pub use crate::queue::preemption::{
+    budget::{EvictionBudget, EvictionHistory, EvictionRate, FailedAttempts, HoldWindow, PreemptionBounds},
+    policy::{JobSelector, PreemptionPolicy, PreemptionRule, RuleScope, UnmarkedJobs},
+    reasons::{AttemptRefusal, EvictionReason, Exemption, NoEvictions, NotEntitled},
+    record::EvictionRecord,
+    surplus::{ElasticGang, PlacedTask, RemovedPods},
+};
+
+use crate::{
+    gang::QueueName,
+    queue::JobId,
+    resources::{Limits, ResourceName, Resources},
+};
+
+/// What a queue may have and has; inner queues too, the root not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueAccount {
+    /// The queue above; `None` is the root.
+    pub parent: Option<QueueName>,
+    /// ReservedClusters free for it: nothing is taken below this.
+    pub guarantee: Resources,
+    /// What it is entitled to; names that are absent are not stated. An inner queue that states nothing of a resource
+    /// deserves what its children do together.
+    pub deserved: Limits,
+    /// Charged, with all queues below.
+    pub used: Resources,
+    /// Whether others may take back what it, or a queue below, borrowed.
+    pub reclaimable: bool,
+    /// Of lower ones is taken first.
+    pub priority: i32,
+}
+
+/// A job that holds a charge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningJob {
+    /// Who.
+    pub id: JobId,
+    /// Whose charge.
+    pub queue: QueueName,
+    /// Where its objects are.
+    pub namespace: Arc<str>,
+    /// The job's priority.
+    pub priority: i32,
+    /// `volcano.sh/preemptable`, where the job says so.
+    pub preemptable: Option<bool>,
+    /// We admitted it, so that we can put it back in line.
+    pub ours: bool,
+    /// When it came, in seconds since 1970.
+    pub created: i64,
+    /// Since when it is placed, in seconds since 1970; `None` while it is only admitted, and has nothing to lose.
+    pub started: Option<i64>,
+    /// What it is charged now.
+    pub charge: Resources,
+    /// Pods that it can spare, if it is a gang that is placed once.
+    pub elastic: Option<ElasticGang>,
+    /// What was taken from it before.
+    pub evictions: EvictionHistory,
+    /// Pods of it succeeded since it was last placed.
+    pub progressed: bool,
+}
+
+/// A job that waits and wants room made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preemptor {
+    /// Who.
+    pub id: JobId,
+    /// Where.
+    pub queue: QueueName,
+    /// The job's priority.
+    pub priority: i32,
+    /// `preemptionPolicy: Never`: nobody gives way, by neither right (Volcano's `reclaim` honours it too).
+    pub never_preempts: bool,
+    /// What all of its minimum asks for, whole: not what one pod does.
+    pub asks: Resources,
+    /// Of which resources there is too little now; none given is all that it asks for.
+    pub lacks: BTreeSet<ResourceName>,
+    /// Earlier claims of it that came to nothing.
+    pub attempts: FailedAttempts,
+}
+
+/// Everything that a claim is decided on.
+#[derive(Debug, Clone, Copy)]
+pub struct PreemptionInput<'a> {
+    /// All queues but the root.
+    pub queues: &'a BTreeMap<QueueName, QueueAccount>,
+    /// All jobs that hold something; their order does not matter.
+    pub running: &'a [RunningJob],
+    /// What the fleet has, to weigh lost work by.
+    pub fleet: &'a Resources,
+    /// The rules that the admin chose.
+    pub policy: &'a PreemptionPolicy,
+    /// How much may be taken now.
+    pub bucket: &'a EvictionBudget,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// How much of a job is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvictedPart {
+    /// Pods beyond its minimum: it shrinks and goes on.
+    Surplus(RemovedPods),
+    /// All of it, in all clusters: it goes back in line and keeps its age.
+    Whole,
+}
+
+/// A job that gives way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victim {
+    /// Who.
+    pub id: JobId,
+    /// Whose charge.
+    pub queue: QueueName,
+    /// How much of it.
+    pub taken: EvictedPart,
+    /// By which right.
+    pub why: EvictionReason,
+    /// What comes free.
+    pub frees: Resources,
+    /// Billionths of the fleet, summed over resources, times seconds run.
+    pub lost_work: i128,
+}
+
+/// Who gives way, and what that gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvictionPlan {
+    /// In the order to take them in. No one of them can be left out.
+    pub victims: Vec<Victim>,
+    /// What comes free, in all.
+    pub frees: Resources,
+    /// See [`Victim::lost_work`].
+    pub lost_work: i128,
+    /// What the claimant holds from now on.
+    pub hold: HoldWindow,
+}
+
+/// Whom to take so that the claimant fits.
+///
+/// `fits` answers for the claimant's whole minimum with these victims' pods gone: quota on the way up, then node by node
+/// in the clusters. Where more victims never make it fit less, there is a plan whenever taking all who may be taken is
+/// enough, and no part of a plan is enough. Smallest of all plans it need not be.
+///
+/// # Errors
+/// [`NoEvictions`], with numbers, if nobody may be taken, or all who may be are not enough, or a bound holds.
+pub fn plan_evictions(
+    scene: &PreemptionInput<'_>,
+    claim: &Preemptor,
+    mut fits: impl FnMut(&[&Victim]) -> bool,
+) -> Result<EvictionPlan, Box<NoEvictions>> {
+    let bounds = &scene.policy.bounds;
+    let refuse = |refused| {
+        let (asks, exempt) = (claim.asks.clone(), BTreeMap::new());
+        Box::new(NoEvictions { refused, asks, entitled: Ok(()), exempt, free_at: None })
+    };
+    if let Some(until) = claim.attempts.not_before(bounds).filter(|until| *until > scene.now) {
+        return Err(refuse(AttemptRefusal::Backoff { failed: claim.attempts.failed, until }));
+    }
+    if claim.never_preempts {
+        return Err(refuse(AttemptRefusal::Never));
+    }
+    if fits(&[]) {
+        return Err(refuse(AttemptRefusal::Unneeded));
+    }
+    let victims = victims::choose(scene, claim, fits)?;
+    let needs = u32::try_from(victims.len()).unwrap_or(u32::MAX);
+    if needs > bounds.victims {
+        return Err(refuse(AttemptRefusal::TooMany { needs, most: bounds.victims }));
+    }
+    if !scene.bucket.affords(bounds.rate, needs, scene.now) {
+        let has = scene.bucket.level(bounds.rate, scene.now);
+        let enough_at = scene.bucket.enough_at(bounds.rate, needs, scene.now);
+        return Err(refuse(AttemptRefusal::Rate { needs, has, most: bounds.rate.evictions, enough_at }));
+    }
+    let mut frees = Resources::new();
+    victims.iter().for_each(|victim| frees.add(&victim.frees));
+    let lost_work = victims.iter().fold(0_i128, |sum, victim| sum.saturating_add(victim.lost_work));
+    Ok(EvictionPlan { victims, frees, lost_work, hold: HoldWindow::of(claim, bounds, scene.now) })
+}

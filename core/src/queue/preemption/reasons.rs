@@ -1,0 +1,277 @@
+//! Why a job gives way, why it does not, and why a claim comes to nothing: tokens for machines, sentences with numbers
+//! for people.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+
+/// By which right a job is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvictionReason {
+    /// Its queue borrowed.
+    Reclaimed {
+        /// The queue that takes back.
+        claimant: QueueName,
+        /// The queue that borrowed: the job's, or one above it.
+        queue: QueueName,
+        /// Resource; empty if none can be named.
+        resource: ResourceName,
+        /// Used before.
+        used: Quantity,
+        /// What that queue deserves; `None` where it states nothing.
+        deserved: Option<Quantity>,
+    },
+    /// A higher priority needs the room.
+    Preempted {
+        /// The queue of who takes.
+        claimant: QueueName,
+        /// Its own priority.
+        priority: i32,
+        /// The claimant's.
+        by: i32,
+    },
+}
+
+impl EvictionReason {
+    /// One CamelCase word.
+    #[must_use]
+    pub const fn token(&self) -> &'static str {
+        match self {
+            Self::Reclaimed { .. } => "Reclaimed",
+            Self::Preempted { .. } => "Preempted",
+        }
+    }
+}
+
+impl fmt::Display for EvictionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reclaimed { claimant, queue, resource, used, deserved: Some(deserved) } => write!(
+                f,
+                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves {}",
+                deserved.in_few_digits()
+            ),
+            Self::Reclaimed { claimant, queue, resource, used, deserved: None } => write!(
+                f,
+                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves none"
+            ),
+            Self::Preempted { claimant, priority, by } => {
+                write!(
+                    f,
+                    "a job of priority {by} in queue {claimant} needs its room, and its own priority is {priority}"
+                )
+            }
+        }
+    }
+}
+
+/// Why a job that holds something is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exemption {
+    /// What its queue deserves, or is guaranteed, covers it.
+    Covered,
+    /// Its queue, or one above it, is not reclaimable.
+    NotReclaimable,
+    /// It says that it is not preemptable.
+    SaysNo,
+    /// It does not say that it is preemptable.
+    SaysNothing,
+    /// Its namespace is protected.
+    Protected,
+    /// It waited while its queue had nothing, and has not yet had what its queue did without.
+    Turn,
+    /// It was taken from a short time ago.
+    CoolsDown,
+    /// It was taken from too often without progress.
+    TooOften,
+    /// Its queue borrows, but nothing of what the claimant may take back.
+    OverElsewhere,
+    /// The claimant's priority does not reach it.
+    NotLower,
+    /// Neither right goes between the two queues.
+    NotNearer,
+    /// It holds nothing of what the claimant lacks.
+    NoHelp,
+    /// We did not admit it.
+    NotOurs,
+}
+
+impl fmt::Display for Exemption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Covered => "covered by what its queue deserves",
+            Self::NotReclaimable => "in a queue that is not reclaimable",
+            Self::SaysNo => "with volcano.sh/preemptable: false",
+            Self::SaysNothing => "without volcano.sh/preemptable: true",
+            Self::Protected => "in a protected namespace",
+            Self::Turn => "having the turn that it waited for",
+            Self::CoolsDown => "taken from a short time ago",
+            Self::TooOften => "taken from too often without progress",
+            Self::OverElsewhere => "in a queue that borrows other resources",
+            Self::NotLower | Self::NotNearer => "out of reach of the job's priority",
+            Self::NoHelp => "holding nothing of what is lacking",
+            Self::NotOurs => "not admitted by Caldera",
+        })
+    }
+}
+
+/// Why a queue takes nothing back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotEntitled {
+    /// The claimant's queue, or one above it.
+    pub queue: QueueName,
+    /// Resource.
+    pub resource: ResourceName,
+    /// What it would use with the claimant.
+    pub would: Quantity,
+    /// What it deserves; `None` where it states nothing.
+    pub deserved: Option<Quantity>,
+}
+
+impl fmt::Display for NotEntitled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, resource, would, deserved } = self;
+        match deserved {
+            Some(deserved) => write!(f, "queue {queue} would use {resource} {would} and deserves {deserved}"),
+            None => write!(f, "queue {queue} deserves no {resource}"),
+        }
+    }
+}
+
+/// Why nobody gives way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttemptRefusal {
+    /// The claimant's PriorityClass says that it never preempts.
+    Never,
+    /// The claimant fits already.
+    Unneeded,
+    /// Its last claim came to nothing a short time ago.
+    Backoff {
+        /// How many did.
+        failed: u32,
+        /// Until when, in seconds since 1970.
+        until: i64,
+    },
+    /// Nobody may be taken.
+    Nobody,
+    /// All who may be taken are not enough.
+    TooLittle {
+        /// How many they are.
+        jobs: usize,
+        /// What they would free.
+        frees: Resources,
+    },
+    /// It takes more victims than one claim may have.
+    TooMany {
+        /// Victims needed.
+        needs: u32,
+        /// Victims allowed.
+        most: u32,
+    },
+    /// The fleet's bucket of evictions does not hold so many.
+    Rate {
+        /// Evictions needed.
+        needs: u32,
+        /// Evictions left.
+        has: u32,
+        /// Evictions that it ever holds; who needs more waits until it is full.
+        most: u32,
+        /// When there are enough, in seconds since 1970; `None` if never.
+        enough_at: Option<i64>,
+    },
+}
+
+/// Nobody gives way, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoEvictions {
+    /// Why not.
+    pub refused: AttemptRefusal,
+    /// What the claimant asks for.
+    pub asks: Resources,
+    /// Whether its queue may take anything back.
+    pub entitled: Result<(), NotEntitled>,
+    /// Jobs that are left alone, by why.
+    pub exempt: BTreeMap<Exemption, usize>,
+    /// When the first of those is not left alone any more that only was taken from before, in seconds since 1970.
+    pub free_at: Option<i64>,
+}
+
+impl NoEvictions {
+    /// One CamelCase word.
+    #[must_use]
+    pub const fn token(&self) -> &'static str {
+        match self.refused {
+            AttemptRefusal::Never => "NeverPreempts",
+            AttemptRefusal::Unneeded => "NoClaimNeeded",
+            AttemptRefusal::Backoff { .. } => "ClaimBackoff",
+            AttemptRefusal::Nobody => "NothingToTakeBack",
+            AttemptRefusal::TooLittle { .. } => "TooLittleToTakeBack",
+            AttemptRefusal::TooMany { .. } => "TooManyVictims",
+            AttemptRefusal::Rate { .. } => "EvictionRate",
+        }
+    }
+
+    /// When to ask again though nothing else happened, in seconds since 1970.
+    #[must_use]
+    pub const fn again_at(&self) -> Option<i64> {
+        match self.refused {
+            AttemptRefusal::Backoff { until, .. } => Some(until),
+            AttemptRefusal::Rate { enough_at, .. } => enough_at,
+            AttemptRefusal::Nobody | AttemptRefusal::TooLittle { .. } => self.free_at,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for NoEvictions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claims {}: ", self.asks)?;
+        match &self.refused {
+            AttemptRefusal::Never => f.write_str("its PriorityClass says preemptionPolicy: Never, so nobody gives way"),
+            AttemptRefusal::Unneeded => f.write_str("fits without anybody giving way"),
+            AttemptRefusal::Backoff { failed, .. } => {
+                write!(f, "{failed} earlier {} came to nothing; waits before the next", plural(*failed, "claim"))
+            }
+            AttemptRefusal::TooMany { needs, most } => {
+                write!(f, "{needs} jobs would have to give way, and one claim may take {most}")
+            }
+            AttemptRefusal::Rate { needs, has, most, .. } => {
+                write!(f, "{needs} evictions are needed and {has} are left in the fleet's budget for now")?;
+                if needs > most {
+                    write!(
+                        f,
+                        "; it holds {most} at most: they are made once it is full, and paid back before any other"
+                    )?;
+                }
+                Ok(())
+            }
+            AttemptRefusal::Nobody => {
+                f.write_str("no job may be taken for it")?;
+                if let Err(why) = &self.entitled {
+                    write!(f, ": {why}")?;
+                }
+                exempt(f, &self.exempt)
+            }
+            AttemptRefusal::TooLittle { jobs, frees } => {
+                let jobs_word = plural(u32::try_from(*jobs).unwrap_or(u32::MAX), "job");
+                write!(f, "not even without the {jobs} {jobs_word} that may be taken ({frees}) would it fit")?;
+                exempt(f, &self.exempt)
+            }
+        }
+    }
+}
+
+fn exempt(f: &mut fmt::Formatter<'_>, exempt: &BTreeMap<Exemption, usize>) -> fmt::Result {
+    for (i, (why, jobs)) in exempt.iter().enumerate() {
+        write!(f, "{}{jobs} {why}", if i == 0 { "; left alone: " } else { ", " })?;
+    }
+    Ok(())
+}
+
+fn plural(number: u32, word: &str) -> String {
+    if number == 1 { word.to_owned() } else { format!("{word}s") }
+}

@@ -1,0 +1,90 @@
+//! What was last taken from a job, as it stands on its binding.
+//!
+//! Written by the controller as the annotation `caldera.dev/eviction` (JSON), in the same patch that takes it; read by the
+//! controller itself, so that bounds and holds are functions of API objects: a restart forgets none.
+
+use serde::{Deserialize, Serialize};
+
+use crate::queue::preemption::EvictionHistory;
+
+/// An eviction. Times are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionRecord {
+    /// Times that it gave way for others since it last made progress.
+    pub count: u32,
+    /// When it last did, where this record is not of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<i64>,
+    /// Times that it found no place, or did not start there, since it last made progress: nobody took that from it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub put_back: u32,
+    /// When.
+    pub at: i64,
+    /// Until when who it was for holds what came free, unless it starts before.
+    pub until: i64,
+    /// The binding that it was for: its UID.
+    pub claimant: String,
+    /// By which right: a token.
+    pub reason: String,
+    /// The same in a sentence.
+    pub message: String,
+    /// Clusters where it did not start: others come first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<String>,
+}
+
+impl EvictionRecord {
+    /// Reads the annotation.
+    ///
+    /// # Errors
+    /// If the text is not an eviction: then there is none.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The annotation's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // A struct of numbers and texts always serializes.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// As far as bounds look at it.
+    #[must_use]
+    pub const fn evictions(&self) -> EvictionHistory {
+        let last = match (self.count, self.last) {
+            (0, _) => None,
+            (_, Some(last)) => Some(last),
+            (_, None) => Some(self.at),
+        };
+        EvictionHistory { count: self.count, last }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_and_a_broken_one_is_no_record() {
+        let text = r#"{"count":2,"at":10,"until":20,"claimant":"uid","reason":"Reclaimed","message":"because"}"#;
+        let record = EvictionRecord::parse(text).unwrap();
+        assert_eq!((record.to_json().as_str(), record.evictions().count), (text, 2));
+        assert!(EvictionRecord::parse("{}").is_err());
+    }
+
+    #[test]
+    fn who_was_put_back_gave_way_no_more_often() {
+        let of = |text: &str| EvictionRecord::parse(text).unwrap().evictions();
+        let rest = r#""until":20,"claimant":"","reason":"NotPlaced","message":"because""#;
+        assert_eq!(of(&format!(r#"{{"count":0,"putBack":3,"at":10,{rest}}}"#)), EvictionHistory::default());
+        let before = EvictionHistory { count: 2, last: Some(5) };
+        assert_eq!(of(&format!(r#"{{"count":2,"last":5,"putBack":3,"at":10,{rest}}}"#)), before);
+    }
+}

@@ -1,0 +1,244 @@
+//! The rules the slow way, by name and without any of the search's tables.
+
+use super::*;
+use crate::resources::ResourceName;
+
+/// See the module.
+pub(crate) struct Model<'a> {
+    world: &'a World,
+    claim: &'a Preemptor,
+    /// Covered minimums, and pods of surplus that are covered, by queue and job.
+    covered: BTreeMap<(QueueName, JobId), (bool, u32)>,
+    claimant: BTreeSet<QueueName>,
+}
+
+impl<'a> Model<'a> {
+    pub(crate) fn new(world: &'a World, claim: &'a Preemptor) -> Self {
+        let mut model = Self { world, claim, covered: BTreeMap::new(), claimant: BTreeSet::new() };
+        let mut names: Vec<&QueueName> = world.queues.keys().collect();
+        names.sort_by_key(|name| std::cmp::Reverse(world.path(name).len()));
+        names.into_iter().for_each(|name| model.seat(name));
+        model
+    }
+
+    /// Covered minimums by depth (deepest first), then priority (highest first), then running jobs by priority.
+    pub(crate) fn standing(&self) -> Vec<usize> {
+        let mut standing = Vec::new();
+        for depth in (1..6).rev() {
+            for priority in (0..5).rev() {
+                let here = |((queue, id), (minimum, _)): (&(QueueName, JobId), &(bool, u32))| {
+                    let holder = self.world.running.iter().find(|holder| holder.id == *id).unwrap();
+                    *minimum && holder.priority == priority && self.world.path(queue).len() == depth
+                };
+                standing.push(self.covered.iter().filter(|entry| here(*entry)).count());
+            }
+        }
+        for priority in (0..5).rev() {
+            standing.push(self.world.running.iter().filter(|holder| holder.priority == priority).count());
+        }
+        standing
+    }
+
+    fn children(&self, queue: &QueueName) -> Vec<&QueueName> {
+        let child =
+            |(name, account): (&'a QueueName, &QueueAccount)| (account.parent.as_ref() == Some(queue)).then_some(name);
+        self.world.queues.iter().filter_map(child).collect()
+    }
+
+    fn guarantee(&self, queue: &QueueName, dim: &str) -> i128 {
+        let below = self.children(queue).into_iter().map(|child| self.guarantee(child, dim)).sum::<i128>();
+        self.world.queues[queue].guarantee.get(dim).as_nano().max(below)
+    }
+
+    fn deserved(&self, queue: &QueueName, dim: &str) -> Option<i128> {
+        let own = self.world.queues[queue].deserved.get(dim).map(Quantity::as_nano);
+        let below: i128 = self.children(queue).into_iter().filter_map(|child| self.deserved(child, dim)).sum();
+        let guarantee = self.guarantee(queue, dim);
+        let stated = own.or((below > 0).then_some(below));
+        stated.map(|stated| stated.max(guarantee)).or((guarantee > 0).then_some(guarantee))
+    }
+
+    /// Covered, or else the resources that it is over on (none of them: nothing is stated).
+    fn sits(&self, queue: &QueueName, taken: &Resources, amount: &Resources) -> Result<(), Vec<ResourceName>> {
+        let needed = |name: &ResourceName| taken.get(name.as_str()).as_nano() < self.guarantee(queue, name.as_str());
+        if amount.iter().any(|(name, _)| needed(name)) {
+            return Ok(());
+        }
+        let stated = |name: &ResourceName| self.deserved(queue, name.as_str());
+        let over = |(name, amount): &(&ResourceName, Quantity)| {
+            stated(name).is_some_and(|most| taken.get(name.as_str()).as_nano() + amount.as_nano() > most)
+        };
+        let over: Vec<ResourceName> = amount.iter().filter(over).map(|(name, _)| name.clone()).collect();
+        let states = amount.is_empty() || amount.iter().any(|(name, _)| stated(name).is_some());
+        if over.is_empty() && states { Ok(()) } else { Err(over) }
+    }
+
+    fn below(&self, queue: &QueueName) -> Vec<&'a RunningJob> {
+        let mut jobs: Vec<&RunningJob> =
+            self.world.running.iter().filter(|holder| self.world.path(&holder.queue).contains(queue)).collect();
+        let covers = |holder: &RunningJob| {
+            let mut children = self.children(queue).into_iter();
+            children
+                .any(|child| self.covered.get(&(child.clone(), holder.id.clone())).is_some_and(|(minimum, _)| *minimum))
+        };
+        jobs.sort_by_key(|holder| {
+            (!covers(holder), -holder.priority, holder.started.unwrap_or(i64::MAX), holder.id.clone())
+        });
+        jobs
+    }
+
+    fn seat(&mut self, queue: &QueueName) {
+        let jobs = self.below(queue);
+        let children = self.children(queue);
+        let mut taken = Resources::new();
+        let mine = self.world.path(&self.claim.queue).contains(queue);
+        let late = !children.iter().any(|child| self.claimant.contains(*child));
+        let late_of = |holder: &RunningJob| {
+            !children.iter().any(|child| {
+                self.covered.get(&((*child).clone(), holder.id.clone())).is_some_and(|(minimum, _)| *minimum)
+            })
+        };
+        // What the claimant sees: all who come before it.
+        let before: Vec<bool> =
+            jobs.iter().map(|holder| (late_of(holder), -holder.priority) <= (late, -self.claim.priority)).collect();
+        let mut seen = None;
+        let mut seats = Vec::new();
+        for (holder, before) in jobs.iter().zip(before) {
+            if !before {
+                seen.get_or_insert_with(|| taken.clone());
+            }
+            let covered = self.sits(queue, &taken, &minimum(holder)).is_ok();
+            if covered {
+                taken.add(&minimum(holder));
+            }
+            seats.push(covered);
+        }
+        if mine && self.sits(queue, &seen.unwrap_or_else(|| taken.clone()), &self.claim.asks).is_ok() {
+            self.claimant.insert(queue.clone());
+        }
+        for (holder, seat) in jobs.iter().zip(seats) {
+            let mut pods = 0;
+            let pod = pod(holder);
+            while seat && pods < spare(holder) && self.sits(queue, &taken, &pod).is_ok() {
+                taken.add(&pod);
+                pods += 1;
+            }
+            self.covered.insert((queue.clone(), holder.id.clone()), (seat, pods));
+        }
+    }
+
+    /// The queues of a job below the nearest one above the claimant too, and those from there on.
+    pub(crate) fn split(&self, of: &QueueName, other: &QueueName) -> (Vec<QueueName>, Vec<QueueName>) {
+        let other = self.world.path(other);
+        self.world.path(of).into_iter().partition(|name| !other.contains(name))
+    }
+
+    fn lacks(&self, name: &ResourceName) -> bool {
+        self.claim.lacks.is_empty() || self.claim.lacks.contains(name)
+    }
+
+    /// Whether so much of a job may be taken: so many pods of surplus, or all.
+    pub(crate) fn allows(&self, holder: &RunningJob, pods: Option<u32>) -> bool {
+        let amount = pods.map_or_else(|| holder.charge.clone(), |pods| pod(holder).times(u64::from(pods)));
+        let helps = amount.iter().any(|(name, _)| self.lacks(name) && !self.claim.asks.get(name.as_str()).is_zero());
+        let (below, from) = self.split(&holder.queue, &self.claim.queue);
+        let reclaimable = below.iter().all(|name| self.world.queues[name].reclaimable);
+        let uncovered = |name: &QueueName| {
+            let (minimum, surplus) = self.covered[&(name.clone(), holder.id.clone())];
+            pods.map_or(!minimum, |pods| pods <= spare(holder) - surplus)
+        };
+        helps
+            && reclaimable
+            && holder.preemptable != Some(false)
+            && below.iter().all(uncovered)
+            && (self.reclaims(holder, &amount, &below) || self.preempts(holder, pods.is_none(), &below, &from))
+    }
+
+    fn reclaims(&self, holder: &RunningJob, amount: &Resources, below: &[QueueName]) -> bool {
+        let (mine, _) = self.split(&self.claim.queue, &holder.queue);
+        let asks = &self.claim.asks;
+        let within = mine.iter().all(|queue| {
+            asks.iter().all(|(name, asked)| {
+                let would = self.world.queues[queue].used.get(name.as_str()).as_nano() + asked.as_nano();
+                self.deserved(queue, name.as_str()).is_none_or(|deserved| would <= deserved)
+            })
+        });
+        let stated = |name: &ResourceName| mine.iter().any(|queue| self.deserved(queue, name.as_str()).is_some());
+        let matters: Vec<&ResourceName> =
+            asks.iter().map(|(name, _)| name).filter(|name| self.lacks(name) && stated(name)).collect();
+        let over = |queue: &QueueName| match self.over(queue, holder) {
+            over if over.is_empty() => true,
+            over => over.iter().any(|name| matters.contains(&name)),
+        };
+        within && !below.is_empty() && amount.iter().any(|(name, _)| matters.contains(&name)) && below.iter().all(over)
+    }
+
+    /// What a borrowed part of a job is over on, from the job's own seat.
+    fn over(&self, queue: &QueueName, holder: &RunningJob) -> Vec<ResourceName> {
+        let mut taken = Resources::new();
+        let jobs = self.below(queue);
+        for job in &jobs {
+            let (covered, _) = self.covered[&(queue.clone(), job.id.clone())];
+            if job.id == holder.id && !covered {
+                return self.sits(queue, &taken, &minimum(job)).unwrap_err();
+            }
+            if covered {
+                taken.add(&minimum(job));
+            }
+        }
+        for job in &jobs {
+            let (_, pods) = self.covered[&(queue.clone(), job.id.clone())];
+            taken.add(&pod(job).times(u64::from(pods)));
+            if job.id == holder.id {
+                return self.sits(queue, &taken, &pod(job)).err().unwrap_or_default();
+            }
+        }
+        Vec::new()
+    }
+
+    fn preempts(&self, holder: &RunningJob, whole: bool, below: &[QueueName], from: &[QueueName]) -> bool {
+        let (mine, _) = self.split(&self.claim.queue, &holder.queue);
+        let near = match (mine.len(), below.len()) {
+            (0, 0) => RuleScope::SameQueue,
+            (1, 1) => RuleScope::SameParent,
+            _ => RuleScope::AnyQueue,
+        };
+        let ruled = self.world.policy.preempt.iter().any(|rule| near <= rule.scope);
+        let covers = |queue: &QueueName| self.covered[&(queue.clone(), holder.id.clone())].0;
+        let first_of_mine = from.iter().position(|queue| self.claimant.contains(queue)).unwrap_or(usize::MAX);
+        let first_of_its = from.iter().position(covers).unwrap_or(usize::MAX);
+        let outranks = mine.iter().any(|queue| self.claimant.contains(queue))
+            || first_of_its == usize::MAX
+            || first_of_mine <= first_of_its;
+        ruled && holder.priority < self.claim.priority && holder.preemptable == Some(true) && (!whole || outranks)
+    }
+
+    /// Everything that may be taken.
+    pub(crate) fn all(&self) -> Vec<(JobId, Option<u32>)> {
+        let most = |holder: &RunningJob| {
+            if self.allows(holder, None) {
+                return Some((holder.id.clone(), None));
+            }
+            let pods = (1..=spare(holder)).rev().find(|pods| self.allows(holder, Some(*pods)))?;
+            Some((holder.id.clone(), Some(pods)))
+        };
+        self.world.running.iter().filter_map(most).collect()
+    }
+}
+
+pub(crate) fn spare(holder: &RunningJob) -> u32 {
+    holder
+        .elastic
+        .as_ref()
+        .map_or(0, |gang| gang.tasks[0].placed.values().sum::<u32>().saturating_sub(gang.min_available))
+}
+
+fn pod(holder: &RunningJob) -> Resources {
+    holder.elastic.as_ref().map(|gang| gang.tasks[0].request.clone()).unwrap_or_default()
+}
+
+fn minimum(holder: &RunningJob) -> Resources {
+    let mut minimum = holder.charge.clone();
+    minimum.saturating_sub(&pod(holder).times(u64::from(spare(holder))));
+    minimum
+}

@@ -1,0 +1,258 @@
+//! In which order jobs give way.
+//!
+//! Surplus before whole gangs; of these, those who borrow before those of lower priority. Among queues that borrow: near
+//! ones first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves
+//! at that point. In a queue, and among those that are preempted: low priority, least lost work, newest.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        preemption::{
+            Exemption, PreemptionInput, RunningJob,
+            eligibility::{Eligibility, JobPart, Right},
+            within_deserved::AccountIndex,
+        },
+        quota::amounts::{Dense, Dim},
+    },
+    resources::ResourceName,
+};
+
+/// Billionths, for shares.
+const WHOLE: i128 = 1_000_000_000;
+
+/// A part of a job that may be taken; of surplus, at most so many steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) job: usize,
+    pub(crate) part: JobPart,
+    pub(crate) right: Right,
+    pub(crate) steps: u32,
+}
+
+/// Who is next, one after the other; what is taken counts for who comes after.
+pub(crate) struct VictimOrder<'a> {
+    law: &'a Eligibility<'a>,
+    /// Reclaimed and preempted surplus, then the same of whole jobs.
+    stages: VecDeque<Stage>,
+    /// By queue, what was taken so far.
+    taken: Vec<Dense>,
+    /// By job, steps of surplus that were taken.
+    shrunk: Vec<u32>,
+    /// Jobs that are left alone.
+    pub(crate) exempt: BTreeMap<Exemption, usize>,
+}
+
+enum Stage {
+    Reclaim(Borrowers),
+    Preempt(VecDeque<Candidate>),
+}
+
+/// Jobs of queues that borrow.
+#[derive(Default)]
+struct Borrowers {
+    /// By queue, each in its own order.
+    steps: BTreeMap<AccountIndex, VecDeque<Candidate>>,
+    /// The queues that have some, the one that gives next first.
+    queues: BTreeSet<(Urgency, AccountIndex)>,
+    urgencies: BTreeMap<AccountIndex, Urgency>,
+    /// Queues by the one that is farthest up on the way to where they meet the claimant: their shares move together.
+    kin: BTreeMap<Option<AccountIndex>, Vec<AccountIndex>>,
+}
+
+/// Which queue gives first: the least.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Urgency {
+    /// Levels from the claimant up to where they meet.
+    distance: usize,
+    queue_priority: i32,
+    /// Of the queue farthest up that is not the claimant's.
+    share: Reverse<i128>,
+    own_share: Reverse<i128>,
+    job_priority: i32,
+    name: QueueName,
+}
+
+impl<'a> VictimOrder<'a> {
+    pub(crate) fn new(law: &'a Eligibility<'a>) -> Self {
+        let jobs = law.scene.running.len();
+        let mut line = Self {
+            law,
+            stages: VecDeque::new(),
+            taken: vec![Dense::default(); law.ground.nodes.len()],
+            shrunk: vec![0; jobs],
+            exempt: BTreeMap::new(),
+        };
+        let mut found: BTreeMap<(JobPart, Right), Vec<Candidate>> = BTreeMap::new();
+        for job in 0..jobs {
+            let whole = law.right(job, JobPart::Whole);
+            let elastic = !law.parts[job].surplus.is_empty();
+            let surplus = if elastic { law.right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
+            for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
+                if let Ok((right, steps)) = right {
+                    found.entry((part, right)).or_default().push(Candidate { job, part, right, steps });
+                }
+            }
+            if let (Err(_), Err(why)) = (surplus, whole) {
+                *line.exempt.entry(why).or_default() += 1;
+            }
+        }
+        for ((_, right), mut steps) in found {
+            steps.sort_by_cached_key(|step| line.rank(*step));
+            let stage = match right {
+                Right::Preempt => Stage::Preempt(steps.into()),
+                Right::Reclaim => Stage::Reclaim(line.borrowers(steps)),
+            };
+            line.stages.push_back(stage);
+        }
+        line
+    }
+
+    /// The next one; it counts as taken for those after it.
+    pub(crate) fn next(&mut self) -> Option<Candidate> {
+        loop {
+            let step = match self.stages.front_mut()? {
+                Stage::Preempt(steps) => steps.pop_front(),
+                Stage::Reclaim(borrowers) => borrowers.pop(),
+            };
+            if let Some(step) = step {
+                self.take(step);
+                return Some(step);
+            }
+            self.stages.pop_front();
+            // What was taken before moved the shares.
+            self.refresh(None);
+        }
+    }
+
+    fn borrowers(&self, steps: Vec<Candidate>) -> Borrowers {
+        let mut borrowers = Borrowers::default();
+        for step in steps {
+            let holder = &self.law.scene.running[step.job];
+            let spot = self.law.ground.spot(&holder.queue).unwrap_or(0);
+            let steps = borrowers.steps.entry(spot).or_default();
+            if steps.is_empty() {
+                let below = &self.law.ground.nodes[spot].path[..self.law.meeting(holder).holder];
+                borrowers.kin.entry(below.last().copied()).or_default().push(spot);
+            }
+            steps.push_back(step);
+        }
+        for (spot, steps) in &borrowers.steps {
+            if let Some(step) = steps.front() {
+                let urgency = self.urgency(*spot, step.job);
+                borrowers.queues.insert((urgency.clone(), *spot));
+                borrowers.urgencies.insert(*spot, urgency);
+            }
+        }
+        borrowers
+    }
+
+    /// Among the jobs of one queue, or of lower priority.
+    fn rank(&self, step: Candidate) -> impl Ord + use<> {
+        let holder = &self.law.scene.running[step.job];
+        let (amount, dims) = (self.law.amount(step.job, step.part, step.steps), &self.law.ground.dims);
+        let lost = lost_work(self.law.scene, holder, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
+        (holder.priority, lost, Reverse(holder.started.unwrap_or(i64::MAX)), Reverse(holder.id.clone()))
+    }
+
+    fn urgency(&self, spot: AccountIndex, job: usize) -> Urgency {
+        let ground = &self.law.ground;
+        let holder = &self.law.scene.running[job];
+        let meeting = self.law.meeting(holder);
+        let below = &ground.nodes[spot].path[..meeting.holder];
+        let matters = self.law.matters(meeting.claimant);
+        let share = |spot: Option<&AccountIndex>| Reverse(spot.map_or(i128::MAX, |spot| self.share(*spot, matters)));
+        Urgency {
+            distance: meeting.claimant,
+            queue_priority: ground.nodes[spot].priority,
+            share: share(below.last()),
+            own_share: share(below.first()),
+            job_priority: holder.priority,
+            name: ground.nodes[spot].name.clone(),
+        }
+    }
+
+    /// What the queue has of what it deserves, in billionths, on the resource of which it has most.
+    fn share(&self, spot: AccountIndex, matters: &[Dim]) -> i128 {
+        let node = &self.law.ground.nodes[spot];
+        let share = |dim: &Dim| {
+            let used = node.used.get(*dim) - self.taken[spot].get(*dim);
+            match node.deserved.get(*dim) {
+                _ if used <= 0 => 0,
+                None | Some(..=0) => i128::MAX,
+                Some(deserved) => used.saturating_mul(WHOLE) / deserved,
+            }
+        };
+        matters.iter().map(share).max().unwrap_or(0)
+    }
+
+    fn take(&mut self, Candidate { job, part, steps, .. }: Candidate) {
+        let mut amount = self.law.amount(job, part, steps);
+        let before = self.law.parts[job].first(self.shrunk[job]);
+        for dim in self.law.ground.dims.all() {
+            amount.sub(&[(dim, before.get(dim))]);
+        }
+        let path = self.law.ground.path(&self.law.scene.running[job].queue);
+        path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));
+        self.shrunk[job] = steps;
+        self.refresh(Some(job));
+    }
+
+    /// Orders anew the queues whose shares the taking of this job moved; all of them for none.
+    fn refresh(&mut self, job: Option<usize>) {
+        let Some(Stage::Reclaim(mut borrowers)) = self.stages.pop_front_if(|stage| matches!(stage, Stage::Reclaim(_)))
+        else {
+            return;
+        };
+        let moved: Vec<AccountIndex> = match job {
+            None => borrowers.steps.keys().copied().collect(),
+            Some(job) => {
+                let holder = &self.law.scene.running[job];
+                let path = self.law.ground.path(&holder.queue);
+                let farthest = path[..self.law.meeting(holder).holder].last().copied();
+                borrowers.kin.get(&farthest).cloned().unwrap_or_default()
+            }
+        };
+        for spot in moved {
+            let next = borrowers.steps.get(&spot).and_then(|steps| steps.front()).map(|step| step.job);
+            borrowers.set(spot, next.map(|job| self.urgency(spot, job)));
+        }
+        self.stages.push_front(Stage::Reclaim(borrowers));
+    }
+}
+
+impl Borrowers {
+    fn pop(&mut self) -> Option<Candidate> {
+        let (_, spot) = self.queues.first()?;
+        self.steps.get_mut(spot)?.pop_front()
+    }
+
+    fn set(&mut self, spot: AccountIndex, urgency: Option<Urgency>) {
+        let old = match &urgency {
+            Some(urgency) => self.urgencies.insert(spot, urgency.clone()),
+            None => self.urgencies.remove(&spot),
+        };
+        if let Some(old) = old {
+            self.queues.remove(&(old, spot));
+        }
+        self.queues.extend(urgency.map(|urgency| (urgency, spot)));
+    }
+}
+
+/// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
+pub(crate) fn lost_work<'a>(
+    scene: &PreemptionInput<'_>,
+    holder: &RunningJob,
+    amount: impl Iterator<Item = (&'a ResourceName, i128)>,
+) -> i128 {
+    let ran = i128::from(holder.started.map_or(0, |started| scene.now.saturating_sub(started).max(0)));
+    let share = |(name, amount): (&ResourceName, i128)| match scene.fleet.get(name.as_str()).as_nano() {
+        ..=0 => WHOLE,
+        fleet => amount.max(0).saturating_mul(WHOLE) / fleet,
+    };
+    amount.map(share).fold(0_i128, i128::saturating_add).saturating_mul(ran)
+}

@@ -1,0 +1,176 @@
+//! How few jobs give way.
+//!
+//! Kueue's way (`pkg/scheduler/preemption`): take one after the other, in order, until the claimant fits; then put back,
+//! from the last on, all who are not needed. The rest are still taken by right, which Kueue cannot say: here no right
+//! depends on who else is taken.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    queue::preemption::{
+        AttemptRefusal, EvictedPart, NoEvictions, PreemptionInput, Preemptor, RunningJob, Victim,
+        eligibility::{Eligibility, JobPart},
+        surplus::Surplus,
+        victim_order::{Candidate, VictimOrder, lost_work},
+        within_deserved::{ChargeParts, QueueAccounts},
+    },
+    resources::Resources,
+};
+
+/// The victims for a claim, or why there are none. `fits` as in [`super::plan`].
+pub(crate) fn choose(
+    scene: &PreemptionInput<'_>,
+    claim: &Preemptor,
+    fits: impl FnMut(&[&Victim]) -> bool,
+) -> Result<Vec<Victim>, Box<NoEvictions>> {
+    let mut ground = QueueAccounts::new(scene, claim);
+    let surplus: Vec<Surplus> =
+        scene.running.iter().map(|holder| holder.elastic.as_ref().map(Surplus::of).unwrap_or_default()).collect();
+    let runs = |holder: &RunningJob, surplus: &Surplus| holder.elastic.as_ref().map(|gang| surplus.runs(gang));
+    let parts = scene
+        .running
+        .iter()
+        .zip(&surplus)
+        .map(|(holder, surplus)| {
+            ChargeParts::of(&mut ground.dims, &holder.charge, &runs(holder, surplus).unwrap_or_default())
+        })
+        .collect();
+    let law = Eligibility::new(scene, claim, ground, parts);
+    let line = VictimOrder::new(&law);
+    let mut search = Search { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
+    if search.grow() {
+        search.put_back();
+        search.trim();
+        return Ok(search.victims);
+    }
+    let all = last_steps(&search.steps, |_| true);
+    let mut frees = Resources::new();
+    all.iter().for_each(|i| frees.add(&search.victims[*i].frees));
+    let refused =
+        if all.is_empty() { AttemptRefusal::Nobody } else { AttemptRefusal::TooLittle { jobs: all.len(), frees } };
+    let exempt = std::mem::take(&mut search.line.exempt);
+    let (bounds, now) = (&scene.policy.bounds, scene.now);
+    let turns = (0..scene.running.len()).filter_map(|job| law.turn_until(job)).filter(|until| *until > now);
+    let free_at = scene.running.iter().filter_map(|holder| bounds.free_at(holder, now)).chain(turns).min();
+    Err(Box::new(NoEvictions { refused, asks: claim.asks.clone(), entitled: law.entitled_at_all(), exempt, free_at }))
+}
+
+/// Candidates in order, and how many of them are needed.
+struct Search<'a, F> {
+    law: &'a Eligibility<'a>,
+    surplus: &'a [Surplus],
+    line: VictimOrder<'a>,
+    /// Those that are taken, in order, and what each makes of its job.
+    steps: Vec<Candidate>,
+    victims: Vec<Victim>,
+    fits: F,
+}
+
+impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
+    /// Takes one, two, four, ... until it fits; then no more than are needed in this order.
+    fn grow(&mut self) -> bool {
+        let mut enough_not = 0;
+        loop {
+            let wanted = (enough_not * 2).max(1);
+            while self.steps.len() < wanted
+                && let Some(step) = self.line.next()
+            {
+                self.steps.push(step);
+                self.victims.push(self.victim(step));
+            }
+            let all = self.steps.len();
+            if all == enough_not {
+                return false;
+            }
+            if self.is_enough(|i| i < all) {
+                break;
+            }
+            enough_not = all;
+        }
+        let mut enough = self.steps.len();
+        while enough_not + 1 < enough {
+            let middle = enough_not.midpoint(enough);
+            if self.is_enough(|i| i < middle) {
+                enough = middle;
+            } else {
+                enough_not = middle;
+            }
+        }
+        self.steps.truncate(enough);
+        self.victims.truncate(enough);
+        true
+    }
+
+    /// Puts back all who are not needed, the last ones first, as many at once as can be.
+    fn put_back(&mut self) {
+        let mut kept = vec![true; self.steps.len()];
+        let mut open = vec![(0, kept.len())];
+        while let Some((from, to)) = open.pop() {
+            if from == to {
+                continue;
+            }
+            if self.is_enough(|i| kept[i] && !(from..to).contains(&i)) {
+                kept[from..to].fill(false);
+            } else if to - from > 1 {
+                let middle = from.midpoint(to);
+                open.extend([(from, middle), (middle, to)]);
+            }
+        }
+        let last = last_steps(&self.steps, |i| kept[i]);
+        self.steps = last.iter().map(|i| self.steps[*i]).collect();
+        self.victims = last.into_iter().map(|i| self.victims[i].clone()).collect();
+    }
+
+    /// Takes no more surplus of each than is needed. To be called when each job is there once.
+    fn trim(&mut self) {
+        for i in (0..self.steps.len()).rev().filter(|i| self.steps[*i].part == JobPart::Surplus).collect::<Vec<_>>() {
+            let step = self.steps[i];
+            let (mut enough_not, mut enough) = (0, step.steps);
+            while enough_not + 1 < enough {
+                let middle = enough_not.midpoint(enough);
+                self.victims[i] = self.victim(Candidate { steps: middle, ..step });
+                if self.is_enough(|_| true) {
+                    enough = middle;
+                } else {
+                    enough_not = middle;
+                }
+            }
+            self.victims[i] = self.victim(Candidate { steps: enough, ..step });
+        }
+    }
+
+    fn is_enough(&mut self, kept: impl Fn(usize) -> bool) -> bool {
+        let victims: Vec<&Victim> = last_steps(&self.steps, kept).into_iter().map(|i| &self.victims[i]).collect();
+        (self.fits)(&victims)
+    }
+
+    fn victim(&self, Candidate { job, part, right, steps }: Candidate) -> Victim {
+        let holder = &self.law.scene.running[job];
+        let (taken, frees) = match (&holder.elastic, part) {
+            (Some(gang), JobPart::Surplus) => {
+                let surplus = &self.surplus[job];
+                (EvictedPart::Surplus(surplus.less(gang, steps)), surplus.frees(gang, steps))
+            }
+            (None, _) | (_, JobPart::Whole) => (EvictedPart::Whole, holder.charge.clone()),
+        };
+        Victim {
+            id: holder.id.clone(),
+            queue: holder.queue.clone(),
+            lost_work: lost_work(self.law.scene, holder, frees.iter().map(|(name, amount)| (name, amount.as_nano()))),
+            taken,
+            why: self.law.why(job, part, right),
+            frees,
+        }
+    }
+}
+
+/// Of the steps that are kept, each job's last one: it holds those before it. In order.
+fn last_steps(steps: &[Candidate], kept: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+    for (i, step) in steps.iter().enumerate().filter(|(i, _)| kept(*i)) {
+        last.insert(step.job, i);
+    }
+    let mut last: Vec<usize> = last.into_values().collect();
+    last.sort_unstable();
+    last
+}

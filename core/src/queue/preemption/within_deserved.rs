@@ -1,0 +1,344 @@
+//! What of each queue's use its `deserved` covers.
+//!
+//! A queue's jobs take their seats one by one, first those that a queue below covers, then by priority, then by start:
+//! who still fits within `deserved`, on every resource that the queue states and the job asks for, is *covered*, and so is
+//! who is needed to fill the `guarantee`; who is not borrows, and takes nothing from those after it. Minimums sit down
+//! before any surplus, of which as many steps are covered as fit. So a queue that borrows still knows what of its use is
+//! its own by right: nobody outside takes that ([`super::rules`]), and all else may go at once without a guarantee broken.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        preemption::{PreemptionInput, Preemptor, QueueAccount, RunningJob},
+        quota::amounts::{Ceilings, Dense, Dim, Dims, Sparse},
+    },
+    resources::Resources,
+};
+
+/// A place in [`QueueAccounts::nodes`].
+pub(crate) type AccountIndex = usize;
+
+/// A queue, ready for sums.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: QueueName,
+    /// Itself first, the root not in it.
+    pub(crate) path: Box<[AccountIndex]>,
+    /// What it deserves; `None` is not stated.
+    pub(crate) deserved: Ceilings,
+    /// Volcano: what is guaranteed is deserved (`capacity.go:1150-1155`), and a parent has at least its children's sum.
+    guarantee: Ceilings,
+    pub(crate) used: Dense,
+    pub(crate) reclaimable: bool,
+    pub(crate) priority: i32,
+}
+
+/// The queues, with those that only jobs know.
+#[derive(Debug)]
+pub(crate) struct QueueAccounts {
+    pub(crate) dims: Dims,
+    pub(crate) nodes: Vec<Node>,
+    index: BTreeMap<QueueName, AccountIndex>,
+}
+
+impl QueueAccounts {
+    pub(crate) fn new(scene: &PreemptionInput<'_>, claim: &Preemptor) -> Self {
+        let named = scene.running.iter().map(|holder| &holder.queue).chain([&claim.queue]);
+        // A queue that is gone deserves nothing, and what it holds may be taken back.
+        let gone = QueueAccount { reclaimable: true, ..QueueAccount::default() };
+        let mut accounts: BTreeMap<&QueueName, &QueueAccount> = named.map(|name| (name, &gone)).collect();
+        accounts.extend(scene.queues);
+        let index: BTreeMap<QueueName, AccountIndex> =
+            accounts.keys().enumerate().map(|(spot, name)| ((*name).clone(), spot)).collect();
+        let mut dims = Dims::default();
+        let nodes = accounts
+            .iter()
+            .map(|(name, account)| Node {
+                name: (*name).clone(),
+                path: path(&accounts, &index, name),
+                deserved: stated(account, &mut dims),
+                guarantee: guaranteed(account, &mut dims),
+                used: used(account, &mut dims),
+                reclaimable: account.reclaimable,
+                priority: account.priority,
+            })
+            .collect();
+        let mut ground = Self { dims, nodes, index };
+        for holder in scene.running.iter().filter(|holder| !scene.queues.contains_key(&holder.queue)) {
+            let charge = ground.dims.sparse(&holder.charge);
+            let spot = ground.index[&holder.queue];
+            ground.nodes[spot].used.add(&charge);
+        }
+        ground.hand_up();
+        ground
+    }
+
+    pub(crate) fn spot(&self, queue: &QueueName) -> Option<AccountIndex> {
+        self.index.get(queue).copied()
+    }
+
+    pub(crate) fn path(&self, queue: &QueueName) -> &[AccountIndex] {
+        self.spot(queue).map_or(&[], |spot| &self.nodes[spot].path)
+    }
+
+    /// Spots from the deepest to the top.
+    fn upwards(&self) -> Vec<AccountIndex> {
+        let mut spots: Vec<AccountIndex> = (0..self.nodes.len()).collect();
+        spots.sort_by_key(|spot| std::cmp::Reverse(self.nodes[*spot].path.len()));
+        spots
+    }
+
+    /// A queue guarantees at least what its children do together, deserves at least what it guarantees, and where it
+    /// states nothing of a resource, what its children deserve together.
+    fn hand_up(&mut self) {
+        let nothing = || vec![Dense::default(); self.nodes.len()];
+        let (mut guarantees, mut deserts) = (nothing(), nothing());
+        for spot in self.upwards() {
+            let parent = self.nodes[spot].path.get(1).copied();
+            for dim in self.dims.all() {
+                let node = &mut self.nodes[spot];
+                let below = guarantees[spot].get(dim);
+                let guarantee = node.guarantee.get(dim).unwrap_or(0).max(below);
+                let stated = node.deserved.get(dim).or_else(|| Some(deserts[spot].get(dim)).filter(|sum| *sum > 0));
+                let deserved = stated.map(|deserved| deserved.max(guarantee)).or((guarantee > 0).then_some(guarantee));
+                node.guarantee.set(dim, (guarantee > 0).then_some(guarantee));
+                node.deserved.set(dim, deserved);
+                if let Some(parent) = parent {
+                    guarantees[parent].add(&[(dim, guarantee)]);
+                    deserts[parent].add(&[(dim, deserved.unwrap_or(0))]);
+                }
+            }
+        }
+    }
+}
+
+/// A queue with a missing parent, or in a circle, stands alone, as in the engine's tree.
+fn path(
+    accounts: &BTreeMap<&QueueName, &QueueAccount>,
+    index: &BTreeMap<QueueName, AccountIndex>,
+    queue: &QueueName,
+) -> Box<[AccountIndex]> {
+    let own = index[queue];
+    let mut path = vec![own];
+    let mut at = queue;
+    while let Some(parent) = accounts.get(at).and_then(|account| account.parent.as_ref()) {
+        match index.get(parent) {
+            Some(spot) if !path.contains(spot) => path.push(*spot),
+            Some(_) => return [own].into(),
+            None => break,
+        }
+        at = parent;
+    }
+    path.into()
+}
+
+fn stated(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
+    let mut stated = Ceilings::default();
+    for (name, deserved) in account.deserved.iter() {
+        stated.set(dims.intern(name), Some(deserved.as_nano().max(0)));
+    }
+    stated
+}
+
+fn guaranteed(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
+    let mut guaranteed = Ceilings::default();
+    for (dim, amount) in dims.sparse(&account.guarantee) {
+        guaranteed.set(dim, Some(amount));
+    }
+    guaranteed
+}
+
+fn used(account: &QueueAccount, dims: &mut Dims) -> Dense {
+    let mut used = Dense::default();
+    used.add(&dims.sparse(&account.used));
+    used
+}
+
+/// Where something stands with one queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cover {
+    /// Within what the queue deserves, or needed for its guarantee.
+    Covered,
+    /// Borrowed: beyond what the queue deserves of these.
+    Over(Box<[Dim]>),
+    /// Borrowed: the queue states nothing of what it asks for.
+    Unstated,
+}
+
+impl Cover {
+    fn of(node: &Node, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
+        let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
+        if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
+            return Self::Covered;
+        }
+        if !amount.is_empty() && asked().all(|(dim, _)| node.deserved.get(*dim).is_none()) {
+            return Self::Unstated;
+        }
+        let over = |(dim, amount): &&(Dim, i128)| {
+            node.deserved.get(*dim).is_some_and(|deserved| taken.get(*dim).saturating_add(*amount) > deserved)
+        };
+        let over: Box<[Dim]> = asked().filter(over).map(|(dim, _)| *dim).collect();
+        if over.is_empty() { Self::Covered } else { Self::Over(over) }
+    }
+}
+
+/// Where a job's surplus stands with one queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SurplusCover {
+    /// Steps that are covered: those that would go last.
+    pub(crate) covered: u32,
+    /// The seat of the step that would go next after all that are not covered have gone; covered if there are none.
+    pub(crate) next: Cover,
+}
+
+/// A job's charge in parts.
+#[derive(Debug)]
+pub(crate) struct ChargeParts {
+    pub(crate) minimum: Sparse,
+    /// What one step of surplus is, and how many such steps there are, in the order in which they go.
+    pub(crate) surplus: Vec<(Sparse, u32)>,
+}
+
+impl ChargeParts {
+    pub(crate) fn of(dims: &mut Dims, charge: &Resources, surplus: &[(Resources, u32)]) -> Self {
+        let mut minimum = charge.clone();
+        surplus.iter().for_each(|(step, steps)| minimum.saturating_sub(&step.times(u64::from(*steps))));
+        let surplus = surplus.iter().map(|(step, steps)| (dims.sparse(step), *steps)).collect();
+        Self { minimum: dims.sparse(&minimum), surplus }
+    }
+
+    /// Steps of surplus.
+    pub(crate) fn steps(&self) -> u32 {
+        self.surplus.iter().fold(0, |sum, (_, steps)| sum.saturating_add(*steps))
+    }
+
+    /// What the first `steps` steps of surplus are.
+    pub(crate) fn first(&self, mut steps: u32) -> Dense {
+        let mut first = Dense::default();
+        for (step, there) in &self.surplus {
+            let here = steps.min(*there);
+            first.add(&times(step, here));
+            steps -= here;
+        }
+        first
+    }
+}
+
+fn times(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
+    amount.iter().map(|(dim, amount)| (*dim, amount.saturating_mul(i128::from(times)))).collect()
+}
+
+/// The surplus of a covered job sits down, from the step that would go last.
+fn sit(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
+    let mut covered = 0_u32;
+    for (step, steps) in parts.surplus.iter().rev() {
+        let sits = sitting(node, taken, step).min(*steps);
+        taken.add(&times(step, sits));
+        covered = covered.saturating_add(sits);
+        if sits < *steps {
+            return SurplusCover { covered, next: Cover::of(node, taken, step) };
+        }
+    }
+    SurplusCover { covered, next: Cover::Covered }
+}
+
+/// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
+fn sitting(node: &Node, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+    let asked = || step.iter().filter(|(_, amount)| *amount > 0);
+    let fit = asked()
+        .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
+        .min()
+        .unwrap_or(0);
+    let needed = asked()
+        .filter_map(|(dim, amount)| Some(((node.guarantee.get(*dim)? - taken.get(*dim)).max(0) + amount - 1) / amount))
+        .max()
+        .unwrap_or(0);
+    u32::try_from(fit.max(needed)).unwrap_or(u32::MAX)
+}
+
+/// Seats by job (as in the scene), then along its queue's path.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    pub(crate) minimum: Vec<Vec<Cover>>,
+    pub(crate) surplus: Vec<Vec<SurplusCover>>,
+    /// Whether the claimant would be covered, had it started now, along its own path.
+    pub(crate) claimant: Vec<bool>,
+}
+
+impl Coverage {
+    pub(crate) fn new(
+        ground: &QueueAccounts,
+        running: &[RunningJob],
+        parts: &[ChargeParts],
+        claim: (&Preemptor, &Sparse),
+    ) -> Self {
+        let paths: Vec<&[AccountIndex]> = running.iter().map(|holder| ground.path(&holder.queue)).collect();
+        let mut ranked: Vec<usize> = (0..running.len()).collect();
+        ranked.sort_by_key(|job| rank(&running[*job]));
+        let mut below: Vec<Vec<usize>> = vec![Vec::new(); ground.nodes.len()];
+        for job in ranked {
+            paths[job].iter().for_each(|spot| below[*spot].push(job));
+        }
+        let mut seats = Self {
+            minimum: vec![Vec::new(); running.len()],
+            surplus: vec![Vec::new(); running.len()],
+            claimant: Vec::new(),
+        };
+        for spot in ground.upwards() {
+            let asker = ground.path(&claim.0.queue).contains(&spot).then_some(claim);
+            seats.fill(&ground.nodes[spot], &below[spot], running, parts, asker);
+        }
+        seats
+    }
+
+    /// All jobs below one queue sit down; the queues below it were filled before.
+    fn fill(
+        &mut self,
+        node: &Node,
+        jobs: &[usize],
+        running: &[RunningJob],
+        parts: &[ChargeParts],
+        claim: Option<(&Preemptor, &Sparse)>,
+    ) {
+        let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::Covered));
+        let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
+        let asker_first = matches!(self.claimant.last(), Some(true));
+        let mut asker = claim;
+        let mut taken = Dense::default();
+        for (late, job) in first.iter().map(|job| (false, *job)).chain(then.iter().map(|job| (true, *job))) {
+            if let Some((claim, asks)) = asker {
+                // It would start now: behind all that are as important.
+                let comes_before =
+                    (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(claim.priority));
+                if comes_before {
+                    self.claimant.push(Cover::of(node, &taken, asks) == Cover::Covered);
+                    asker = None;
+                }
+            }
+            let seat = Cover::of(node, &taken, &parts[job].minimum);
+            if seat == Cover::Covered {
+                taken.add(&parts[job].minimum);
+            }
+            self.minimum[job].push(seat);
+        }
+        if let Some((_, asks)) = asker {
+            self.claimant.push(Cover::of(node, &taken, asks) == Cover::Covered);
+        }
+        for job in first.into_iter().chain(then) {
+            let spare = match self.minimum[job].last() {
+                Some(borrowed @ (Cover::Over(_) | Cover::Unstated)) => {
+                    SurplusCover { covered: 0, next: borrowed.clone() }
+                }
+                Some(Cover::Covered) | None => sit(node, &mut taken, &parts[job]),
+            };
+            self.surplus[job].push(spare);
+        }
+    }
+}
+
+/// By priority, then by start; what is only admitted started last.
+fn rank(holder: &RunningJob) -> (std::cmp::Reverse<i32>, i64, &str) {
+    (std::cmp::Reverse(holder.priority), holder.started.unwrap_or(i64::MAX), holder.id.as_str())
+}

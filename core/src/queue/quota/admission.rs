@@ -1,0 +1,240 @@
+//! Whether a job may start now: quota on its queue and on every queue above it, then how much of it.
+//!
+//! Rule: `Enqueueable` / `Allocatable` of Volcano's hierarchical capacity (`capacity.go:1679-1744`): what is used plus
+//! what is asked stays within the ceiling, strictly and without epsilon, on the resources that are asked for
+//! (`LessEqualWithDimensionAndResourcesName`); use beyond a ceiling elsewhere does not block. All of the gang's minimum
+//! counts, never one task alone; what is beyond the minimum is granted as far as the same ceilings allow.
+
+use crate::{
+    gang::TaskName,
+    quantity::Quantity,
+    queue::{
+        quota::{
+            amounts::{Dense, Dim, Dims, Sparse},
+            tree::{Node, Slot},
+        },
+        spec::Fleet,
+    },
+    reason::{Bound, Reason},
+    resources::Resources,
+};
+
+/// Jobs of one class get the same answer to "does it fit somewhere now": same pods, same placement rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FitClass(pub u64);
+
+/// What a job asks for; jobs that ask for the same share one value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ask {
+    /// By task, in the job's order.
+    pub tasks: Vec<TaskAsk>,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+    /// For the question whether it fits.
+    pub fit: FitClass,
+    /// Seconds that it runs at most, if that is known.
+    pub run_for: Option<i64>,
+}
+
+/// One task's part of an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TaskAsk {
+    /// Task.
+    pub name: TaskName,
+    /// What one pod asks for.
+    pub request: Resources,
+    /// Pods within the gang's minimum (see [`crate::podgroup::minimum`]).
+    pub min: u32,
+    /// Pods wanted.
+    pub most: u32,
+    /// Pods beyond the minimum are granted so many at a time: a partition's, else 1.
+    pub step: u32,
+}
+
+impl Ask {
+    /// What it takes at least: all copies of the minimum.
+    #[must_use]
+    pub fn minimum(&self) -> Resources {
+        self.sum_demand(|task| task.min)
+    }
+
+    /// What all pods of all copies ask for.
+    #[must_use]
+    pub fn full(&self) -> Resources {
+        self.sum_demand(|task| task.most)
+    }
+
+    fn sum_demand(&self, pods: impl Fn(&TaskAsk) -> u32) -> Resources {
+        let mut demand = Resources::new();
+        for task in &self.tasks {
+            demand.add(&task.request.times(u64::from(pods(task)).saturating_mul(u64::from(self.copies))));
+        }
+        demand
+    }
+}
+
+/// An [`Ask`] as the inner loop wants it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) ask: std::sync::Arc<Ask>,
+    pub(crate) minimum: Resources,
+    pub(crate) sparse: Sparse,
+    /// One step of each task in every copy, with how many beyond the minimum.
+    elastic: Box<[(Sparse, u32)]>,
+    pub(crate) users: usize,
+}
+
+impl Shape {
+    pub(crate) fn new(ask: std::sync::Arc<Ask>, dims: &mut Dims) -> Self {
+        let minimum = ask.minimum();
+        let sparse = dims.sparse(&minimum);
+        let elastic = ask
+            .tasks
+            .iter()
+            .map(|task| {
+                let step = task.step.max(1);
+                let request = task.request.times(u64::from(ask.copies).saturating_mul(u64::from(step)));
+                (dims.sparse(&request), task.most.saturating_sub(task.min) / step)
+            })
+            .collect();
+        Self { ask, minimum, sparse, elastic, users: 0 }
+    }
+
+    /// What the minimum asks for.
+    pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
+        self.sparse.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| *amount)
+    }
+
+    /// Whether it is granted as a whole or not at all.
+    pub(crate) fn is_rigid(&self) -> bool {
+        self.elastic.iter().all(|(_, more)| *more == 0)
+    }
+
+    /// How many pods of each task, and what they are charged, where the minimum is known to fit.
+    pub(crate) fn grant_pods(&self, path: &[Node], free: impl Fn(Node, Dim) -> Option<i128>) -> (Vec<u32>, Resources) {
+        let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
+        let mut charged = self.minimum.clone();
+        if self.is_rigid() {
+            return (pods, charged);
+        }
+        // What this grant itself took, by dimension.
+        let mut taken = Dense::default();
+        taken.add(&self.sparse);
+        for (i, (step, most)) in self.elastic.iter().enumerate() {
+            let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
+                let room = path.iter().filter_map(|node| free(*node, *dim)).min();
+                room.map_or(u32::MAX, |room| {
+                    u32::try_from(((room - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
+                })
+            });
+            let more = fits.min().unwrap_or(u32::MAX).min(*most);
+            if more == 0 {
+                continue;
+            }
+            let all: Vec<(Dim, i128)> =
+                step.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i128::from(more)))).collect();
+            taken.add(&all);
+            let task = &self.ask.tasks[i];
+            let more = more * task.step.max(1);
+            pods[i] += more;
+            charged.add(&task.request.times(u64::from(more).saturating_mul(u64::from(self.ask.copies))));
+        }
+        (pods, charged)
+    }
+}
+
+/// What is free of `dim` at this queue alone; `None` without a ceiling.
+pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
+    let ceiling = [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()?;
+    Some(ceiling - slot.used.get(dim))
+}
+
+/// The first ceiling on the way up that `asked` would break.
+pub(crate) fn first_short_quota(slots: &[Slot], path: &[Node], asked: &[(Dim, i128)]) -> Option<(Node, Dim, i128)> {
+    path.iter().find_map(|node| {
+        let slot = &slots[node.index()];
+        asked.iter().find_map(|(dim, asked)| {
+            let room = free_quota(slot, *dim)?;
+            (*asked > 0 && *asked > room).then_some((*node, *dim, *asked))
+        })
+    })
+}
+
+/// Whether no ceiling on the way up could ever be met while queues are as they are, whatever ends or comes back.
+pub(crate) fn is_never(slot: &Slot, shape: &Shape) -> bool {
+    slot.problem.is_none()
+        && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
+}
+
+/// The reason why a ceiling can never be met, if it can not: more than the whole limit, with what the job `holds` there
+/// already.
+pub(crate) fn explain_unsatisfiable(
+    slots: &[Slot],
+    dims: &Dims,
+    fleet: &Fleet,
+    node: Node,
+    shape: &Shape,
+    holds: impl Fn(Node, Dim) -> i128,
+) -> Option<Reason> {
+    let queue = &slots[node.index()];
+    let exceeds = |bound: Bound, at: Node, dim: Dim, limit: Quantity| {
+        let asked = shape.minimum.get(dims.name(dim).as_str());
+        Reason::ExceedsLimit {
+            queue: queue.name.clone(),
+            bound,
+            resource: dims.name(dim).clone(),
+            asked,
+            holds: Quantity::from_nano(holds(at, dim)).shown_as(asked),
+            limit,
+        }
+    };
+    let asked = || shape.sparse.iter().filter(|(_, asked)| *asked > 0);
+    for at in &queue.path {
+        let slot = &slots[at.index()];
+        for (dim, asked) in asked() {
+            if slot.capability.get(*dim).is_some_and(|limit| asked + holds(*at, *dim) > limit) {
+                let limit = shown_limit(slot, dims, *dim);
+                return Some(exceeds(Bound::Queue(slot.name.clone()), *at, *dim, limit));
+            }
+        }
+    }
+    if let Some(whole) = fleet.whole.as_ref() {
+        let of = |dim: &Dim| whole.get(dims.name(*dim).as_str());
+        let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(Node::ROOT, *dim) > of(dim).as_nano();
+        if let Some((dim, _)) = asked().find(beyond) {
+            return Some(exceeds(Bound::Fleet, Node::ROOT, *dim, of(dim)));
+        }
+    }
+    // Others' guarantees, from the top, where they leave too little first.
+    queue.path.iter().rev().filter(|at| **at != Node::ROOT).find_map(|at| {
+        let slot = &slots[at.index()];
+        let short =
+            |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
+        let (dim, _) = asked().find(short)?;
+        let most = Quantity::from_nano(slot.reach.get(*dim)?).shown_as(fleet.ready.get(dims.name(*dim).as_str()));
+        Some(exceeds(Bound::Guaranteed(slot.name.clone()), *at, *dim, most))
+    })
+}
+
+/// Whose ceiling `headroom` was, and how high it is.
+pub(crate) fn limiting_bound(slots: &[Slot], dims: &Dims, fleet: &Fleet, at: Node, dim: Dim) -> (Bound, Quantity) {
+    let slot = &slots[at.index()];
+    let own = slot.capability.get(dim);
+    match slot.left.get(dim) {
+        Some(left) if own.is_none_or(|own| left < own) => {
+            if at == Node::ROOT {
+                (Bound::Fleet, fleet.ready.get(dims.name(dim).as_str()))
+            } else {
+                let like = fleet.ready.get(dims.name(dim).as_str());
+                (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).shown_as(like))
+            }
+        }
+        _ => (Bound::Queue(slot.name.clone()), shown_limit(slot, dims, dim)),
+    }
+}
+
+fn shown_limit(slot: &Slot, dims: &Dims, dim: Dim) -> Quantity {
+    let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.name(dim).as_str()));
+    let limit = slot.capability.get(dim).map_or(Quantity::ZERO, Quantity::from_nano);
+    written.map_or(limit, |written| limit.shown_as(written))
+}

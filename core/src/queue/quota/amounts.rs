@@ -1,0 +1,133 @@
+//! Amounts as short vectors of integers by interned resource, for the inner loop of admission.
+//!
+//! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
+
+use std::collections::BTreeMap;
+
+use crate::resources::{ResourceName, Resources};
+
+/// An interned resource name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Dim(u32);
+
+impl Dim {
+    pub(crate) const FIRST: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u32::MAX);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Names by number and numbers by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Dims {
+    names: Vec<ResourceName>,
+    numbers: BTreeMap<ResourceName, Dim>,
+}
+
+impl Dims {
+    pub(crate) fn intern(&mut self, name: &ResourceName) -> Dim {
+        if let Some(dim) = self.numbers.get(name) {
+            return *dim;
+        }
+        let dim = Dim(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.push(name.clone());
+        self.numbers.insert(name.clone(), dim);
+        dim
+    }
+
+    pub(crate) fn name(&self, dim: Dim) -> &ResourceName {
+        &self.names[dim.index()]
+    }
+
+    /// The number of a name that is known.
+    pub(crate) fn get(&self, name: &ResourceName) -> Option<Dim> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = Dim> + use<> {
+        (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).map(Dim)
+    }
+
+    pub(crate) fn sparse(&mut self, amounts: &Resources) -> Sparse {
+        amounts.iter().filter(|(_, amount)| !amount.is_zero()).map(|(n, a)| (self.intern(n), a.as_nano())).collect()
+    }
+}
+
+/// Amounts other than zero, in the order of their names (so that the first one short is always the same one).
+pub(crate) type Sparse = Box<[(Dim, i128)]>;
+
+/// Amounts by dimension; what is beyond the end is zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Dense(Vec<i128>);
+
+impl Dense {
+    pub(crate) fn get(&self, dim: Dim) -> i128 {
+        self.0.get(dim.index()).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set(&mut self, dim: Dim, amount: i128) {
+        if self.0.len() <= dim.index() {
+            self.0.resize(dim.index() + 1, 0);
+        }
+        self.0[dim.index()] = amount;
+    }
+
+    pub(crate) fn add(&mut self, amounts: &[(Dim, i128)]) {
+        for (dim, amount) in amounts {
+            if self.0.len() <= dim.index() {
+                self.0.resize(dim.index() + 1, 0);
+            }
+            self.0[dim.index()] += amount;
+        }
+    }
+
+    pub(crate) fn sub(&mut self, amounts: &[(Dim, i128)]) {
+        for (dim, amount) in amounts {
+            if self.0.len() <= dim.index() {
+                self.0.resize(dim.index() + 1, 0);
+            }
+            self.0[dim.index()] -= amount;
+        }
+    }
+
+    pub(crate) fn add_dense(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+
+    pub(crate) fn resources(&self, dims: &Dims) -> Resources {
+        dims.all().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
+    }
+}
+
+/// Ceilings by dimension; `None`, and what is beyond the end, is unlimited.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ceilings {
+    by_dim: Vec<Option<i128>>,
+    /// The ceiling of every dimension that is not listed: the fleet has nothing of what no cluster names.
+    rest: Option<i128>,
+}
+
+impl Ceilings {
+    /// Everything not set is nothing.
+    pub(crate) const fn nothing() -> Self {
+        Self { by_dim: Vec::new(), rest: Some(0) }
+    }
+
+    pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
+        self.by_dim.get(dim.index()).copied().unwrap_or(self.rest)
+    }
+
+    pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
+        if self.by_dim.len() <= dim.index() {
+            self.by_dim.resize(dim.index() + 1, self.rest);
+        }
+        self.by_dim[dim.index()] = ceiling;
+    }
+}

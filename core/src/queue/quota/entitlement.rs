@@ -1,0 +1,259 @@
+//! What a queue may have, what is kept free for it, and what it deserves: worked out from the root down.
+//!
+//! Rule: Volcano's capacity plugin (`capacity.go:1095-1155`, `1481-1545`), for every resource by itself:
+//! `real = min(parent's real - all siblings' guarantees + own guarantee, capability)` and
+//! `deserved = max(min(deserved, real), guarantee)`. Where a queue sets no `deserved` at all, its `weight` gives it a part
+//! of what its siblings' leave of the parent's (proportion plugin, `proportion.go:199-266`).
+//!
+//! Differences on purpose. A guarantee holds against uncles too: what is kept free for a queue is at least what is kept
+//! free for all below it (Volcano adds up at the root only, so that a nested guarantee protects from siblings alone).
+//! `deserved` stays within `real` in a tree as it does without one (Volcano does not look in a tree: a queue could take
+//! back what it can never use). Parts by weight do not follow the jobs of the moment: what a queue leaves idle others
+//! borrow anyway, and what is deserved must not change because somebody submits. And nobody is stopped by another's
+//! mistake: a guarantee of more than there can ever be keeps nothing free; guarantees, and below the root what is
+//! deserved, that are more than the parent has together are cut from the largest down.
+
+use crate::queue::{
+    quota::{
+        amounts::{Ceilings, Dense, Dim, Dims},
+        tree::{Node, Slot},
+        water_fill::{Portion, fill_by_weight},
+    },
+    spec::{Fleet, QueueSpec},
+};
+
+/// Sets `capability`, `left`, `real`, `reach`, `guarantee` and `deserved` of every queue.
+pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &Fleet) {
+    for slot in slots.iter_mut() {
+        reset_from_spec(slot, dims);
+    }
+    let root = &mut slots[Node::ROOT.index()];
+    root.left = Ceilings::nothing();
+    for (dim, amount) in dims.sparse(&fleet.ready) {
+        root.left.set(dim, Some(amount));
+    }
+    root.real = Ceilings::nothing();
+    for dim in dims.all() {
+        root.real.set(dim, [root.capability.get(dim), root.left.get(dim)].into_iter().flatten().min());
+    }
+    let order = from_the_root(slots);
+    set_most(slots, &order, dims, fleet);
+    set_guarantees(slots, &order, dims);
+    set_reach(slots, &order, dims);
+    for parent in order {
+        let children = std::mem::take(&mut slots[parent.index()].children);
+        for dim in dims.all() {
+            hand_out(slots, parent, &children, dim);
+        }
+        if parent == Node::ROOT {
+            add_up(slots, &children, dims);
+        }
+        let slot = &mut slots[parent.index()];
+        slot.children = children;
+        let granted = &slot.asked.granted;
+        slot.deserved = dims.all().filter_map(|dim| Some((dim, granted.get(dim)?))).collect();
+    }
+}
+
+fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
+    slot.capability = Ceilings::default();
+    slot.left = Ceilings::default();
+    slot.real = Ceilings::default();
+    slot.reach = Ceilings::default();
+    slot.guarantee = Dense::default();
+    slot.deserved = Box::default();
+    slot.asked = Asked::default();
+    let Some(spec) = &slot.spec else { return };
+    for (name, ceiling) in spec.ceilings() {
+        slot.capability.set(dims.intern(name), Some(ceiling.as_nano()));
+    }
+    for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.is_counted()) {
+        slot.asked.guarantee.set(dims.intern(name), amount.as_nano().max(0));
+    }
+    for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.is_counted()) {
+        slot.asked.deserved.set(dims.intern(name), Some(amount.as_nano().max(0)));
+    }
+}
+
+/// What a queue and those below it ask for, before it is known what there is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked {
+    /// The most it could have if everything else were idle and no cluster away.
+    most: Ceilings,
+    /// To be kept free.
+    guarantee: Dense,
+    /// Set nowhere: nothing.
+    deserved: Ceilings,
+    /// What it deserves in the end.
+    granted: Ceilings,
+    /// A guarantee that is more than there can ever be.
+    pub(crate) never: Vec<(Dim, i128)>,
+    /// What all children are guaranteed together, where it is more than there can ever be.
+    pub(crate) too_much: Vec<(Dim, i128)>,
+}
+
+impl Asked {
+    pub(crate) fn most(&self, dim: Dim) -> Option<i128> {
+        self.most.get(dim)
+    }
+}
+
+/// Every queue of the tree, parents before their children.
+fn from_the_root(slots: &[Slot]) -> Vec<Node> {
+    let mut order = vec![Node::ROOT];
+    for i in 0.. {
+        let Some(node) = order.get(i) else { break };
+        order.extend(&slots[node.index()].children);
+    }
+    order
+}
+
+fn set_most(slots: &mut [Slot], order: &[Node], dims: &mut Dims, fleet: &Fleet) {
+    let whole = fleet.whole.as_ref().map(|whole| dims.sparse(whole));
+    for node in order {
+        let mut most = match (slots[node.index()].parent, &whole) {
+            (Some(parent), _) => slots[parent.index()].asked.most.clone(),
+            (None, None) => Ceilings::default(),
+            (None, Some(whole)) => {
+                let mut most = Ceilings::nothing();
+                whole.iter().for_each(|(dim, amount)| most.set(*dim, Some(*amount)));
+                most
+            }
+        };
+        for dim in dims.all() {
+            let own = slots[node.index()].capability.get(dim);
+            most.set(dim, [own, most.get(dim)].into_iter().flatten().min());
+        }
+        slots[node.index()].asked.most = most;
+    }
+}
+
+/// From the leaves up: what is kept free for a queue, and what is deserved below it where it says nothing itself.
+fn set_guarantees(slots: &mut [Slot], order: &[Node], dims: &Dims) {
+    for node in order.iter().rev() {
+        let children = std::mem::take(&mut slots[node.index()].children);
+        let explicit = slots[node.index()].sets_deserved();
+        for dim in dims.all() {
+            let below = children.iter().map(|child| &slots[child.index()].asked);
+            let sum: i128 = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
+            let deserved = below.filter_map(|asked| asked.deserved.get(dim)).reduce(|a, b| a + b);
+            let above = slots[node.index()].parent.map(|parent| &slots[parent.index()].asked.most);
+            let above = above.and_then(|most| most.get(dim));
+            let slot = &mut slots[node.index()];
+            if slot.asked.most.get(dim).is_some_and(|most| sum > most) {
+                slot.asked.too_much.push((dim, sum));
+            }
+            // More than its own ceiling would take from its siblings what it can never use.
+            let ceiling = slot.capability.get(dim).unwrap_or(i128::MAX);
+            let mut guarantee = slot.asked.guarantee.get(dim).max(sum).min(ceiling);
+            if above.is_some_and(|most| guarantee > most) {
+                slot.asked.never.push((dim, guarantee));
+                guarantee = 0;
+            }
+            slot.asked.guarantee.set(dim, guarantee);
+            if !explicit && deserved.is_some() {
+                slot.asked.deserved.set(dim, deserved);
+            }
+        }
+        slots[node.index()].children = children;
+    }
+}
+
+/// From the root down: what siblings' guarantees leave at most.
+fn set_reach(slots: &mut [Slot], order: &[Node], dims: &Dims) {
+    slots[Node::ROOT.index()].reach = slots[Node::ROOT.index()].asked.most.clone();
+    for parent in order {
+        let children = std::mem::take(&mut slots[parent.index()].children);
+        let above = slots[parent.index()].reach.clone();
+        for child in &children {
+            slots[child.index()].reach = above.clone();
+        }
+        for dim in dims.all() {
+            let kept = above.get(dim).map(|most| kept_guarantees(slots, &children, dim, most));
+            let sum: i128 = kept.iter().flatten().sum();
+            for (i, child) in children.iter().enumerate() {
+                let slot = &mut slots[child.index()];
+                let left = above.get(dim).zip(kept.as_ref()).map(|(most, kept)| most - sum + kept[i]);
+                slot.reach.set(dim, [slot.capability.get(dim), left].into_iter().flatten().min());
+            }
+        }
+        slots[parent.index()].children = children;
+    }
+}
+
+/// What each of these is guaranteed of as much as there is.
+fn kept_guarantees(slots: &[Slot], children: &[Node], dim: Dim, most: i128) -> Vec<i128> {
+    let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
+    let claim = |most: &i128| Portion { weight: 1, least: 0, most: *most };
+    match asked.iter().sum::<i128>() {
+        0 => asked,
+        sum if sum <= most => asked,
+        _ => fill_by_weight(most, &asked.iter().map(claim).collect::<Vec<_>>()),
+    }
+}
+
+/// Divides what `parent` has of one resource among its children.
+fn hand_out(slots: &mut [Slot], parent: Node, children: &[Node], dim: Dim) {
+    let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
+    let kept = kept_guarantees(slots, children, dim, real);
+    let sum: i128 = kept.iter().sum();
+    for (child, kept) in children.iter().zip(kept) {
+        let slot = &mut slots[child.index()];
+        let left = (sum > kept).then_some(real - sum + kept);
+        slot.left.set(dim, left);
+        let all = [slot.capability.get(dim), left, Some(real)];
+        slot.real.set(dim, all.into_iter().flatten().min());
+        slot.guarantee.set(dim, kept);
+    }
+    let root = parent == Node::ROOT;
+    let have = if root { real } else { slots[parent.index()].asked.granted.get(dim).unwrap_or(0) };
+    hand_out_deserved(slots, children, dim, have, root);
+}
+
+fn hand_out_deserved(slots: &mut [Slot], children: &[Node], dim: Dim, have: i128, root: bool) {
+    let claims = children.iter().map(|child| {
+        let slot = &slots[child.index()];
+        let least = slot.guarantee.get(dim);
+        let most = slot.asked.deserved.get(dim).unwrap_or(0).min(slot.real(dim)).max(least);
+        Portion { weight: 1, least, most }
+    });
+    let mut parts: Vec<i128> = claims.clone().map(|claim| claim.most).collect();
+    if !root && parts.iter().sum::<i128>() > have {
+        parts = fill_by_weight(have, &claims.collect::<Vec<_>>());
+    }
+    let by_weight: Vec<usize> = (0..children.len()).filter(|i| !slots[children[*i].index()].sets_deserved()).collect();
+    if !by_weight.is_empty() {
+        let said: i128 = parts.iter().sum::<i128>() - by_weight.iter().map(|i| parts[*i]).sum::<i128>();
+        let claims: Vec<Portion> = by_weight
+            .iter()
+            .map(|i| {
+                let slot = &slots[children[*i].index()];
+                let weight = slot.spec.as_ref().map_or(1, QueueSpec::effective_weight);
+                Portion { weight, least: parts[*i], most: slot.real(dim) }
+            })
+            .collect();
+        for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(0), &claims)) {
+            parts[*i] = part;
+        }
+    }
+    for (child, part) in children.iter().zip(parts) {
+        let slot = &mut slots[child.index()];
+        if part > 0 || slot.asked.deserved.get(dim).is_some() {
+            slot.asked.granted.set(dim, Some(part));
+        }
+    }
+}
+
+/// The root is promised, and deserves, what its children do.
+fn add_up(slots: &mut [Slot], children: &[Node], dims: &Dims) {
+    for dim in dims.all() {
+        let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
+            children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)
+        };
+        let guarantee = of(slots, |slot, dim| Some(slot.guarantee.get(dim)));
+        let deserved = of(slots, |slot, dim| slot.asked.granted.get(dim));
+        let root = &mut slots[Node::ROOT.index()];
+        root.guarantee.set(dim, guarantee.unwrap_or(0));
+        root.asked.granted.set(dim, deserved);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a binding is charged, from what the API says about it and nothing else.
+//!
+//! Rule: admitted, it is charged what was admitted; placed, the same (the scheduler may place up to the record at any time
+//! without asking again), or what is really in clusters if that is more (a copy counts once for each cluster); as pods
+//! finish, what is left; ended, nothing. Who is to hold less needs a smaller record. A binding that was placed without an admission (before us,
+//! or past us) is charged the same way, so that the books say what the clusters run.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    admission::Admission,
+    gang::{ClusterName, Gang, TaskName},
+    plan::Plan,
+    resources::Resources,
+};
+
+/// What the API says about a binding.
+#[derive(Debug, Clone, Default)]
+pub struct ChargeFacts<'a> {
+    /// The workload, where it is known.
+    pub gang: Option<&'a Gang>,
+    /// What the binding itself says that one replica asks for, for want of a workload.
+    pub replica_request: Option<&'a Resources>,
+    /// The admission record.
+    pub admission: Option<&'a Admission>,
+    /// `spec.clusters`; zero replicas mean a whole copy.
+    pub clusters: &'a [(ClusterName, u32)],
+    /// The plan annotation.
+    pub plan: Option<&'a Plan>,
+    /// Pods that succeeded or failed, by task, over all clusters.
+    pub finished_pods: BTreeMap<TaskName, u32>,
+    /// It ended: Completed, Failed or Terminated.
+    pub ended: bool,
+}
+
+/// Where a binding stands with its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Neither admitted nor placed.
+    Waiting,
+    /// Admitted, not placed.
+    Admitted,
+    /// In clusters.
+    Placed,
+    /// In clusters without an admission.
+    Foreign,
+    /// Ended.
+    Finished,
+}
+
+/// What a binding is charged now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// How it stands.
+    pub stage: Stage,
+    /// How much.
+    pub amount: Resources,
+    /// Whether what is placed is more than what was admitted.
+    pub over_record: bool,
+}
+
+/// See the module.
+#[must_use]
+pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
+    let of = |stage, amount| Charge { stage, amount, over_record: false };
+    match facts.admission {
+        _ if facts.ended => of(Stage::Finished, Resources::new()),
+        None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
+        Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, admission.charged.clone()),
+        admission => {
+            let placed = placed_amount(facts);
+            let over_record = admission.is_some_and(|admission| !placed.fits_in(&admission.charged));
+            let stage = if admission.is_some() { Stage::Placed } else { Stage::Foreign };
+            let most = admission.map_or_else(|| placed.clone(), |admission| placed.max(&admission.charged));
+            Charge { stage, amount: subtract_finished(facts, most), over_record }
+        }
+    }
+}
+
+fn placed_amount(facts: &ChargeFacts<'_>) -> Resources {
+    let mut sum = Resources::new();
+    let Some(gang) = facts.gang else {
+        // Without the workload: what was admitted, else what the binding says.
+        if let Some(admission) = facts.admission {
+            return admission.charged.clone();
+        }
+        let replicas = facts.clusters.iter().map(|(_, replicas)| u64::from((*replicas).max(1))).sum();
+        return facts.replica_request.map(|request| request.times(replicas)).unwrap_or_default();
+    };
+    for (cluster, replicas) in facts.clusters {
+        for (task, pods) in pods_in(facts, gang, cluster, *replicas) {
+            sum.add(&task.request.times(u64::from(pods)));
+        }
+    }
+    sum
+}
+
+/// Pods of each task in one cluster: as planned; without a plan, one task's pods are the replicas and several tasks are
+/// there whole (Karmada divides nothing that it does not understand).
+fn pods_in<'a>(
+    facts: &'a ChargeFacts<'_>,
+    gang: &'a Gang,
+    cluster: &ClusterName,
+    replicas: u32,
+) -> impl Iterator<Item = (&'a crate::gang::Task, u32)> {
+    let share = facts.plan.and_then(|plan| plan.clusters.get(cluster));
+    let single = gang.tasks.len() == 1 && replicas > 0;
+    gang.tasks.iter().map(move |task| {
+        let pods = match share {
+            Some(share) => share.tasks.get(&task.name).map_or(0, |share| share.replicas),
+            None if single => replicas,
+            None => task.replicas,
+        };
+        (task, pods)
+    })
+}
+
+fn subtract_finished(facts: &ChargeFacts<'_>, mut placed: Resources) -> Resources {
+    let Some(gang) = facts.gang else { return placed };
+    for task in &gang.tasks {
+        let there: u32 = facts
+            .clusters
+            .iter()
+            .flat_map(|(cluster, replicas)| pods_in(facts, gang, cluster, *replicas))
+            .filter(|(other, _)| other.name == task.name)
+            .fold(0, |sum, (_, pods)| sum.saturating_add(pods));
+        let finished = facts.finished_pods.get(&task.name).copied().unwrap_or(0).min(there);
+        placed.saturating_sub(&task.request.times(u64::from(finished)));
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gang::{NodeClaim, Task},
+        plan::{Share, TaskShare},
+        quantity::Quantity,
+    };
+
+    fn cpu(units: i64) -> Resources {
+        [("cpu", Quantity::from_units(units))].into_iter().collect()
+    }
+
+    fn gang(tasks: &[(&str, u32, i64)]) -> Gang {
+        let task = |(name, replicas, units): &(&str, u32, i64)| Task {
+            name: (*name).into(),
+            replicas: *replicas,
+            min_available: *replicas,
+            request: cpu(*units),
+            node: NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        let min_available = tasks.iter().map(|(_, replicas, _)| replicas).sum();
+        let tasks = tasks.iter().map(task).collect();
+        Gang::new(tasks, min_available)
+    }
+
+    fn admission(units: i64) -> Admission {
+        Admission {
+            queue: "q".into(),
+            above: Vec::new(),
+            priority: 0,
+            copies: 1,
+            tasks: BTreeMap::new(),
+            charged: cpu(units),
+        }
+    }
+
+    fn clusters(replicas: &[(&str, u32)]) -> Vec<(ClusterName, u32)> {
+        replicas.iter().map(|(name, replicas)| ((*name).into(), *replicas)).collect()
+    }
+
+    fn plan(shares: &[(&str, &[(&str, u32)])]) -> Plan {
+        let share = |tasks: &[(&str, u32)]| Share {
+            tasks: tasks.iter().map(|(n, r)| ((*n).into(), TaskShare { replicas: *r, min_available: *r })).collect(),
+            ..Share::default()
+        };
+        Plan { clusters: shares.iter().map(|(cluster, tasks)| ((*cluster).into(), share(tasks))).collect() }
+    }
+
+    #[test]
+    fn what_was_admitted_is_charged_however_much_of_it_is_placed() {
+        let (gang, admission) = (gang(&[("launcher", 1, 1), ("worker", 8, 2)]), admission(17));
+        let mut facts = ChargeFacts { gang: Some(&gang), admission: Some(&admission), ..ChargeFacts::default() };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(17), over_record: false });
+        let clusters = clusters(&[("a", 4), ("b", 3)]);
+        let plan = plan(&[("a", &[("launcher", 1), ("worker", 3)]), ("b", &[("launcher", 0), ("worker", 3)])]);
+        (facts.clusters, facts.plan) = (&clusters, Some(&plan));
+        // Six of eight workers found room; the other two may at any time.
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(17), over_record: false });
+        facts.finished_pods = [("worker".into(), 2)].into();
+        assert_eq!(compute_charge(&facts).amount, cpu(13));
+    }
+
+    #[test]
+    fn pods_that_finished_give_back_and_the_end_gives_all_back_defect_1() {
+        let (gang, admission, clusters) = (gang(&[("worker", 8, 2)]), admission(16), clusters(&[("a", 5), ("b", 3)]));
+        let mut facts = ChargeFacts {
+            gang: Some(&gang),
+            admission: Some(&admission),
+            clusters: &clusters,
+            ..ChargeFacts::default()
+        };
+        facts.finished_pods = [("worker".into(), 3)].into();
+        assert_eq!(compute_charge(&facts).amount, cpu(10));
+        facts.finished_pods = [("worker".into(), 99)].into();
+        assert_eq!(compute_charge(&facts).amount, cpu(0));
+        facts.finished_pods.clear();
+        facts.ended = true;
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Finished, amount: cpu(0), over_record: false });
+    }
+
+    #[test]
+    fn every_copy_is_charged_defect_10() {
+        let (gang, clusters) = (gang(&[("a", 1, 1), ("b", 2, 2)]), clusters(&[("x", 3), ("y", 3)]));
+        let facts = ChargeFacts { gang: Some(&gang), clusters: &clusters, ..ChargeFacts::default() };
+        assert_eq!(compute_charge(&facts).amount, cpu(10));
+    }
+
+    #[test]
+    fn a_foreign_binding_is_charged_even_without_its_workload_defect_3() {
+        let (request, clusters) = (cpu(2), clusters(&[("x", 3)]));
+        let facts = ChargeFacts { replica_request: Some(&request), clusters: &clusters, ..ChargeFacts::default() };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(6), over_record: false });
+    }
+
+    #[test]
+    fn more_than_was_admitted_is_charged_and_told_defect_9() {
+        let (gang, admission, clusters) = (gang(&[("worker", 9, 2)]), admission(8), clusters(&[("a", 9)]));
+        let facts = ChargeFacts {
+            gang: Some(&gang),
+            admission: Some(&admission),
+            clusters: &clusters,
+            ..ChargeFacts::default()
+        };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(18), over_record: true });
+    }
+}

@@ -1,0 +1,251 @@
+//! The queues as a tree: who is above whom, what each holds, and why a queue starts no jobs.
+//!
+//! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`): jobs in leaves, charged on the whole way up, where
+//! every ancestor's ceiling holds ([`super::entitled`]). Two differences on purpose: the root is bounded by the fleet
+//! (Volcano leaves that to the nodes), and a queue with a missing parent or in a circle stops its own jobs only (Volcano
+//! refuses every job of every queue, `1226-1243`). What such a queue's jobs hold stays charged where it was last.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        pending::line::Line,
+        quota::{
+            amounts::{Ceilings, Dense, Dim, Dims, Sparse},
+            entitlement::{self, Asked},
+        },
+        spec::{Dequeue, Fleet, QueueSpec, QueueState},
+    },
+    reason::QueueProblem,
+};
+
+/// A queue's place in the engine's table. The root is the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Node(pub(crate) u32);
+
+impl Node {
+    pub(crate) const ROOT: Self = Self(0);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The name of the queue above all queues.
+pub(crate) const ROOT: &str = "root";
+
+/// All that is known about one queue. A name that only jobs know has no `spec`.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) name: QueueName,
+    pub(crate) spec: Option<QueueSpec>,
+    /// The queue itself first, the root last: where its jobs are charged.
+    pub(crate) path: Box<[Node]>,
+    /// The queue above it, among whose children it counts; `None` for the root and outside the tree.
+    pub(crate) parent: Option<Node>,
+    /// The queues above it when that was last known.
+    pub(crate) last: Option<Descent>,
+    /// In the order of their names.
+    pub(crate) children: Box<[Node]>,
+    pub(crate) problem: Option<QueueProblem>,
+    /// Its own `capability`.
+    pub(crate) capability: Ceilings,
+    /// What siblings' guarantees leave to it; for the root, what the clusters have.
+    pub(crate) left: Ceilings,
+    /// The smallest of both and of everything above.
+    pub(crate) real: Ceilings,
+    /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
+    pub(crate) reach: Ceilings,
+    /// ReservedClusters free for it and all below, as far as that can be.
+    pub(crate) guarantee: Dense,
+    /// What it is entitled to; nothing where it deserves nothing.
+    pub(crate) deserved: Sparse,
+    pub(crate) asked: Asked,
+    /// What its own jobs are charged.
+    pub(crate) own: Dense,
+    /// The same with all queues below.
+    pub(crate) used: Dense,
+    pub(crate) line: Line,
+}
+
+impl Slot {
+    pub(crate) fn new(name: QueueName, node: Node) -> Self {
+        let path = if node == Node::ROOT { vec![node] } else { vec![node, Node::ROOT] };
+        let left = if node == Node::ROOT { Ceilings::nothing() } else { Ceilings::default() };
+        let problem = if node == Node::ROOT { QueueProblem::Root } else { QueueProblem::Missing };
+        Self {
+            name,
+            spec: None,
+            path: path.into(),
+            parent: None,
+            last: None,
+            children: Box::default(),
+            problem: Some(problem),
+            capability: Ceilings::default(),
+            left,
+            real: Ceilings::default(),
+            reach: Ceilings::default(),
+            guarantee: Dense::default(),
+            deserved: Sparse::default(),
+            asked: Asked::default(),
+            own: Dense::default(),
+            used: Dense::default(),
+            line: Line::default(),
+        }
+    }
+
+    /// Whether it says what it deserves, so that its weight does not.
+    pub(crate) fn sets_deserved(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
+    }
+
+    /// Whether only the first in line may start.
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo)
+    }
+
+    /// The most of `dim` that it can have now.
+    pub(crate) fn real(&self, dim: Dim) -> i128 {
+        self.real.get(dim).unwrap_or(Self::UNBOUNDED)
+    }
+
+    /// More than any quantity, and small enough to be added up and multiplied.
+    const UNBOUNDED: i128 = 1 << 94;
+
+    /// Takes down what a record says about the queues above, unless more is known; true if that changes anything.
+    pub(crate) fn record_ancestors(&mut self, above: &[QueueName]) -> bool {
+        let told = (!above.is_empty()).then(|| Descent::Told(above.into()));
+        // Of several records always the same one, in whatever order they come.
+        let is_news = told > self.last;
+        if is_news {
+            self.last = told;
+        }
+        is_news
+    }
+
+    fn says_parent(&self) -> Option<&QueueName> {
+        let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
+        parent.filter(|parent| !matches!(parent.as_str(), "" | ROOT))
+    }
+}
+
+/// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its object is
+/// gone, or its parents are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Descent {
+    /// By the record of one of its jobs.
+    Told(Box<[QueueName]>),
+    /// By the queues.
+    Seen(Box<[QueueName]>),
+}
+
+impl Descent {
+    fn above(&self) -> &[QueueName] {
+        let (Self::Told(above) | Self::Seen(above)) = self;
+        above
+    }
+}
+
+/// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed.
+pub(crate) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dims: &mut Dims, fleet: &Fleet) {
+    resolve_paths(slots, index);
+    resolve_openness(slots);
+    entitlement::resolve(slots, dims, fleet);
+    for slot in slots.iter_mut() {
+        slot.used = Dense::default();
+    }
+    for i in 0..slots.len() {
+        let own = std::mem::take(&mut slots[i].own);
+        for node in slots[i].path.clone() {
+            slots[node.index()].used.add_dense(&own);
+        }
+        slots[i].own = own;
+    }
+}
+
+/// Sets paths, children and the problems of descent.
+fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
+    let mut children = vec![Vec::new(); slots.len()];
+    let mut lost = Vec::new();
+    for node in index.values().copied().filter(|node| *node != Node::ROOT) {
+        let (path, problem) = path_of(slots, index, node);
+        let counts = slots[node.index()].spec.is_some() && !matches!(problem, Some(QueueProblem::Cycle));
+        if counts {
+            children[path[1].index()].push(node);
+        }
+        let above = path[1..path.len() - 1].iter().map(|at| slots[at.index()].name.clone()).collect();
+        let slot = &mut slots[node.index()];
+        slot.parent = counts.then_some(path[1]);
+        slot.path = path.into();
+        slot.problem = if slot.spec.is_none() { Some(QueueProblem::Missing) } else { problem };
+        match slot.problem {
+            None => slot.last = Some(Descent::Seen(above)),
+            Some(_) => lost.push(node),
+        }
+    }
+    let paths: Vec<_> = lost.iter().filter_map(|node| Some((*node, last_path(slots, index, *node)?))).collect();
+    for (node, path) in paths {
+        slots[node.index()].path = path.into();
+    }
+    for (slot, children) in slots.iter_mut().zip(children) {
+        slot.children = children.into();
+    }
+}
+
+/// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one, where
+/// that one is now.
+fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> Option<Vec<Node>> {
+    let mut path = vec![node];
+    for at in slots[node.index()].last.as_ref()?.above().iter().filter_map(|name| index.get(name)) {
+        let slot = &slots[at.index()];
+        if slot.problem.is_none() {
+            path.extend(&slot.path);
+            return Some(path);
+        }
+        if slot.spec.is_some() {
+            path.push(*at);
+        }
+    }
+    path.push(Node::ROOT);
+    Some(path)
+}
+
+fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Vec<Node>, Option<QueueProblem>) {
+    let mut path = vec![node];
+    let mut at = node;
+    let mut problem = None;
+    while let Some(parent) = slots[at.index()].says_parent() {
+        match index.get(parent).filter(|parent| slots[parent.index()].spec.is_some()) {
+            None => {
+                problem = Some(QueueProblem::ParentMissing(parent.clone()));
+                break;
+            }
+            Some(parent) if path.contains(parent) => return (vec![node, Node::ROOT], Some(QueueProblem::Cycle)),
+            Some(parent) => {
+                path.push(*parent);
+                at = *parent;
+            }
+        }
+    }
+    path.push(Node::ROOT);
+    (path, problem)
+}
+
+fn resolve_openness(slots: &mut [Slot]) {
+    for i in 0..slots.len() {
+        if slots[i].problem.as_ref().is_some_and(|problem| *problem != QueueProblem::Root) {
+            continue;
+        }
+        let closed = slots[i].path.iter().find_map(|node| {
+            let spec = slots[node.index()].spec.as_ref()?;
+            let state = spec.state;
+            (state != QueueState::Open)
+                .then(|| QueueProblem::NotOpen { queue: spec.name.clone(), state: state.as_str() })
+        });
+        let not_leaf =
+            || slots[i].children.first().map(|child| QueueProblem::NotLeaf(slots[child.index()].name.clone()));
+        let root = (i == Node::ROOT.index()).then_some(QueueProblem::Root);
+        slots[i].problem = root.or(closed).or_else(not_leaf);
+    }
+}

@@ -1,0 +1,129 @@
+//! Water-filling: one amount among several who may have at least and at most so much, by weight.
+//!
+//! Rule: the level rises for all alike, weight times as fast; who has its most is left behind, who has its least is not
+//! below it (Volcano's proportion plugin does so in rounds of floats, `proportion.go:199-266`). Exact: the level is the
+//! largest whole number at which all together stay within the amount, and what is left of the last step (less than the
+//! sum of the weights, in billionths of a unit) goes to the first in order who can still take it.
+
+/// One of those who share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Portion {
+    /// At least 1.
+    pub(crate) weight: u32,
+    pub(crate) least: i128,
+    /// Not below `least`.
+    pub(crate) most: i128,
+}
+
+impl Portion {
+    fn amount_at(&self, level: i128) -> i128 {
+        (level * self.weight()).clamp(self.least, self.most)
+    }
+
+    fn weight(&self) -> i128 {
+        i128::from(self.weight)
+    }
+}
+
+/// What each gets: all of them their least even where that is more than `whole`, never more than their most.
+pub(crate) fn fill_by_weight(whole: i128, claims: &[Portion]) -> Vec<i128> {
+    let most = |claim: &Portion| claim.most;
+    if claims.iter().map(most).sum::<i128>() <= whole {
+        return claims.iter().map(most).collect();
+    }
+    if claims.iter().map(|claim| claim.least).sum::<i128>() >= whole {
+        return claims.iter().map(|claim| claim.least).collect();
+    }
+    let level = find_level(whole, claims);
+    let mut parts: Vec<i128> = claims.iter().map(|claim| claim.amount_at(level)).collect();
+    let mut rest = whole - parts.iter().sum::<i128>();
+    for (part, claim) in parts.iter_mut().zip(claims) {
+        let more = (claim.amount_at(level + 1) - *part).min(rest);
+        *part += more;
+        rest -= more;
+    }
+    parts
+}
+
+/// The largest level at which all together stay within `whole`. Between two of the levels where somebody begins or
+/// ceases to rise, the sum is a straight line.
+fn find_level(whole: i128, claims: &[Portion]) -> i128 {
+    let sum = |level| claims.iter().map(|claim| claim.amount_at(level)).sum::<i128>();
+    let begins = |claim: &Portion| claim.least / claim.weight();
+    let ceases = |claim: &Portion| claim.most / claim.weight();
+    let mut turns: Vec<i128> = claims.iter().flat_map(|claim| [begins(claim), ceases(claim)]).chain([0]).collect();
+    turns.sort_unstable();
+    turns.dedup();
+    let within = turns.partition_point(|turn| sum(*turn) <= whole);
+    let from = turns[within.saturating_sub(1)];
+    let next = sum(from + 1);
+    if next > whole {
+        return from;
+    }
+    let rising = claims.iter().filter(|claim| begins(claim) <= from && from < ceases(claim));
+    let steps = (whole - next) / rising.map(Portion::weight).sum::<i128>().max(1);
+    from + 1 + steps
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claim(weight: u32, least: i128, most: i128) -> Portion {
+        Portion { weight, least, most }
+    }
+
+    #[test]
+    fn weight_decides_within_the_bounds_and_the_rest_goes_on() {
+        let any = i128::from(u64::MAX);
+        assert_eq!(fill_by_weight(100, &[claim(1, 0, any), claim(3, 0, any)]), [25, 75]);
+        assert_eq!(fill_by_weight(100, &[claim(1, 0, any), claim(3, 0, 30)]), [70, 30]);
+        assert_eq!(fill_by_weight(100, &[claim(1, 40, any), claim(3, 0, any)]), [40, 60]);
+        assert_eq!(
+            fill_by_weight(100, &[claim(1, 70, any), claim(3, 60, any)]),
+            [70, 60],
+            "what is kept free is kept free"
+        );
+        assert_eq!(fill_by_weight(100, &[claim(1, 0, 10), claim(3, 0, 20)]), [10, 20]);
+        assert_eq!(fill_by_weight(10, &[claim(1, 0, any), claim(1, 0, any), claim(1, 0, any)]), [4, 3, 3]);
+        assert_eq!(fill_by_weight(10, &[]), [0i128; 0]);
+    }
+
+    fn claims() -> impl Strategy<Value = Vec<Portion>> {
+        let one = (1u32..5, 0i128..40, 0i128..60).prop_map(|(weight, least, more)| claim(weight, least, least + more));
+        prop::collection::vec(one, 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn the_level_is_the_highest_that_stays_within(whole in 0i128..200, claims in claims()) {
+            let parts = fill_by_weight(whole, &claims);
+            let sum = |level| claims.iter().map(|claim| claim.amount_at(level)).sum::<i128>();
+            let (least, most, got) = (sum(0), sum(1000), parts.iter().sum::<i128>());
+            prop_assert_eq!(got, whole.clamp(least, most));
+            let level = (0..1000).rev().find(|level| sum(*level) <= whole).unwrap_or(0);
+            for (part, claim) in parts.iter().zip(&claims) {
+                prop_assert!((claim.amount_at(level)..=claim.amount_at(level + 1)).contains(part));
+            }
+        }
+
+        #[test]
+        fn nobody_gets_less_because_another_asks_for_less(
+            whole in 0i128..200, claims in claims(), who in any::<prop::sample::Index>(), most in 0i128..60,
+        ) {
+            prop_assume!(!claims.is_empty());
+            let who = who.index(claims.len());
+            let before = fill_by_weight(whole, &claims);
+            let mut modest = claims.clone();
+            modest[who].most = claims[who].most.min(most);
+            modest[who].least = claims[who].least.min(most);
+            let after = fill_by_weight(whole, &modest);
+            let steps: i128 = claims.iter().map(Portion::weight).sum();
+            for i in (0..claims.len()).filter(|i| *i != who) {
+                prop_assert!(after[i] >= before[i] - steps, "{before:?} {after:?}");
+            }
+        }
+    }
+}

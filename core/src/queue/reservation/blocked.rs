@@ -1,0 +1,100 @@
+//! Who sleeps for what, in the order in which their places would be kept.
+//!
+//! Jobs that ask for the same sleep together, and at most two of each priority can be the next to get a fence: the one with
+//! the earliest deadline, and the oldest of those without one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::queue::{
+    pending::line::ShapeId,
+    quota::tree::Node,
+    reservation::{ReservationId, ReservationRank, Shortage},
+};
+
+/// One who sleeps, and when it has waited long enough, in seconds since 1970.
+pub(crate) type First = (i64, ReservationRank);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blocked {
+    /// Who has waited long enough, in rank.
+    due: BTreeMap<ReservationId, BTreeSet<(ReservationRank, ShapeId)>>,
+    /// Who has not.
+    young: BTreeMap<ReservationId, BTreeSet<(First, ShapeId)>>,
+    /// What each shape sleeps for, and its firsts.
+    asleep: BTreeMap<(Node, ShapeId), (ReservationId, Vec<First>)>,
+}
+
+impl Blocked {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.asleep.is_empty()
+    }
+
+    /// A shape sleeps, or its firsts are others than before; false if nothing changes.
+    pub(crate) fn add_inadmissible(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) -> bool {
+        if self.asleep.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
+            return false;
+        }
+        self.remove_inadmissible(id.queue, shape);
+        for first in &firsts {
+            if first.0 <= now {
+                self.due.entry(id).or_default().insert((first.1.clone(), shape));
+            } else {
+                self.young.entry(id).or_default().insert((first.clone(), shape));
+            }
+        }
+        self.asleep.insert((id.queue, shape), (id, firsts));
+        true
+    }
+
+    /// It does not sleep any more.
+    pub(crate) fn remove_inadmissible(&mut self, node: Node, shape: ShapeId) {
+        let Some((id, firsts)) = self.asleep.remove(&(node, shape)) else { return };
+        for first in firsts {
+            remove(&mut self.due, id, &(first.1.clone(), shape));
+            remove(&mut self.young, id, &(first, shape));
+        }
+    }
+
+    /// Those who have waited long enough by now are due; when the next will have.
+    pub(crate) fn take_due_blocked(&mut self, id: ReservationId, now: i64) -> Option<i64> {
+        while let Some((first, shape)) = self.young.get(&id).and_then(BTreeSet::first).cloned() {
+            if first.0 > now {
+                return Some(first.0);
+            }
+            self.due.entry(id).or_default().insert((first.1.clone(), shape));
+            remove(&mut self.young, id, &(first, shape));
+        }
+        None
+    }
+
+    /// Whether a shape sleeps for this.
+    pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
+        self.asleep.get(&(id.queue, shape)).is_some_and(|(known, _)| *known == id)
+    }
+
+    /// Who sleeps for this and has waited long enough, the first in rank first.
+    pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
+        self.due.get(&id).into_iter().flatten()
+    }
+
+    /// All for which somebody sleeps.
+    pub(crate) fn all_causes(&self) -> BTreeSet<ReservationId> {
+        self.due.keys().chain(self.young.keys()).copied().collect()
+    }
+
+    /// Queues in which somebody sleeps for want of room.
+    pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
+        let rooms = ReservationId { cause: Shortage::Capacity(0), queue: Node::ROOT }..;
+        let young = self.young.range(rooms.clone()).map(|(id, _)| *id);
+        self.due.range(rooms).map(|(id, _)| *id).chain(young).collect()
+    }
+}
+
+fn remove<T: Ord>(of: &mut BTreeMap<ReservationId, BTreeSet<T>>, id: ReservationId, entry: &T) {
+    if let Some(entries) = of.get_mut(&id) {
+        entries.remove(entry);
+        if entries.is_empty() {
+            of.remove(&id);
+        }
+    }
+}

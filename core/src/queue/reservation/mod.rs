@@ -1,0 +1,472 @@
+//! Which blocked job's place is kept free, and whom that holds back.
+//!
+//! Rule: reservation by ageing with EASY backfill (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead
+//! of nodes, as far as shares allow. Of the jobs of one queue that one ceiling holds up, the first in rank (priority, then
+//! age, where a deadline counts for an hour of it at most) gets a *fence* once it has waited long enough, or is at its
+//! deadline: from its own queue up to the ceiling that is short its demand counts as taken. Of a fifo queue only the first
+//! in line gets one.
+//!
+//! Whom it holds back: its own queue always. Queues beside its own, and beside those above it, only if each of its queues
+//! below the common one stays *within* what it deserves of the scarce resource with the holder started, or has nothing
+//! else of it. Of several that reach equally far the first in rank counts. Whoever ranks strictly higher by priority does
+//! not see the fence; nobody else takes what the holder needs, except who is known to end before the holder could start. A
+//! holder heeds only fences of better rank, so that two never wait for each other. Under an order that knows no shares
+//! every fence reaches all the way.
+//!
+//! So a queue gets by age nothing that others deserve, and still nobody starves. In its own queue every job is first some
+//! day. Then its queue starts nothing more that asks for the scarce resource, so what it has of that only shrinks: within
+//! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above, one after the
+//! other. Then only those come before it that are within as well and rank better: they do not become more. What a job that
+//! asks for more than its queue deserves gets that way is a turn, not a share: it comes when its queue has nothing else.
+//!
+//! It starts within its patience and, for each queue and each ceiling on its way up, the longest time that those run that
+//! hold something there. What it costs: at most one holder's demand for each ceiling and resource stands idle. Jobs that
+//! lack room in clusters are fenced the same way, by clusters and resources. As long as the fleet has as much idle as such a
+//! job asks for, it is nobody's share: its clusters are kept from everybody, for a term (`engine/fences/terms.rs`).
+//! Otherwise, while it is not within, its own queue waits for it everywhere, and no cluster is kept. Reservations are worked out from who waits, for how long and what queues
+//! hold, and from nothing else: a restart makes the same ones.
+
+pub(crate) mod blocked;
+
+use std::{
+    cell::Cell,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use crate::queue::{
+    capacity::ReservedClusters,
+    pending::{
+        job_order::{JobId, JobKey},
+        line::ShapeId,
+    },
+    quota::{
+        amounts::{Dim, Sparse},
+        tree::Node,
+    },
+    reservation::blocked::{Blocked, First},
+};
+
+/// A job's place among all that are blocked; the smallest is served first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReservationRank {
+    pub(crate) queue_priority: Reverse<i32>,
+    pub(crate) priority: Reverse<i32>,
+    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`] after it came.
+    pub(crate) by: i64,
+    /// Seconds since 1970.
+    pub(crate) created: i64,
+    pub(crate) id: JobId,
+}
+
+impl ReservationRank {
+    /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others that are
+    /// as old, at most as if it were this much older: so those with deadlines, however many come, starve nobody.
+    const AHEAD: i64 = 3600;
+
+    /// A job's place among those of a queue of this priority.
+    pub(crate) fn new(queue_priority: i32, key: &JobKey) -> Self {
+        Self {
+            queue_priority: Reverse(queue_priority),
+            priority: key.priority,
+            by: key.deadline.min(key.created.saturating_add(Self::AHEAD)),
+            created: key.created,
+            id: key.id.clone(),
+        }
+    }
+
+    /// When it has waited long enough: at its deadline already, if that is sooner.
+    pub(crate) fn due_at(&self, patience: i64) -> i64 {
+        self.created.saturating_add(patience).min(self.by).max(self.created)
+    }
+
+    /// Whether its priorities alone put it before the other.
+    pub(crate) fn outranks(&self, other: &Self) -> bool {
+        (self.queue_priority, self.priority) < (other.queue_priority, other.priority)
+    }
+}
+
+/// What holds the holder up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shortage {
+    /// A resource under a queue's ceiling.
+    Quota(Node, Dim),
+    /// Capacity in clusters; there can be several that do not lack the same.
+    Capacity(u8),
+    /// It is out of line for a while; who ranks lower by priority waits for it.
+    Backoff,
+}
+
+impl Shortage {
+    const FIRST: Self = Self::Quota(Node::ROOT, Dim::FIRST);
+    const LAST: Self = Self::Backoff;
+}
+
+/// One fence: there is at most one for each ceiling (or slot) and queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReservationId {
+    pub(crate) cause: Shortage,
+    /// The holder's.
+    pub(crate) queue: Node,
+}
+
+/// The order in which fences count: others give way for the first, then by rank.
+type Turn = (bool, ReservationRank);
+
+/// A place that is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Reservation {
+    pub(crate) rank: ReservationRank,
+    pub(crate) shape: ShapeId,
+    /// Others give way for the holder.
+    pub(crate) claims: bool,
+    /// Where the demand counts as taken, from the holder's queue up.
+    pub(crate) nodes: Box<[Node]>,
+    /// Who waits below the node at this place heeds it.
+    pub(crate) reach: usize,
+    pub(crate) asked: Sparse,
+    /// What there is too little of.
+    pub(crate) scarce: Box<[Dim]>,
+    pub(crate) kept: Option<ReservedClusters>,
+    /// Seconds since 1970.
+    pub(crate) since: i64,
+    /// Shapes that sleep because of it.
+    pub(crate) bound: BTreeSet<(Node, ShapeId)>,
+    /// Those that sleep because of what a queue above them and the holder may have.
+    pub(crate) behind: BTreeSet<(Node, ShapeId)>,
+    /// Of all these, those who say how long they run.
+    pub(crate) timed: BTreeSet<(Node, ShapeId)>,
+    pub(crate) shadow: Cell<Option<Shadow>>,
+}
+
+/// When a holder can start at the latest, as it was worked out last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shadow {
+    /// The states of the books and of the fences, and the time, for which it is so.
+    pub(crate) of: (u64, u64, i64),
+    /// `None` if that is not known.
+    pub(crate) start: Option<i64>,
+}
+
+impl Reservation {
+    /// What of a resource counts as taken at a queue.
+    pub(crate) fn reserved_amount(&self, at: Node, dim: Dim) -> i128 {
+        if self.nodes.contains(&at) { self.asked_amount(dim) } else { 0 }
+    }
+
+    /// What the holder asks for.
+    pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
+        self.asked.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| (*amount).max(0))
+    }
+
+    /// Shapes that sleep because of it.
+    pub(crate) fn blocked_shapes(&self) -> impl Iterator<Item = (Node, ShapeId)> {
+        self.bound.iter().chain(&self.behind).copied()
+    }
+
+    /// Whether it holds back everybody below the highest ceiling that is short.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.reach + 1 == self.nodes.len()
+    }
+
+    /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own fence.
+    fn blocks_rank(&self, rank: &ReservationRank, holder: Option<&Self>) -> bool {
+        match holder {
+            // Not even one that others give way for holds back a higher priority, whether or not that one holds a fence.
+            Some(holder) => self.order_key() < holder.order_key() && !rank.outranks(&self.rank),
+            None => self.rank.id != rank.id && !rank.outranks(&self.rank),
+        }
+    }
+
+    fn order_key(&self) -> Turn {
+        (!self.claims, self.rank.clone())
+    }
+}
+
+/// All fences, and who would be next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reservations {
+    all: BTreeMap<ReservationId, Reservation>,
+    /// For each node, those that reach it, by cause; the first of them counts.
+    fronts: BTreeMap<(Node, Shortage), BTreeSet<(Turn, Node)>>,
+    of: BTreeMap<JobId, ReservationId>,
+    /// What each shape that sleeps because of fences heeds.
+    heeded: BTreeMap<(Node, ShapeId), Vec<ReservationId>>,
+    blocked: Blocked,
+    timed: BTreeSet<ReservationId>,
+    /// Counts changes of which there are and how far they reach.
+    pub(crate) version: u64,
+    /// To be looked at again.
+    pub(crate) dirty: BTreeSet<ReservationId>,
+    /// To be looked at again once nobody is awake.
+    pub(crate) doubted: BTreeSet<ReservationId>,
+    /// Queues that hold more or less than before.
+    moved: BTreeSet<Node>,
+    /// To be looked at again at a time.
+    due: BTreeSet<(i64, ReservationId)>,
+    /// There are others than when this was last asked.
+    pub(crate) changed: bool,
+}
+
+/// Who has one.
+impl Reservations {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ReservationId, &Reservation)> {
+        self.all.iter()
+    }
+
+    pub(crate) fn get(&self, id: ReservationId) -> Option<&Reservation> {
+        self.all.get(&id)
+    }
+
+    /// Those about room in clusters.
+    pub(crate) fn cluster_reservations(&self) -> Vec<ReservationId> {
+        let [first, end] =
+            [Shortage::Capacity(0), Shortage::Backoff].map(|cause| ReservationId { cause, queue: Node::ROOT });
+        self.all.range(first..end).map(|(id, _)| *id).collect()
+    }
+
+    /// Those that jobs of a shape hold in a queue, the first in rank first.
+    pub(crate) fn of_shape(&self, node: Node, shape: ShapeId) -> Vec<ReservationId> {
+        let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let mut held: Vec<(ReservationId, &Reservation)> =
+            own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
+        held.retain(|(id, fence)| fence.shape == shape && id.cause != Shortage::Backoff);
+        held.sort_by_key(|(_, fence)| fence.order_key());
+        held.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Those of a queue's own jobs.
+    pub(crate) fn of_queue(&self, node: Node) -> Vec<ReservationId> {
+        let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        own.filter(|id| self.all.contains_key(id)).collect()
+    }
+
+    /// The fence that a job holds.
+    pub(crate) fn held_by(&self, id: &str) -> Option<ReservationId> {
+        self.of.get(id).copied()
+    }
+
+    /// Adds one; true if others no longer count because of it, which are then returned.
+    pub(crate) fn add(&mut self, id: ReservationId, fence: Reservation) -> Vec<ReservationId> {
+        let mut behind = Vec::new();
+        for node in &fence.nodes[..=fence.reach] {
+            behind.extend(self.add_to_front(*node, id, fence.order_key()));
+        }
+        self.changed = true;
+        self.version += 1;
+        self.of.insert(fence.rank.id.clone(), id);
+        self.all.insert(id, fence);
+        behind
+    }
+
+    pub(crate) fn remove(&mut self, id: ReservationId) -> Option<Reservation> {
+        let fence = self.all.remove(&id)?;
+        self.version += 1;
+        self.timed.remove(&id);
+        for node in &fence.nodes[..=fence.reach] {
+            self.part(*node, id, &fence.order_key());
+        }
+        self.changed = true;
+        self.of.remove(&fence.rank.id);
+        Some(fence)
+    }
+
+    /// Sets how far one reaches; those that no longer count as they did, itself among them.
+    pub(crate) fn set_reach(&mut self, id: ReservationId, reach: usize) -> Vec<ReservationId> {
+        let Some(fence) = self.all.get_mut(&id) else { return Vec::new() };
+        let (was, turn, nodes) = (fence.reach, fence.order_key(), fence.nodes.clone());
+        fence.reach = reach;
+        self.version += u64::from(was != reach);
+        let mut behind = Vec::new();
+        for node in nodes.iter().take(reach + 1).skip(was + 1) {
+            behind.extend(self.add_to_front(*node, id, turn.clone()));
+        }
+        for node in nodes.iter().take(was + 1).skip(reach + 1) {
+            self.part(*node, id, &turn);
+            behind.push(id);
+        }
+        behind
+    }
+
+    /// Reaches a node; the one that counted there before, if it does not any more.
+    fn add_to_front(&mut self, node: Node, id: ReservationId, turn: Turn) -> Option<ReservationId> {
+        let front = self.fronts.entry((node, id.cause)).or_default();
+        let first = front.first().filter(|(first, _)| turn < *first).map(|(_, queue)| *queue);
+        front.insert((turn, id.queue));
+        first.map(|queue| ReservationId { queue, ..id })
+    }
+
+    fn part(&mut self, node: Node, id: ReservationId, turn: &Turn) {
+        if let Some(front) = self.fronts.get_mut(&(node, id.cause)) {
+            front.remove(&(turn.clone(), id.queue));
+            if front.is_empty() {
+                self.fronts.remove(&(node, id.cause));
+            }
+        }
+    }
+
+    /// Reservations that a job of this rank in the queue at the beginning of this path has to heed.
+    pub(crate) fn reservations_blocking(&self, path: &[Node], rank: &ReservationRank) -> Vec<ReservationId> {
+        let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
+        let mut binding = Vec::new();
+        for node in path {
+            for ((_, cause), front) in self.at(*node) {
+                let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
+                let id = ReservationId { cause: *cause, queue };
+                let binds = |fence: &Reservation| {
+                    fence.blocks_rank(rank, holder) && (*cause != Shortage::Backoff || fence.rank.outranks(rank))
+                };
+                if !binding.contains(&id) && self.all.get(&id).is_some_and(binds) {
+                    binding.push(id);
+                }
+            }
+        }
+        binding
+    }
+
+    /// A shape sleeps because of these; `timed`: it says how long it runs.
+    pub(crate) fn record_blocked(&mut self, heeded: &[ReservationId], node: Node, shape: ShapeId, timed: bool) {
+        for id in heeded {
+            if let Some(fence) = self.all.get_mut(id) {
+                fence.bound.insert((node, shape));
+            }
+            self.set_timed(*id, node, shape, timed);
+        }
+        self.heeded.insert((node, shape), heeded.to_vec());
+    }
+
+    /// A shape sleeps because of what a queue above it and this one's holder may have.
+    pub(crate) fn record_behind(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
+        if let Some(fence) = self.all.get_mut(&id) {
+            fence.behind.insert((node, shape));
+        }
+        self.set_timed(id, node, shape, timed);
+        self.heeded.insert((node, shape), vec![id]);
+    }
+
+    /// It does not any more.
+    pub(crate) fn forget_blocked(&mut self, node: Node, shape: ShapeId) {
+        for id in self.heeded.remove(&(node, shape)).into_iter().flatten() {
+            if let Some(fence) = self.all.get_mut(&id) {
+                fence.bound.remove(&(node, shape));
+                fence.behind.remove(&(node, shape));
+            }
+            self.set_timed(id, node, shape, false);
+        }
+    }
+
+    fn set_timed(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
+        let Some(fence) = self.all.get_mut(&id) else { return };
+        if timed {
+            fence.timed.insert((node, shape));
+            self.timed.insert(id);
+        } else if fence.timed.remove(&(node, shape)) && fence.timed.is_empty() {
+            self.timed.remove(&id);
+        }
+    }
+
+    /// Those because of which somebody sleeps who says how long it runs.
+    pub(crate) fn with_timed_jobs(&self) -> Vec<ReservationId> {
+        self.timed.iter().copied().collect()
+    }
+
+    /// Those that count below a node, by cause.
+    fn at(&self, node: Node) -> impl Iterator<Item = (&(Node, Shortage), &BTreeSet<(Turn, Node)>)> {
+        self.fronts.range((node, Shortage::FIRST)..=(node, Shortage::LAST))
+    }
+
+    /// All that reach a node.
+    pub(crate) fn reservations_reaching(&self, node: Node) -> Vec<ReservationId> {
+        let of = |((_, cause), front): (&(Node, Shortage), &BTreeSet<(Turn, Node)>)| {
+            let cause = *cause;
+            front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
+        };
+        self.at(node).flat_map(of).collect()
+    }
+}
+
+/// Who would get one.
+impl Reservations {
+    /// A shape sleeps for a cause; these of it may be the next to get a fence.
+    pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) {
+        let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
+        if self.blocked.add_inadmissible(id, shape, firsts, now) {
+            self.dirty.insert(id);
+            self.due.extend(young.map(|ripe| (ripe, id)));
+        }
+    }
+
+    /// It does not any more.
+    pub(crate) fn remove_blocked(&mut self, node: Node, shape: ShapeId) {
+        self.blocked.remove_inadmissible(node, shape);
+    }
+
+    pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
+        self.blocked.is_blocked(id, shape)
+    }
+
+    /// Who sleeps for a cause in a queue and has waited long enough, the first in rank first.
+    pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
+        self.blocked.ranked_blocked(id)
+    }
+
+    /// Those who have waited long enough by now are due; the others will be looked at when they have.
+    pub(crate) fn take_due_blocked(&mut self, id: ReservationId, now: i64) {
+        if let Some(next) = self.blocked.take_due_blocked(id, now) {
+            self.due.insert((next, id));
+        }
+    }
+
+    /// Queues in which somebody sleeps for want of room.
+    pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
+        self.blocked.short_of_capacity()
+    }
+
+    /// Ceilings are others than they were: everything is to be looked at again.
+    pub(crate) fn mark_all_dirty(&mut self) {
+        self.dirty.extend(self.blocked.all_causes());
+        self.dirty.extend(self.all.keys());
+    }
+
+    /// What was put off is looked at now.
+    pub(crate) fn mark_doubted_dirty(&mut self) {
+        self.dirty.append(&mut self.doubted);
+    }
+
+    /// Queues hold more or less than before.
+    pub(crate) fn note_usage_change(&mut self, path: &[Node]) {
+        if !self.blocked.is_empty() || !self.all.is_empty() {
+            self.moved.extend(path);
+        }
+    }
+
+    pub(crate) fn take_usage_changes(&mut self) -> BTreeSet<Node> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// To be looked at again then.
+    pub(crate) fn schedule_update(&mut self, at: i64, id: ReservationId) {
+        self.due.insert((at, id));
+    }
+
+    /// What is to be looked at now.
+    pub(crate) fn take_dirty(&mut self, now: i64) -> BTreeSet<ReservationId> {
+        while let Some((at, id)) = self.due.first().copied() {
+            if at > now {
+                break;
+            }
+            self.due.pop_first();
+            self.dirty.insert(id);
+        }
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// When something is to be looked at again.
+    pub(crate) fn due(&self) -> Option<i64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,470 @@
+//! Each rule of the queue engine by name; the numbers in names are the defects listed for the peer.
+
+mod descent;
+mod entitlement;
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    reason::{Bound, QueueProblem, Reason},
+    resources::{Limits, Resources},
+};
+
+fn cpu(units: i64) -> Resources {
+    [("cpu", Quantity::from_units(units))].into_iter().collect()
+}
+
+fn limit(units: i64) -> Limits {
+    [("cpu".into(), Quantity::from_units(units))].into_iter().collect()
+}
+
+fn queue(name: &str, capability: i64) -> QueueSpec {
+    QueueSpec { capability: limit(capability), ..QueueSpec::unlimited(name) }
+}
+
+fn child(name: &str, parent: &str, capability: i64) -> QueueSpec {
+    QueueSpec { parent: Some(parent.into()), ..queue(name, capability) }
+}
+
+fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
+    let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
+    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None };
+    Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
+}
+
+fn engine(queues: impl IntoIterator<Item = QueueSpec>, fleet: i64) -> Engine {
+    let mut engine = Engine::default();
+    engine.set_fleet(Fleet { ready: cpu(fleet), whole: Some(cpu(fleet)), ready_clusters: 1 });
+    for queue in queues {
+        engine.set_queue(queue);
+    }
+    engine
+}
+
+fn released(engine: &mut Engine) -> Vec<String> {
+    std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).map(|release| release.id.to_string()).collect()
+}
+
+fn token(engine: &Engine, id: &str) -> &'static str {
+    engine.explain_pending(id).unwrap().token()
+}
+
+#[test]
+fn every_ancestor_s_ceiling_holds_defect_5() {
+    let mut engine = engine([queue("top", 6), child("a", "top", 5), child("b", "top", 5)], 100);
+    engine.enqueue_job(job("a1", "a", 1, cpu(4)));
+    engine.enqueue_job(job("b1", "b", 2, cpu(4)));
+    assert_eq!(released(&mut engine), ["a1"]);
+    let why = engine.explain_pending("b1").unwrap();
+    assert_eq!(
+        why.to_string(),
+        "waits in queue b, position 1 of 1: needs cpu 4, used 4 of 6 (the capability of queue top)"
+    );
+    assert_eq!(engine.usage_of(&"top".into()).used, cpu(4));
+}
+
+#[test]
+fn queues_without_a_ceiling_share_the_fleet_defect_5() {
+    let mut engine = engine((0..10).map(|i| QueueSpec::unlimited(format!("q{i}"))), 10);
+    for i in 0..10 {
+        engine.enqueue_job(job(&format!("j{i}"), &format!("q{i}"), i, cpu(4)));
+    }
+    assert_eq!(released(&mut engine), ["j0", "j1"]);
+    let Some(Reason::Quota { bound: Bound::Fleet, .. }) = engine.explain_pending("j2") else {
+        panic!("{:?}", engine.explain_pending("j2"))
+    };
+}
+
+#[test]
+fn a_fleet_without_a_resource_has_none_of_it_defect_7() {
+    let mut engine = engine([QueueSpec::unlimited("q")], 10);
+    engine.enqueue_job(job("gpu", "q", 1, [("nvidia.com/gpu", Quantity::from_units(1))].into_iter().collect()));
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(token(&engine, "gpu"), "ExceedsFleet");
+    // While a cluster is unknown nobody says never.
+    engine.set_fleet(Fleet { ready: cpu(10), whole: None, ready_clusters: 1 });
+    engine.resolve_quota();
+    assert_eq!(token(&engine, "gpu"), "WaitingForQuota");
+    engine.set_fleet(Fleet::default());
+    engine.resolve_quota();
+    assert_eq!(token(&engine, "gpu"), "NoReadyCluster");
+}
+
+#[test]
+fn a_cluster_that_goes_takes_its_capacity_along_defect_6() {
+    let mut engine = engine([QueueSpec::unlimited("q")], 10);
+    engine.enqueue_job(job("a", "q", 1, cpu(6)));
+    engine.set_fleet(Fleet { ready: cpu(5), whole: Some(cpu(10)), ready_clusters: 1 });
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(token(&engine, "a"), "WaitingForQuota");
+}
+
+#[test]
+fn freed_quota_starts_the_next_job_defect_1() {
+    let mut engine = engine([queue("q", 4)], 100);
+    for (created, id) in ["a", "b", "c"].into_iter().enumerate() {
+        engine.enqueue_job(job(id, "q", created as i64, cpu(4)));
+    }
+    assert_eq!(released(&mut engine), ["a"]);
+    // Finished, not deleted: the charge is nothing.
+    engine.charge_job(&"a".into(), &"q".into(), &Resources::new());
+    assert_eq!(released(&mut engine), ["b"]);
+    // Deleted.
+    engine.remove_job("b");
+    assert_eq!(released(&mut engine), ["c"]);
+}
+
+#[test]
+fn a_queue_s_priority_is_strict_defect_15() {
+    let mut engine = engine([queue("low", 100), QueueSpec { priority: 5, ..queue("high", 100) }], 6);
+    for i in 0..4 {
+        engine.enqueue_job(job(&format!("low{i}"), "low", 0, cpu(1)));
+        engine.enqueue_job(job(&format!("high{i}"), "high", 9, cpu(1)));
+    }
+    assert_eq!(released(&mut engine), ["high0", "high1", "high2", "high3", "low0", "low1"]);
+}
+
+#[test]
+fn the_order_is_made_anew_after_each_release_defect_15() {
+    let deserving = |name: &str| QueueSpec { deserved: limit(10), ..queue(name, 10) };
+    let mut engine = engine([deserving("a"), deserving("b")], 100);
+    for i in 0..2 {
+        engine.enqueue_job(job(&format!("a{i}"), "a", 0, cpu(1)));
+        engine.enqueue_job(job(&format!("b{i}"), "b", 9, cpu(1)));
+    }
+    assert_eq!(released(&mut engine), ["a0", "b0", "a1", "b1"]);
+}
+
+#[test]
+fn shares_are_compared_just_below_the_common_ancestor_defect_15() {
+    let deserving = |name: &str, parent: &str, units| QueueSpec { deserved: limit(units), ..child(name, parent, 100) };
+    let top = |name| QueueSpec { deserved: limit(10), ..queue(name, 100) };
+    let queues = [top("a"), top("b"), deserving("a1", "a", 5), deserving("a2", "a", 5), deserving("b1", "b", 10)];
+    let mut engine = engine(queues, 100);
+    engine.charge_job(&"a1 runs".into(), &"a1".into(), &cpu(5));
+    engine.charge_job(&"b1 runs".into(), &"b1".into(), &cpu(3));
+    for queue in ["a1", "a2", "b1"] {
+        engine.enqueue_job(job(queue, queue, 0, cpu(2)));
+    }
+    // a2 has nothing at all, yet a has half and b less.
+    assert_eq!(released(&mut engine), ["b1", "a2", "a1"]);
+}
+
+#[test]
+fn strict_priority_counts_across_the_whole_tree_defect_15() {
+    let leaf = |name: &str, parent: &str, priority| QueueSpec { priority, ..child(name, parent, 100) };
+    // What a parent's priority is does not matter: it has no jobs.
+    let top = |name, priority| QueueSpec { priority, deserved: limit(10), ..queue(name, 100) };
+    let queues = [top("a", 9), top("b", 0), leaf("a1", "a", 1), leaf("b1", "b", 5), leaf("b2", "b", 0)];
+    let mut engine = engine(queues, 100);
+    engine.charge_job(&"runs".into(), &"b1".into(), &cpu(10));
+    for queue in ["a1", "b1", "b2"] {
+        engine.enqueue_job(job(queue, queue, 0, cpu(2)));
+    }
+    assert_eq!(released(&mut engine), ["b1", "a1", "b2"]);
+}
+
+#[test]
+fn the_policy_decides_what_the_order_looks_at() {
+    let deserving = |name: &str, priority| QueueSpec { deserved: limit(10), priority, ..queue(name, 100) };
+    let mut start = engine([deserving("a", 1), deserving("b", 1), deserving("low", 0)], 100);
+    start.charge_job(&"a runs".into(), &"a".into(), &cpu(5));
+    start.enqueue_job(Job { priority: 5, ..job("a5", "a", 3, cpu(1)) });
+    start.enqueue_job(Job { deadline: Some(40), ..job("a sla", "a", 2, cpu(1)) });
+    start.enqueue_job(Job { priority: 4, ..job("b4", "b", 4, cpu(1)) });
+    start.enqueue_job(job("b0", "b", 1, cpu(1)));
+    start.enqueue_job(job("low0", "low", 0, cpu(1)));
+    let order = |policy| {
+        let mut engine = start.clone();
+        engine.set_order_policy(policy);
+        released(&mut engine)
+    };
+    assert_eq!(order(OrderPolicy::Share), ["b4", "b0", "a5", "a sla", "low0"]);
+    assert_eq!(order(OrderPolicy::Strict), ["a5", "b4", "a sla", "b0", "low0"]);
+    assert_eq!(order(OrderPolicy::Fifo), ["low0", "b0", "a sla", "a5", "b4"]);
+    // And what is admitted keeps its real priority.
+    start.set_order_policy(OrderPolicy::Fifo);
+    let all = std::iter::from_fn(|| start.release_next(|_, _| Fit::Yes));
+    let priorities: Vec<i32> = all.map(|release| release.admission.priority).collect();
+    assert_eq!(priorities, [0, 0, 0, 5, 4]);
+}
+
+#[test]
+fn a_change_of_policy_keeps_what_is_known_about_quota() {
+    let mut engine = engine([queue("q", 4)], 100);
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(3));
+    engine.enqueue_job(Job { priority: 1, ..job("big", "q", 2, cpu(4)) });
+    engine.enqueue_job(job("big too", "q", 1, cpu(4)));
+    assert!(released(&mut engine).is_empty());
+    engine.set_order_policy(OrderPolicy::Fifo);
+    assert!(released(&mut engine).is_empty());
+    engine.remove_job("runs");
+    assert_eq!(released(&mut engine), ["big too"]);
+}
+
+#[test]
+fn a_cycle_drains_everything_that_fits() {
+    let mut engine = engine([queue("q", 100)], 100);
+    for i in 0..100 {
+        engine.enqueue_job(job(&format!("j{i:02}"), "q", i, cpu(1)));
+    }
+    assert_eq!(released(&mut engine).len(), 100);
+}
+
+#[test]
+fn traverse_passes_a_blocked_head_and_fifo_does_not_defect_14() {
+    for (dequeue, want) in [(Dequeue::Traverse, vec!["small"]), (Dequeue::Fifo, vec![])] {
+        let mut engine = engine([QueueSpec { dequeue, ..queue("q", 4) }, queue("other", 4)], 100);
+        engine.charge_job(&"runs".into(), &"q".into(), &cpu(3));
+        engine.enqueue_job(job("big", "q", 1, cpu(4)));
+        engine.enqueue_job(job("small", "q", 2, cpu(1)));
+        assert_eq!(released(&mut engine), want);
+        if dequeue == Dequeue::Fifo {
+            assert_eq!(token(&engine, "small"), "BehindQueueHead");
+            // Only its own queue waits.
+            engine.enqueue_job(job("elsewhere", "other", 3, cpu(1)));
+            assert_eq!(released(&mut engine), ["elsewhere"]);
+            engine.remove_job("runs");
+            assert_eq!(released(&mut engine), ["big"]);
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_behind_who_can_never_start() {
+    let fifo = |queue: QueueSpec| QueueSpec { dequeue: Dequeue::Fifo, ..queue };
+    let guaranteed = QueueSpec { guarantee: cpu(30), ..queue("g", 100) };
+    let mut engine = engine([fifo(queue("q", 90)), guaranteed], 100);
+    for (i, (id, asked)) in
+        [("limit", 91), ("left", 75), ("room", 7), ("big", 65), ("small", 5)].into_iter().enumerate()
+    {
+        let mut job = job(id, "q", i as i64, cpu(asked));
+        Arc::make_mut(&mut job.ask).fit = FitClass(i as u64);
+        engine.enqueue_job(job);
+    }
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(16));
+    let fit = |_: &JobId, ask: &Ask| match ask.fit {
+        FitClass(2) => Fit::No { never: true, detail: "no node is so large".into() },
+        _ => Fit::Yes,
+    };
+    assert!(engine.release_next(fit).is_none());
+    let tokens = ["limit", "left", "room", "big", "small"].map(|id| token(&engine, id));
+    assert_eq!(tokens, ["ExceedsCapability", "ExceedsCapability", "NeverFits", "WaitingForQuota", "BehindQueueHead"]);
+    assert_eq!(
+        engine.explain_pending("left").unwrap().to_string(),
+        "can never start in queue q: needs cpu 75, more than 70, which is what other queues' guarantees leave to queue q"
+    );
+    let heads = |engine: &Engine| engine.queue_heads(4).map(|(id, at)| (id.to_string(), at.place)).collect::<Vec<_>>();
+    assert_eq!(heads(&engine), [("big".to_owned(), 4)], "who may claim");
+    // Once it can, it is the first again.
+    engine.set_queue(queue("g", 100));
+    assert!(engine.release_next(fit).is_none());
+    assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindQueueHead"]);
+    engine.remove_job("runs");
+    assert_eq!(engine.release_next(fit).unwrap().id.as_str(), "left");
+}
+
+/// While a cluster is away, or one is unknown, more may come.
+#[test]
+fn what_guarantees_leave_is_of_all_that_may_come_back() {
+    let guaranteed = QueueSpec { guarantee: cpu(30), ..QueueSpec::unlimited("g") };
+    let mut engine = engine([QueueSpec::unlimited("q"), guaranteed], 100);
+    engine.enqueue_job(job("a", "q", 1, cpu(75)));
+    for (whole, want) in [(Some(100), "ExceedsCapability"), (Some(105), "WaitingForQuota"), (None, "WaitingForQuota")] {
+        engine.set_fleet(Fleet { ready: cpu(100), whole: whole.map(cpu), ready_clusters: 1 });
+        assert!(released(&mut engine).is_empty());
+        assert_eq!(token(&engine, "a"), want);
+    }
+}
+
+#[test]
+fn only_open_queues_start_jobs_and_running_ones_stay_charged_defect_11() {
+    let mut engine = engine([queue("q", 10)], 100);
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(3));
+    engine.enqueue_job(job("a", "q", 1, cpu(1)));
+    engine.set_queue(QueueSpec { state: QueueState::Closing, ..queue("q", 10) });
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(engine.explain_pending("a").unwrap().to_string(), "queue q is Closing: it starts no jobs");
+    engine.remove_queue(&"q".into());
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(engine.explain_pending("a").unwrap().to_string(), "queue q does not exist");
+    assert_eq!((engine.usage_of(&"q".into()).used, engine.usage_of(&"root".into()).used), (cpu(3), cpu(3)));
+    engine.set_queue(queue("q", 10));
+    assert_eq!(released(&mut engine), ["a"]);
+    assert_eq!(engine.usage_of(&"q".into()).used, cpu(4));
+}
+
+#[test]
+fn one_queue_s_mistake_stops_only_its_own_jobs() {
+    let mut engine = engine(
+        [
+            child("orphan", "nowhere", 10),
+            child("x", "y", 10),
+            child("y", "x", 10),
+            queue("parent", 10),
+            child("leaf", "parent", 10),
+            queue("closed", 10),
+            child("below", "closed", 10),
+            queue("fine", 10),
+        ],
+        100,
+    );
+    engine.set_queue(QueueSpec { state: QueueState::Closed, ..queue("closed", 10) });
+    for queue in ["orphan", "x", "parent", "leaf", "below", "root", "fine"] {
+        engine.enqueue_job(job(queue, queue, 1, cpu(1)));
+    }
+    assert_eq!(released(&mut engine), ["fine", "leaf"]);
+    let problem = |queue: &str| engine.queue_problem(&QueueName::from(queue)).unwrap();
+    assert_eq!(problem("orphan"), QueueProblem::ParentMissing("nowhere".into()));
+    assert_eq!(problem("x"), QueueProblem::Cycle);
+    assert_eq!(problem("parent"), QueueProblem::NotLeaf("leaf".into()));
+    assert_eq!(problem("below"), QueueProblem::NotOpen { queue: "closed".into(), state: "Closed" });
+    assert_eq!(problem("root"), QueueProblem::Root);
+    assert_eq!(token(&engine, "x"), "QueueMisconfigured");
+}
+
+#[test]
+fn more_than_any_limit_is_never_and_not_waiting_defect_12() {
+    let mut engine = engine([queue("q", 8)], 100);
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(5));
+    engine.enqueue_job(job("never", "q", 1, cpu(9)));
+    engine.enqueue_job(job("later", "q", 2, cpu(8)));
+    assert!(released(&mut engine).is_empty());
+    assert_eq!(
+        engine.explain_pending("never").unwrap().to_string(),
+        "can never start in queue q: needs cpu 9, more than 8, which is the capability of queue q"
+    );
+    assert_eq!(token(&engine, "later"), "WaitingForQuota");
+}
+
+#[test]
+fn no_room_is_asked_once_a_class_and_again_when_room_grew_defect_12() {
+    let mut engine = engine([queue("q", 100)], 100);
+    for i in 0..1000 {
+        engine.enqueue_job(job(&format!("j{i}"), "q", i, cpu(1)));
+    }
+    let mut asked = 0;
+    let full = |_: &JobId, _: &Ask| {
+        asked += 1;
+        Fit::No { never: false, detail: "3 of 8 pods fit".into() }
+    };
+    assert!(engine.release_next(full).is_none());
+    assert_eq!(asked, 1);
+    assert_eq!(
+        engine.explain_pending("j0").unwrap().to_string(),
+        "waits in queue q, position 1 of 1000: there is quota, but insufficient capacity: 3 of 8 pods fit"
+    );
+    assert!(engine.release_next(|_, _| Fit::Yes).is_none(), "nothing grew");
+    engine.requeue_after_capacity_change();
+    assert_eq!(released(&mut engine).len(), 100);
+}
+
+#[test]
+fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
+    let mut engine = engine([queue("q", 100)], 100);
+    let tasks = vec![
+        TaskAsk { name: "launcher".into(), request: cpu(1), min: 1, most: 1, step: 1 },
+        TaskAsk { name: "worker".into(), request: cpu(4), min: 4, most: 4, step: 1 },
+    ];
+    let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None });
+    engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
+    let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+    assert_eq!(release.admission.charged, cpu(51));
+    assert_eq!(release.admission.copies, 3);
+    assert_eq!(engine.usage_of(&"q".into()).used, cpu(51));
+}
+
+#[test]
+fn what_is_beyond_the_minimum_is_granted_as_far_as_it_fits() {
+    let mut engine = engine([queue("q", 10)], 100);
+    let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8, step: 1 }];
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None });
+    engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
+    let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;
+    assert_eq!(admission.tasks, [("worker".into(), 3)].into());
+    assert_eq!(admission.charged, cpu(9));
+}
+
+#[test]
+fn partitions_beyond_the_minimum_are_granted_whole() {
+    let mut engine = engine([queue("q", 45)], 100);
+    let tasks = vec![
+        TaskAsk { name: "worker".into(), request: cpu(3), min: 8, most: 16, step: 4 },
+        TaskAsk { name: "eval".into(), request: cpu(1), min: 0, most: 20, step: 1 },
+    ];
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None });
+    engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
+    // 45 cores are 15 workers: 12 in whole partitions, and 9 of the others.
+    let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;
+    assert_eq!(admission.tasks, [("worker".into(), 12), ("eval".into(), 9)].into());
+    assert_eq!(admission.charged, cpu(45));
+}
+
+#[test]
+fn a_ceiling_that_is_already_broken_blocks_only_those_who_ask_for_it() {
+    let mut engine = engine([queue("q", 4)], 100);
+    engine.charge_job(&"foreign".into(), &"q".into(), &cpu(9));
+    engine.set_fleet(Fleet {
+        ready: [("cpu", Quantity::from_units(100)), ("gpu", Quantity::from_units(1))].into_iter().collect(),
+        whole: None,
+        ready_clusters: 1,
+    });
+    engine.enqueue_job(job("gpu", "q", 1, [("gpu", Quantity::from_units(1))].into_iter().collect()));
+    engine.enqueue_job(job("cpu", "q", 2, cpu(1)));
+    assert_eq!(released(&mut engine), ["gpu"]);
+}
+
+#[test]
+fn a_guarantee_is_kept_free_for_its_queue() {
+    let guaranteed = QueueSpec { guarantee: cpu(6), ..QueueSpec::unlimited("ml") };
+    let mut engine = engine([guaranteed, QueueSpec::unlimited("web")], 10);
+    engine.enqueue_job(job("web1", "web", 1, cpu(4)));
+    engine.enqueue_job(job("web2", "web", 2, cpu(1)));
+    engine.enqueue_job(job("ml1", "ml", 3, cpu(6)));
+    assert_eq!(released(&mut engine), ["web1", "ml1"]);
+    assert_eq!(
+        engine.explain_pending("web2").unwrap().to_string(),
+        "waits in queue web, position 1 of 1: needs cpu 1, used 4 of 4 (what other queues' guarantees leave to queue web)"
+    );
+}
+
+#[test]
+fn zero_cpu_is_no_limit_and_zero_of_anything_else_is() {
+    let mut spec = queue("q", 0);
+    spec.capability.set("gpu", Quantity::ZERO);
+    let mut engine = engine([spec], 10);
+    engine.enqueue_job(job("cpu", "q", 1, cpu(10)));
+    engine.enqueue_job(job("gpu", "q", 2, [("gpu", Quantity::from_units(1))].into_iter().collect()));
+    assert_eq!(released(&mut engine), ["cpu"]);
+    assert_eq!(token(&engine, "gpu"), "ExceedsCapability");
+}
+
+#[test]
+fn a_job_keeps_its_age_when_it_comes_back() {
+    let mut engine = engine([queue("q", 4)], 100);
+    engine.enqueue_job(job("old", "q", 1, cpu(4)));
+    engine.enqueue_job(job("new", "q", 2, cpu(4)));
+    assert_eq!(released(&mut engine), ["old"]);
+    engine.enqueue_job(job("old", "q", 1, cpu(4)));
+    assert_eq!(released(&mut engine), ["old"]);
+}
+
+#[test]
+fn many_queues_come_and_go_without_leaving_anything() {
+    let mut engine = engine([queue("q", 4)], 100);
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(1));
+    for i in 0..2000 {
+        let name = format!("temporary{i}");
+        engine.set_queue(queue(&name, 1));
+        engine.enqueue_job(job(&name, &name, 1, cpu(1)));
+        engine.resolve_quota();
+        engine.remove_job(&name);
+        engine.remove_queue(&name.as_str().into());
+    }
+    engine.resolve_quota();
+    assert!(engine.size() < 8, "{}", engine.size());
+    assert_eq!(engine.usage_of(&"root".into()).used, cpu(1));
+}
