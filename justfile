@@ -11,7 +11,7 @@ ci:
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --quiet -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
 
 # All tests, or those of one crate: `just test caldera-core`.
 test crate="":

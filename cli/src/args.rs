@@ -332,7 +332,7 @@ pub struct DemoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct SandboxArgs {
-    /// Where host.kubeconfig and members/<name>.kubeconfig are written.
+    /// Where `host.kubeconfig` and `members/NAME.kubeconfig` are written.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// How many members.
@@ -381,7 +381,7 @@ pub struct ManifestsArgs {
     /// URL of the webhook as the Karmada API server reaches it: https://host:port.
     #[arg(long, value_name = "URL", conflicts_with = "webhook_service")]
     pub webhook_url: Option<String>,
-    /// Service of the webhook instead of a URL: NAMESPACE/NAME[:PORT].
+    /// Service of the webhook instead of a URL: `NAMESPACE/NAME[:PORT]`.
     #[arg(long, value_name = "SERVICE")]
     pub webhook_service: Option<String>,
     /// PEM bundle that signed the webhook's certificate.
