@@ -45,11 +45,11 @@ async fn main() -> ExitCode {
     caldera_runtime::tls::install_provider();
     let result = match component() {
         Some(args) => {
-            caldera_runtime::telemetry::start("warn", args.log_format.into());
+            caldera_runtime::telemetry::start_logging("warn", args.log_format.into());
             caldera_cli::command::run_command(args.command).await
         }
         None => {
-            caldera_runtime::telemetry::start("error", caldera_runtime::telemetry::Format::Text);
+            caldera_runtime::telemetry::start_logging("error", caldera_runtime::telemetry::Format::Text);
             benchmark(Args::parse().command).await.map(|()| ExitCode::SUCCESS)
         }
     };

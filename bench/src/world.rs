@@ -49,7 +49,7 @@ async fn served(client: &Client, path: &str) -> anyhow::Result<()> {
 /// Serves HTTPS on a free port of the loopback until the process ends.
 pub fn serve(name: &str, server: &ApiServer, router: Router) -> anyhow::Result<Endpoint> {
     let authority = Authority::new("caldera-bench")?;
-    let identity = authority.server(name, &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+    let identity = authority.issue_server_identity(name, &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
     let (listener, bound) = listener()?;
     let tls = axum_server::tls_rustls::RustlsConfig::from_config(server_config(&identity)?);
     let serving = axum_server::from_tcp_rustls(listener, tls)?

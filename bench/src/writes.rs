@@ -63,7 +63,7 @@ async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>
         stack::apply_object(&client, object).await?;
     }
     settled(&counts).await;
-    let before = counts.snapshot();
+    let before = counts.read_counts();
     let began = Instant::now();
     for i in 0..jobs {
         world::create(&client, world::JOBS, &small(i)).await?;
@@ -74,7 +74,7 @@ async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>
     }
     let elapsed = began.elapsed();
     settled(&counts).await;
-    let mut after = counts.snapshot();
+    let mut after = counts.read_counts();
     for (key, count) in before {
         after.entry(key).and_modify(|after| *after -= count);
     }
@@ -85,10 +85,10 @@ async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>
 }
 
 async fn settled(counts: &WriteCounts) {
-    let (mut last, mut since) = (counts.snapshot(), Instant::now());
+    let (mut last, mut since) = (counts.read_counts(), Instant::now());
     while since.elapsed() < QUIET {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let now = counts.snapshot();
+        let now = counts.read_counts();
         if now != last {
             (last, since) = (now, Instant::now());
         }

@@ -8,11 +8,11 @@ use caldera_estimator::{desk::Settings, tls::Trust};
 use caldera_runtime::{
     client::{self, WriteCounts},
     clock::Clock,
-    lease::Candidate,
-    members::collect,
+    lease::LeaseCandidate,
+    members::collector,
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Authority, Identity, LOOK_EVERY, Served, server_config},
+    tls::{Authority, Identity, RELOAD_EVERY, ServedTls, server_config},
 };
 use jiff::SignedDuration;
 use kube::Client;
@@ -35,17 +35,17 @@ pub async fn connect_client(
     component: &str,
     counts: &WriteCounts,
 ) -> anyhow::Result<Client> {
-    let config = client::config(kubeconfig).await?;
+    let config = client::load_config(kubeconfig).await?;
     let server = config.cluster_url.to_string();
     let client = client::from_config(config, component, counts)?;
-    client::check(&client, &server).await?;
+    client::check_server(&client, &server).await?;
     Ok(client)
 }
 
 async fn serve_admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
     let (ready, registry) = (Ready::default(), SharedRegistry::default());
     if let Some(listen) = listen {
-        let bound = serve::start(listen, ready.clone(), registry.clone(), stop.clone()).await?;
+        let bound = serve::start_admin_server(listen, ready.clone(), registry.clone(), stop.clone()).await?;
         tracing::info!(address = %bound, "serving health and metrics");
     }
     Ok((ready, registry))
@@ -136,13 +136,19 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
     let (ready, _) = serve_admin(args.component.admin, &stop).await?;
-    let pace = collect::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collect::Pace::default() };
+    let pace =
+        collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
-    let config =
-        collect::Config { member, pace, ready: ready.clone(), counts, ..collect::Config::new(&args.member.cluster) };
+    let config = collector::Config {
+        member,
+        pace,
+        ready: ready.clone(),
+        counts,
+        ..collector::Config::new(&args.member.cluster)
+    };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
     while_active(&lease, &args.component, &ready, client.clone(), stop, |active, _| async move {
-        collect::run(config, client, active).await;
+        collector::run_collector(config, client, active).await;
         Ok(())
     })
     .await
@@ -157,7 +163,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
         (Some(cert), Some(key)) => {
             let client_ca = args.grpc_client_ca_file.as_ref().filter(|_| !args.insecure_skip_grpc_client_verify);
             let files = [cert, key].into_iter().chain(client_ca).cloned().collect();
-            Some(Served::from_files(files, LOOK_EVERY, |pems| {
+            Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
                 caldera_estimator::tls::server(&read_identity(pems), pems.get(2).map(String::as_str))
             })?)
         }
@@ -192,7 +198,7 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
 /// A client of the member, for a component that runs inside it.
 async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts) -> anyhow::Result<Option<Client>> {
     let config = match &args.member_kubeconfig {
-        Some(path) => client::config(Some(path)).await?,
+        Some(path) => client::load_config(Some(path)).await?,
         None if args.in_member => kube::Config::incluster().context("failed to read the pod's service account")?,
         None => return Ok(None),
     };
@@ -219,17 +225,17 @@ where
     }
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
     let started = caldera_runtime::clock::SystemClock.now().as_nanosecond();
-    let candidate = Candidate {
+    let candidate = LeaseCandidate {
         namespace: args.lease_namespace.clone(),
         name: lease.to_owned(),
         identity: format!("{host}-{}-{started:x}", std::process::id()),
     };
     let clock = std::sync::Arc::new(caldera_runtime::clock::SystemClock);
-    ready.set(true);
-    let Some(held) = caldera_runtime::lease::hold(client, candidate, clock, stop.clone()).await else {
+    ready.set_ready(true);
+    let Some(held) = caldera_runtime::lease::acquire_lease(client, candidate, clock, stop.clone()).await else {
         return Ok(ExitCode::SUCCESS);
     };
-    ready.set(false);
+    ready.set_ready(false);
     let active = stop.child_token();
     let lost = held.lost.clone();
     let ended = active.clone();
@@ -239,7 +245,7 @@ where
     });
     component(active, Some(held.epoch.clone())).await?;
     anyhow::ensure!(!held.lost.is_cancelled(), "the lease {lease} was lost");
-    held.release().await;
+    held.release_lease().await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -257,9 +263,11 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let renewed = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(Served::from_files(vec![cert.clone(), key.clone()], LOOK_EVERY, |pems| {
-            server_config(&read_identity(pems))
-        })?),
+        (Some(cert), Some(key)) => {
+            Some(ServedTls::from_files(vec![cert.clone(), key.clone()], RELOAD_EVERY, |pems| {
+                server_config(&read_identity(pems))
+            })?)
+        }
         _ => None,
     };
     let config =
@@ -287,7 +295,7 @@ fn webhook_identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
         Err(_) if host.is_empty() => {}
         Err(_) => names.push(host),
     }
-    Ok((authority.server("caldera-webhook", &names, &addresses)?, authority.cert_pem))
+    Ok((authority.issue_server_identity("caldera-webhook", &names, &addresses)?, authority.cert_pem))
 }
 
 /// `https://host:port/path` -> `host`.

@@ -17,7 +17,7 @@ use caldera_controller::{
 };
 use caldera_core::fleet::Update;
 use caldera_crds::karmada::cluster::Cluster;
-use caldera_runtime::{client::WriteCounts, members, watch::list_json_as};
+use caldera_runtime::{client::WriteCounts, members, watch::list_json};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -192,7 +192,7 @@ async fn list_objects(
         }
         None::<()>
     };
-    list_json_as(client.clone(), &source.resource(), namespace, source.labels(), read).await?;
+    list_json(client.clone(), &source.resource(), namespace, source.labels(), read).await?;
     Ok((listed, clusters))
 }
 
@@ -203,7 +203,7 @@ async fn read_member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> 
         return vec![(name, Update::Down("it is not ready".to_owned()))];
     }
     let counts = WriteCounts::default();
-    let read = members::snapshot(host, cluster, "why", &counts);
+    let read = members::read_member(host, cluster, "why", &counts);
     let late = || vec![Update::Down(format!("it did not answer within {} s", MEMBER_DEADLINE.as_secs()))];
     let updates = tokio::time::timeout(MEMBER_DEADLINE, read).await.unwrap_or_else(|_| late());
     updates.into_iter().map(|update| (name.clone(), update)).collect()

@@ -6,7 +6,7 @@ use std::{fs, process::ExitCode};
 use anyhow::Context;
 use caldera_controller::settings;
 use caldera_runtime::{
-    watch::resource,
+    watch::api_resource,
     write::{Body, Write},
 };
 use caldera_webhook::Endpoint;
@@ -282,7 +282,7 @@ pub fn apply_write(object: Value, manager: &'static str) -> anyhow::Result<Write
     };
     let namespace = text("/metadata/namespace");
     Ok(Write {
-        resource: resource(group, version, &kind, &plural),
+        resource: api_resource(group, version, &kind, &plural),
         namespace,
         name,
         subresource: None,

@@ -11,7 +11,7 @@ use anyhow::Context;
 pub use caldera_controller::Config as ControllerConfig;
 use caldera_runtime::{
     client::WriteCounts,
-    members::collect,
+    members::collector,
     tls::{Authority, Identity},
     write::{self, Failure},
 };
@@ -102,7 +102,8 @@ impl Stack {
     ) -> anyhow::Result<Self> {
         let installer = client(INSTALLER)?;
         let authority = Authority::new("caldera-webhook")?;
-        let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+        let identity =
+            authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let webhook = listener.local_addr()?;
         let (running, collectors) = (BTreeMap::new(), Vec::new());
@@ -176,7 +177,7 @@ impl Stack {
     pub fn collect(&mut self, member: &str) -> anyhow::Result<()> {
         let client = (self.client)("inventory")?;
         let stop = self.stop.child_token();
-        let task = tokio::spawn(collect::run(collect::Config::new(member), client, stop.clone()));
+        let task = tokio::spawn(collector::run_collector(collector::Config::new(member), client, stop.clone()));
         self.collectors.push(Running { task, stop });
         Ok(())
     }
@@ -219,7 +220,7 @@ pub async fn apply_object(client: &Client, object: Value) -> anyhow::Result<Valu
     // An API server that has just been given a CRD or a webhook may need a moment.
     let mut last = Failure::Transient(String::new());
     for wait in [10, 20, 50, 100, 200, 400, 800] {
-        match write::execute(client, &write).await {
+        match write::execute_write(client, &write).await {
             Ok(stored) => return Ok(stored),
             Err(failure @ (Failure::Transient(_) | Failure::Conflict(_) | Failure::Gone(_))) => last = failure,
             Err(failure) => {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use caldera_controller::explain::{Basis, Explanation, InLine, Placed, Verdict, binding_of, explain, without_binding};
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
-use caldera_runtime::{client::WriteCounts, clock::rfc3339};
+use caldera_runtime::{client::WriteCounts, clock::format_time};
 use kube::{Api, Client};
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ async fn placed_at(client: &Client, binding: Option<&str>) -> Option<String> {
     let (namespace, name) = binding?.split_once('/')?;
     let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
     let status = bindings.get_opt(name).await.ok()??.status?;
-    Some(rfc3339(status.last_scheduled_time?.0))
+    Some(format_time(status.last_scheduled_time?.0))
 }
 
 fn headline(verdict: Verdict) -> &'static str {

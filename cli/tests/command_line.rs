@@ -345,7 +345,7 @@ fn a_sandbox_with_collectors_shows_what_each_member_can_take() {
     let dir = tempfile::tempdir().unwrap();
     let _sandbox = Sandbox::start_with(dir.path(), &["--members", "2", "--collectors"]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = runtime.block_on(client::config(Some(&dir.path().join("host.kubeconfig")))).unwrap();
+    let config = runtime.block_on(client::load_config(Some(&dir.path().join("host.kubeconfig")))).unwrap();
     let client = runtime.block_on(async { client::from_config(config, "test", &WriteCounts::default()) }).unwrap();
     let all: kube::Api<ClusterInventory> = kube::Api::all(client);
     until("each member has a heartbeat and a part", || {

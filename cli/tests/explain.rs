@@ -12,7 +12,7 @@ use std::{
 };
 
 use caldera_cli::{manifests::parse_documents, stack};
-use caldera_runtime::client::{WriteCounts, config, from_config};
+use caldera_runtime::client::{WriteCounts, from_config, load_config};
 use serde_json::{Value, json};
 
 const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
@@ -44,7 +44,7 @@ impl Sandbox {
     fn apply(&self, yaml: &str) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let config = config(Some(Path::new(&self.kubeconfig))).await.unwrap();
+            let config = load_config(Some(Path::new(&self.kubeconfig))).await.unwrap();
             let client = from_config(config, "test", &WriteCounts::default()).unwrap();
             for object in parse_documents(yaml).unwrap() {
                 stack::apply_object(&client, object).await.unwrap();

@@ -17,8 +17,8 @@ use caldera_crds::names::{
     volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
 };
 use caldera_runtime::{
-    event::{EventType, Regarding, event},
-    watch::resource,
+    event::{EventType, Regarding, build_event},
+    watch::api_resource,
     write::{Body, Write},
 };
 use jiff::Timestamp;
@@ -198,7 +198,7 @@ impl Effect {
                 queue(name.as_str(), None, Body::MergePatch(patch))
             }
             Self::DeleteCommand { key, uid } => Write {
-                resource: resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+                resource: api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
                 namespace: key.namespace.to_string(),
                 name: key.name.to_string(),
                 subresource: None,
@@ -206,7 +206,7 @@ impl Effect {
             },
             Self::DefaultQueue => queue(DEFAULT_QUEUE, None, Body::Create(default_queue())),
             Self::Tell { regarding, event_type, reason, message } => {
-                event(regarding, None, *event_type, reason, message, COMPONENT, now)
+                build_event(regarding, None, *event_type, reason, message, COMPONENT, now)
             }
         }
     }
@@ -214,7 +214,7 @@ impl Effect {
 
 fn binding(key: &Key, patch: Value) -> Write {
     Write {
-        resource: resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
         subresource: None,
@@ -294,7 +294,7 @@ fn default_queue() -> Value {
 
 fn group(key: &Key, body: Body) -> Write {
     Write {
-        resource: resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
         subresource: None,
@@ -304,7 +304,7 @@ fn group(key: &Key, body: Body) -> Write {
 
 fn queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
     Write {
-        resource: resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
         namespace: String::new(),
         name: name.to_owned(),
         subresource,

@@ -17,7 +17,7 @@ use caldera_core::{
     reason::Reason,
     resources::{ResourceName, Resources},
 };
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -496,5 +496,5 @@ fn describe_evictions_for(index: &Index, id: &str, now: Timestamp) -> Option<Str
 
 /// Seconds since 1970 as Kubernetes writes them.
 fn at(seconds: i64) -> Option<String> {
-    Timestamp::from_second(seconds).ok().map(rfc3339)
+    Timestamp::from_second(seconds).ok().map(format_time)
 }

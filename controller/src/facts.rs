@@ -405,7 +405,7 @@ impl GroupFacts {
                 message: condition.message.unwrap_or_default(),
                 since: condition
                     .last_transition_time
-                    .map(|time| caldera_runtime::clock::rfc3339(time.0))
+                    .map(|time| caldera_runtime::clock::format_time(time.0))
                     .unwrap_or_default(),
                 running: status.running.unwrap_or(0),
                 succeeded: status.succeeded.unwrap_or(0),

@@ -12,7 +12,7 @@ use caldera_core::{
     reason::Reason,
 };
 use caldera_runtime::{
-    clock::rfc3339,
+    clock::format_time,
     event::{EventType, Regarding},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -291,7 +291,7 @@ fn verdict(index: &Index, key: &Key, known: Option<Reason>, now: Timestamp) -> O
     let unknown_class = unknown_class(index, workload);
     let same_reason = there.filter(|group| group.status.reason == reason.token());
     let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
-    let since = since.unwrap_or_else(|| rfc3339(now));
+    let since = since.unwrap_or_else(|| format_time(now));
     let status =
         podgroup::status(workload, stage, &reason, &note(index, entry, workload, unknown_class.as_deref()), since);
     // A sweep is about reasons alone: nothing that the spec depends on has changed.
@@ -416,7 +416,7 @@ fn stands(index: &Index, key: &Key, known: Option<Reason>) -> Option<(Option<Sta
 /// What is kept for a job, and when it starts at the latest.
 fn kept(index: &Index, id: &JobId) -> String {
     let Some(kept) = index.engine.reservation_of(id.as_str()) else { return String::new() };
-    let time = |second| Timestamp::from_second(second).map_or_else(|_| String::new(), rfc3339);
+    let time = |second| Timestamp::from_second(second).map_or_else(|_| String::new(), format_time);
     let mut note = format!("; since {} what it lacks is kept for it", time(kept.since));
     if !kept.clusters.is_empty() {
         let clusters: Vec<&str> = kept.clusters.iter().map(ClusterName::as_str).collect();

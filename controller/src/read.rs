@@ -8,7 +8,7 @@ use caldera_crds::{
     volcano::scheduling::{PodGroup, Queue},
     workload::WorkloadKind,
 };
-use caldera_runtime::watch::{Event, resource};
+use caldera_runtime::watch::{Event, api_resource};
 use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
 use kube::api::ApiResource;
 use serde::de::DeserializeOwned;
@@ -31,14 +31,16 @@ impl Source {
     #[must_use]
     pub fn resource(self) -> ApiResource {
         match self {
-            Self::Queues => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-            Self::Bindings => resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            Self::Queues => api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::Bindings => api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
             Self::Workloads(kind) => kind.api_resource(),
-            Self::Groups => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-            Self::Classes => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-            Self::Clusters => resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
-            Self::Namespaces => resource("", "v1", "Namespace", "namespaces"),
-            Self::Links => resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies"),
+            Self::Groups => api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Classes => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Self::Clusters => api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
+            Self::Namespaces => api_resource("", "v1", "Namespace", "namespaces"),
+            Self::Links => {
+                api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! One task owns all state. Whatever waits in the channels is taken in before each decision, so that a burst costs one
 //! decision and not one each; nothing polls. A timer only wakes it for what was put off on purpose.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::time::Instant;
 
 use caldera_core::queue::{OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
 use caldera_crds::{
@@ -21,12 +21,12 @@ use caldera_runtime::{
     clock::{SharedClock, SystemClock},
     members::{MemberEvent, Members},
     serve::{Ready, SharedRegistry},
-    watch::{Event, follow_json_as, follow_typed, follow_typed_as},
-    write::{Done, Writer, settled},
+    watch::{Event, Follower},
+    write::{Done, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -117,7 +117,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     );
     watch_host(&client, &inputs, clusters, &stop);
     tokio::spawn(settings::publish(client.clone(), Settings::of(&config), config.namespace.clone(), stop.clone()));
-    let (writer, mut outcomes) = Writer::start(client, stop.clone());
+    let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
+    writer.register_gauge(&config.registry, "caldera_controller");
     let mut index = Index::default();
     index.claims.policy = config.preemption.clone();
     index.epoch = config.epoch.as_deref().map(Into::into);
@@ -159,9 +160,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             };
             index.apply(input, now);
         }
-        if index.is_complete() && !config.ready.get() {
+        if index.is_complete() && !config.ready.is_ready() {
             tracing::info!("all kinds are listed; deciding from now on");
-            config.ready.set(true);
+            config.ready.set_ready(true);
         } else if !index.is_complete() && !told_missing {
             told_missing = true;
             tracing::info!(kinds = ?index.waits_for(), "waiting for the first lists");
@@ -169,7 +170,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let planned = plan(&mut index, now);
         let freed = index.take_freed();
         for (tag, effect) in planned.effects {
-            writer.send(tag, effect.write(now));
+            writer.queue_write(tag, effect.write(now));
         }
         metrics.evicted.inc_by(planned.evictions as u64);
         let took = began.elapsed().as_secs_f64();
@@ -185,7 +186,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         next = planned.next;
     }
-    settled(outcomes).await;
+    wait_for_outcomes(outcomes).await;
     Ok(())
 }
 
@@ -214,15 +215,7 @@ fn member(event: MemberEvent) -> Input {
 
 /// A change of the clusters starts and stops the watching of members.
 fn cluster(event: Event<Cluster>, members: &mut Members) -> Input {
-    match &event {
-        Event::Applied(cluster) => members.observe(cluster),
-        Event::Deleted(cluster) => members.forget(cluster.metadata.name.as_deref().unwrap_or_default()),
-        Event::Reset(all) => {
-            let names: BTreeSet<&str> = all.iter().filter_map(|cluster| cluster.metadata.name.as_deref()).collect();
-            members.keep_only(&names.into_iter().collect::<Vec<_>>());
-            all.iter().for_each(|cluster| members.observe(cluster));
-        }
-    }
+    members.follow_clusters(&event);
     let read = event.filter_map(|cluster| Some(ClusterFacts::read(&cluster)));
     Input::Clusters(read.unwrap_or(Event::Reset(Vec::new())))
 }
@@ -236,51 +229,18 @@ fn watch_host(
 ) {
     let all = watcher::Config::default;
     let ours = watcher::Config::default().labels(WORKLOAD_KIND);
-    macro_rules! typed {
-        ($kind:ty, $config:expr, $input:expr, $read:expr) => {
-            tokio::spawn(follow_typed_as(
-                Api::<DeserializeGuard<$kind>>::all(client.clone()),
-                $config,
-                inputs.clone(),
-                |object: $kind| Some($read(&object)),
-                |event| Some($input(event)),
-                stop.clone(),
-            ))
-        };
-    }
-    typed!(Queue, all(), Input::Queues, QueueFacts::read);
-    typed!(ResourceBinding, all(), Input::Bindings, Binding::read);
-    typed!(PodGroup, ours, Input::Groups, GroupFacts::read);
-    typed!(PriorityClass, all(), Input::Classes, ClassFacts::read);
-    typed!(Namespace, all(), Input::Namespaces, opted_in);
+    let follower = Follower::new(client.clone(), inputs.clone(), stop.clone());
+    follower.follow_typed(all(), |queue: Queue| Some(QueueFacts::read(&queue)), Input::Queues);
+    follower.follow_typed(all(), |binding: ResourceBinding| Some(Binding::read(&binding)), Input::Bindings);
+    follower.follow_typed(ours, |group: PodGroup| Some(GroupFacts::read(&group)), Input::Groups);
+    follower.follow_typed(all(), |class: PriorityClass| Some(ClassFacts::read(&class)), Input::Classes);
+    follower.follow_typed(all(), |namespace: Namespace| Some(opted_in(&namespace)), Input::Namespaces);
     // Not every host has these kinds: nothing waits for them.
-    typed!(FederationTopology, all(), Input::Links, FederationTopology::clone);
-    tokio::spawn(follow_typed_as(
-        Api::<DeserializeGuard<Command>>::all(client.clone()),
-        all(),
-        inputs.clone(),
-        |object: Command| CommandFacts::read(&object),
-        |event| Some(Input::Commands(event)),
-        stop.clone(),
-    ));
-    tokio::spawn(follow_typed(
-        Api::<DeserializeGuard<Cluster>>::all(client.clone()),
-        all(),
-        clusters,
-        Some,
-        stop.clone(),
-    ));
+    follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
+    follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
-        let input = move |event| Some(Input::Workloads(kind, event));
-        tokio::spawn(follow_json_as(
-            client.clone(),
-            kind.api_resource(),
-            all(),
-            inputs.clone(),
-            read,
-            input,
-            stop.clone(),
-        ));
+        follower.follow_json(kind.api_resource(), all(), read, move |event| Input::Workloads(kind, event));
     }
+    Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
 }

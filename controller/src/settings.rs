@@ -10,7 +10,7 @@ use caldera_core::queue::{
     preemption::{EvictionRate, PreemptionPolicy},
 };
 use caldera_runtime::{
-    watch::resource,
+    watch::api_resource,
     write::{self, Body, Failure, Write},
 };
 use kube::Client;
@@ -126,7 +126,7 @@ impl Settings {
             "data": {KEY: json!(self).to_string()},
         });
         Write {
-            resource: resource("", "v1", "ConfigMap", "configmaps"),
+            resource: api_resource("", "v1", "ConfigMap", "configmaps"),
             namespace: namespace.to_owned(),
             name: NAME.to_owned(),
             subresource: None,
@@ -139,7 +139,7 @@ impl Settings {
 pub(crate) async fn publish(client: Client, settings: Settings, namespace: String, stop: CancellationToken) {
     let write = settings.write(&namespace);
     loop {
-        match write::execute(&client, &write).await {
+        match write::execute_write(&client, &write).await {
             Ok(_) => return,
             Err(failure @ Failure::Refused { .. } | failure @ Failure::Gone(_)) => {
                 tracing::warn!(namespace, %failure, "settings not published: `caldera why` takes the defaults");

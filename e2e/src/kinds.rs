@@ -1,6 +1,6 @@
 //! The kinds scenarios use.
 
-use caldera_runtime::watch::resource;
+use caldera_runtime::watch::api_resource;
 use kube::api::ApiResource;
 
 /// A kind's resource, by the short name that scenarios use for it.
@@ -51,25 +51,29 @@ impl Kind {
     #[must_use]
     pub fn resource(self) -> ApiResource {
         match self {
-            Self::Job => resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
-            Self::Queue => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-            Self::PodGroup => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-            Self::Binding => resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
-            Self::Work => resource("work.karmada.io", "v1alpha1", "Work", "works"),
-            Self::Policy => resource("policy.karmada.io", "v1alpha1", "PropagationPolicy", "propagationpolicies"),
-            Self::Cluster => resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
-            Self::Deployment => resource("apps", "v1", "Deployment", "deployments"),
-            Self::BatchJob => resource("batch", "v1", "Job", "jobs"),
-            Self::Pod => resource("", "v1", "Pod", "pods"),
-            Self::Node => resource("", "v1", "Node", "nodes"),
-            Self::Event => resource("", "v1", "Event", "events"),
-            Self::Namespace => resource("", "v1", "Namespace", "namespaces"),
-            Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
-            Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
-            Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
-            Self::Inventory => resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories"),
-            Self::Links => resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies"),
-            Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Self::Job => api_resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+            Self::Queue => api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::PodGroup => api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Binding => api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            Self::Work => api_resource("work.karmada.io", "v1alpha1", "Work", "works"),
+            Self::Policy => api_resource("policy.karmada.io", "v1alpha1", "PropagationPolicy", "propagationpolicies"),
+            Self::Cluster => api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
+            Self::Deployment => api_resource("apps", "v1", "Deployment", "deployments"),
+            Self::BatchJob => api_resource("batch", "v1", "Job", "jobs"),
+            Self::Pod => api_resource("", "v1", "Pod", "pods"),
+            Self::Node => api_resource("", "v1", "Node", "nodes"),
+            Self::Event => api_resource("", "v1", "Event", "events"),
+            Self::Namespace => api_resource("", "v1", "Namespace", "namespaces"),
+            Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
+            Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
+            Self::Inventory => {
+                api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
+            }
+            Self::Links => {
+                api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
+            }
+            Self::PriorityClass => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }
 

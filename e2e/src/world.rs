@@ -112,7 +112,7 @@ impl Drop for World {
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        caldera_runtime::telemetry::start("warn", caldera_runtime::telemetry::Format::Text);
+        caldera_runtime::telemetry::start_logging("warn", caldera_runtime::telemetry::Format::Text);
         caldera_runtime::tls::install_provider();
         #[allow(clippy::expect_used)]
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a tokio runtime can be built")
@@ -184,13 +184,13 @@ pub async fn of_fleet(fleet: &Fleet, stop: CancellationToken) -> anyhow::Result<
 async fn real(host: PathBuf) -> anyhow::Result<World> {
     let stop = CancellationToken::new();
     let counts = WriteCounts::default();
-    let config = client::config(Some(&host)).await?;
+    let config = client::load_config(Some(&host)).await?;
     let host = client::from_config(config.clone(), "e2e", &counts)?;
     let (mut members, mut simulated) = (BTreeMap::new(), true);
     let named = std::env::var("CALDERA_E2E_MEMBERS").context("CALDERA_E2E_MEMBERS=m1=FILE,m2=FILE is not set")?;
     for part in named.split(',').filter(|part| !part.is_empty()) {
         let (name, file) = part.split_once('=').with_context(|| format!("{part:?} is not NAME=FILE"))?;
-        let config = client::config(Some(file.as_ref())).await?;
+        let config = client::load_config(Some(file.as_ref())).await?;
         let client = client::from_config(config, "e2e", &counts)?;
         simulated &= bring_volcano(name, &client, &stop).await?;
         members.insert(name.to_owned(), client);
@@ -213,7 +213,7 @@ pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken
     install(client, caldera_crds::manifests::volcano_crds()).await?;
     let configurations: Api<DynamicObject> = Api::all_with(
         client.clone(),
-        &caldera_runtime::watch::resource(
+        &caldera_runtime::watch::api_resource(
             "admissionregistration.k8s.io",
             "v1",
             "MutatingWebhookConfiguration",
@@ -242,7 +242,7 @@ async fn install(client: &Client, objects: Vec<serde_json::Value>) -> anyhow::Re
     for object in objects {
         let mut create = manifests::apply_write(object.clone(), "caldera-e2e")?;
         create.body = write::Body::Create(object);
-        match write::execute(client, &create).await {
+        match write::execute_write(client, &create).await {
             Ok(_) | Err(write::Failure::Exists(_)) => {}
             Err(failure) => return Err(failure).with_context(|| format!("failed to create {}", create.name)),
         }

@@ -18,7 +18,7 @@ use caldera_e2e::{
     run_in,
     world::{self, World, fleet, join},
 };
-use caldera_runtime::{client::WriteCounts, members::collect};
+use caldera_runtime::{client::WriteCounts, members::collector};
 use caldera_sandbox::fleet::{Endpoint, Fleet};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -51,13 +51,13 @@ async fn far_world(far_end: FarEnd) -> anyhow::Result<World> {
 /// A collector of [`FAR`], and its writes.
 async fn collect(s: &Scenario, host: &Endpoint, beat: u64) -> anyhow::Result<(CancellationToken, WriteCounts)> {
     let (stop, counts) = (CancellationToken::new(), WriteCounts::default());
-    let pace = collect::Pace {
+    let pace = collector::Pace {
         least: Duration::from_millis(500),
         heartbeat: Duration::from_secs(beat),
-        ..collect::Pace::default()
+        ..collector::Pace::default()
     };
-    let config = collect::Config { pace, ..collect::Config::new(FAR) };
-    tokio::spawn(collect::run(config, host.client("inventory", &counts)?, stop.clone()));
+    let config = collector::Config { pace, ..collector::Config::new(FAR) };
+    tokio::spawn(collector::run_collector(config, host.client("inventory", &counts)?, stop.clone()));
     s.until(Kind::Inventory, FAR, "is published", |object| object["spec"]["heartbeat"]["nodes"] == 2).await?;
     Ok((stop, counts))
 }
@@ -112,7 +112,7 @@ fn what_was_published_is_used_after_a_restart_while_the_member_is_out_of_reach()
         s.until_phase("fits", "Completed").await?;
         is_unplaced(&s, "wide-job").await?;
         // A part and a heartbeat each half second, however many jobs there are.
-        let (writes, most) = (counts.snapshot().values().sum::<u64>(), 4 + began.elapsed().as_millis() as u64 / 250);
+        let (writes, most) = (counts.read_counts().values().sum::<u64>(), 4 + began.elapsed().as_millis() as u64 / 250);
         ensure!(writes <= most, "{writes} writes, more than {most}");
         Ok(())
     });
@@ -278,7 +278,7 @@ async fn claim(s: &Scenario, name: &str, address: &str) -> anyhow::Result<()> {
     let secrets: kube::Api<kube::api::DynamicObject> = kube::Api::namespaced_with(
         client.clone(),
         &s.namespace,
-        &caldera_runtime::watch::resource("", "v1", "Secret", "secrets"),
+        &caldera_runtime::watch::api_resource("", "v1", "Secret", "secrets"),
     );
     secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
     let cluster = json!({
@@ -325,7 +325,7 @@ fn members_that_talk_nonsense_or_hang_degrade_only_themselves() {
         }
         // Somebody publishes nonsense about one of them.
         let published = json!({"cluster": "garbage", "heartbeat": {
-            "seenAt": caldera_runtime::clock::rfc3339_micro(jiff::Timestamp::now()), "everySeconds": 100,
+            "seenAt": caldera_runtime::clock::format_micro_time(jiff::Timestamp::now()), "everySeconds": 100,
             "reached": "Direct", "parts": 1, "nodes": 4_000_000_000u32,
         }});
         let part = json!({"cluster": "garbage", "part": {"index": 0, "of": 1, "shapes": [

@@ -25,11 +25,11 @@ use caldera_runtime::{
     clock::SharedClock,
     members::{Members, client_of},
     serve::Ready,
-    tls::Served,
-    watch::{Event, follow_typed, list_json_as, resource},
+    tls::ServedTls,
+    watch::{Event, Follower, api_resource, list_json},
 };
 use jiff::SignedDuration;
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ pub struct Config {
     /// Where it listens.
     pub listener: TcpListener,
     /// Its certificate and who may ask; without one it speaks plain HTTP/2, as Karmada's does.
-    pub tls: Option<Served>,
+    pub tls: Option<ServedTls>,
     /// The member, as Karmada names it.
     pub cluster: String,
     /// A client of the member, for an estimator inside; without one it is reached as Karmada reaches it.
@@ -107,7 +107,9 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         end.graceful_shutdown(Some(Duration::from_secs(2)));
     });
     match config.tls {
-        Some(tls) => axum_server::from_tcp_rustls(config.listener, tls.rustls())?.handle(handle).serve(routes).await,
+        Some(tls) => {
+            axum_server::from_tcp_rustls(config.listener, tls.into_rustls_config())?.handle(handle).serve(routes).await
+        }
         None => axum_server::from_tcp(config.listener)?.handle(handle).serve(routes).await,
     }
 }
@@ -117,9 +119,8 @@ async fn follow(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) 
     let stop = shutdown.child_token();
     let _stop = stop.clone().drop_guard();
     let (clusters, mut seen_clusters) = mpsc::channel(16);
-    let all: Api<DeserializeGuard<Cluster>> = Api::all(shared.host.clone());
     let own = watcher::Config::default().fields(&format!("metadata.name={}", shared.cluster));
-    tokio::spawn(follow_typed(all, own, clusters, Some, stop.clone()));
+    Follower::new(shared.host.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(own, Some, Some);
     let (events, mut changes) = mpsc::channel(4096);
     let (host, counts) = (shared.host.clone(), shared.counts.clone());
     let mut members = Members::new(host, "estimator", counts, Arc::clone(&shared.clock), events, stop);
@@ -134,7 +135,7 @@ async fn follow(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) 
             Some(event) = changes.recv() => {
                 let mut view = shared.view();
                 view.apply(event.update);
-                ready.set(view.inventory.is_complete());
+                ready.set_ready(view.inventory.is_complete());
             }
         }
     }
@@ -179,7 +180,7 @@ impl Shared {
             Event::Deleted(_) => None,
         };
         match &cluster {
-            Some(cluster) => members.observe_given(cluster, self.member.clone()),
+            Some(cluster) => members.observe_cluster_through(cluster, self.member.clone()),
             None => {
                 tracing::warn!(cluster = self.cluster, "Karmada knows no such cluster; nothing is known of it");
                 members.keep_only(&[]);
@@ -233,8 +234,8 @@ impl Shared {
         };
         let list = async {
             let client = client_of(&self.host, &cluster, self.member.clone(), "estimator", &self.counts).await?;
-            let pods = resource("", "v1", "Pod", "pods");
-            list_json_as(client, &pods, Some(&of.namespace), None, Some).await.map_err(|error| error.to_string())
+            let pods = api_resource("", "v1", "Pod", "pods");
+            list_json(client, &pods, Some(&of.namespace), None, Some).await.map_err(|error| error.to_string())
         };
         let pods = match tokio::time::timeout(LIST_WITHIN, list).await {
             Ok(listed) => listed.map_err(Status::unavailable)?,

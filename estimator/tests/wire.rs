@@ -24,7 +24,7 @@ use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
     serve::Ready,
-    tls::{Authority, Identity, Served, install_provider},
+    tls::{Authority, Identity, ServedTls, install_provider},
 };
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
 use http_body_util::{BodyExt, Full};
@@ -42,7 +42,7 @@ impl Drop for World {
 }
 
 /// A member and its estimator.
-async fn world(tls: Option<Served>) -> World {
+async fn world(tls: Option<ServedTls>) -> World {
     install_provider();
     let stop = CancellationToken::new();
     let fleet = Fleet::start(FleetConfig::with_members(1), &stop).await.unwrap();
@@ -61,7 +61,7 @@ async fn world(tls: Option<Served>) -> World {
         counts: WriteCounts::default(),
     };
     tokio::spawn(run(config, host, stop.clone()));
-    while !ready.get() {
+    while !ready.is_ready() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     World { address, stop }
@@ -149,9 +149,10 @@ async fn what_karmada_sends_byte_by_byte_is_answered() {
 #[tokio::test]
 async fn only_who_shows_a_certificate_is_answered() {
     let authority = Authority::new("test").unwrap();
-    let identity = |name: &str| authority.server(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+    let identity =
+        |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
-    let client = client_authority.client("karmada-scheduler").unwrap();
+    let client = client_authority.issue_client_identity("karmada-scheduler").unwrap();
     let served = tls::server(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
     let world = world(Some(served.into())).await;
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
@@ -173,7 +174,8 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let files = ["tls.crt", "tls.key"].map(|name| dir.path().join(name));
     let signed = || {
         let authority = Authority::new("test").unwrap();
-        let identity = authority.server("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        let identity =
+            authority.issue_server_identity("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
         (authority.cert_pem, identity)
     };
     let write = |identity: &Identity| {
@@ -182,7 +184,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     };
     let ((old_ca, old), (new_ca, new)) = (signed(), signed());
     write(&old);
-    let served = Served::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
+    let served = ServedTls::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
         tls::server(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
     });
     let world = world(Some(served.unwrap())).await;

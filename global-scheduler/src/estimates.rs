@@ -1,4 +1,4 @@
-//! What estimators say of members whose nodes can not be read, for one binding at a time.
+//! The answers of estimators about members whose nodes can not be read, for one binding at a time.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use caldera_core::{fleet::Fleet, inventory::Capacity};
 use caldera_estimator::desk::{Answer, Desk, Held, Question};
 
 use crate::{
-    index::{Asked, Binding},
-    plan,
+    decide::placement,
+    observe::{binding::Binding, cache::WorkloadRequest},
 };
 
 /// By cluster, what a binding may go by instead of the cluster's summary; `None` while answers are waited for.
-pub fn gather(
+pub fn gather_estimates(
     desk: &mut Desk,
     binding: &Binding,
-    asked: Option<&Asked>,
+    request: Option<&WorkloadRequest>,
     fleet: &Fleet,
 ) -> Option<BTreeMap<String, Capacity>> {
     if desk.is_empty() {
@@ -24,8 +24,8 @@ pub fn gather(
     if unread.peek().is_none() {
         return Some(BTreeMap::new());
     }
-    // Most bindings that are looked at are where they should be.
-    let Some(gang) = plan::to_place(binding, asked, fleet) else { return Some(BTreeMap::new()) };
+    // Most bindings are settled and need no answers.
+    let Some(gang) = placement::find_gang_to_place(binding, request, fleet) else { return Some(BTreeMap::new()) };
     let key = binding.key.to_string();
     let names: Vec<String> = unread.map(|cluster| cluster.name.clone()).collect();
     let mut known = BTreeMap::new();

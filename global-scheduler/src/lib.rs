@@ -1,25 +1,20 @@
-//! The global scheduler: places bindings that carry our name and may go, gangs whole or not at all.
+//! The global scheduler: places bindings that name it and may go, gangs whole or not at all.
 //!
-//! [`binding`] reads, [`index`] knows, [`promise`] holds, [`plan`] decides, [`effect`] says what is written, [`run`] connects them to the Karmada API. The
-//! placement itself is `caldera_core::place`, which the controller asks too.
+//! [`observe`] keeps a cache of the host and of the members, [`decide`] decides about one binding, [`write`](mod@write)
+//! builds what is written. [`run`] connects them to the Karmada API; it is the only async file. The placement itself is
+//! [`caldera_core::place`], which the controller asks too.
 #![forbid(unsafe_code)]
 
-pub mod binding;
-pub mod effect;
-mod ending;
+mod config;
+pub mod decide;
 mod estimates;
-mod fence;
-pub mod index;
-pub mod links;
 mod metrics;
-pub mod plan;
-pub mod promise;
-pub mod ranking;
-mod rigid;
+pub mod observe;
 mod run;
-mod telling;
+mod scheduler;
 #[cfg(test)]
 mod tests;
-mod watches;
+pub mod write;
 
-pub use run::{Config, Error, run};
+pub use config::Config;
+pub use run::{Error, run};

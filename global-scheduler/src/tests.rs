@@ -1,14 +1,16 @@
 //! Decisions from objects as they come from the API, without an API.
 
-mod ending;
-mod links;
+mod assumed;
+mod ended_job;
 mod parity;
-mod promise;
 mod ranking;
 mod staying;
+mod topology;
+
+use std::collections::BTreeMap;
 
 use caldera_core::{
-    fleet::{Queue, Update},
+    fleet::{Fleet, Queue, Update},
     inventory::{Change, Node},
     place,
     quantity::Quantity,
@@ -19,17 +21,30 @@ use caldera_runtime::{watch::Event, write::Body};
 use serde_json::{Value, json};
 
 use crate::{
-    effect,
-    index::{Binding, Index, Key, read_workload},
-    plan::{Step, Verdict, decide},
+    decide::placement::{self, SchedulingContext, Step, Verdict},
+    observe::{
+        binding::{Binding, BindingKey},
+        cache::{Cache, WorkloadRequest, read_workload},
+    },
+    write::binding_writes,
 };
+
+/// A decision without any answers of estimators.
+fn decide_binding(
+    binding: &Binding,
+    request: Option<&WorkloadRequest>,
+    context: SchedulingContext,
+    fleet: &Fleet,
+) -> Verdict {
+    placement::decide_binding(binding, request, context, fleet, &BTreeMap::new())
+}
 
 fn now() -> jiff::Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn key() -> Key {
-    Key { namespace: "ns".into(), name: "train-job".into() }
+fn key() -> BindingKey {
+    BindingKey { namespace: "ns".into(), name: "train-job".into() }
 }
 
 fn job(replicas: u32, min: u32) -> Value {
@@ -77,35 +92,35 @@ fn cluster(name: &str) -> Value {
 }
 
 /// Members with one node each of so many cores, and the objects.
-fn index(cores: &[i64], objects: &[Value]) -> Index {
-    let mut index = Index::default();
+fn index(cores: &[i64], objects: &[Value]) -> Cache {
+    let mut index = Cache::default();
     let clusters: Vec<Cluster> =
         (0..cores.len()).map(|i| serde_json::from_value(cluster(&format!("m{i}"))).unwrap()).collect();
-    index.clusters(&Event::Reset(clusters));
+    index.apply_clusters(Event::Reset(clusters));
     for (i, cores) in cores.iter().enumerate() {
         set_cores(&mut index, i, *cores);
-        index.member(&format!("m{i}"), Update::Change(Change::Pods(vec![])));
+        index.apply_member(&format!("m{i}"), Update::Change(Change::Pods(vec![])));
     }
     for object in objects {
         match read_workload(object) {
-            Some(workload) => index.workloads(("", ""), Event::Applied(workload)),
-            None => index.bind(Binding::read(object).unwrap()),
+            Some(workload) => index.apply_workloads(("", ""), Event::Applied(workload)),
+            None => index.update_binding(Binding::parse_binding(object).unwrap()),
         }
     }
     index
 }
 
-fn set_cores(index: &mut Index, member: usize, cores: i64) {
+fn set_cores(index: &mut Cache, member: usize, cores: i64) {
     let allocatable: Resources =
         [("cpu", Quantity::from_units(cores)), ("pods", Quantity::from_units(100))].into_iter().collect();
     let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
-    index.member(&format!("m{member}"), Update::Change(Change::Nodes(vec![node])));
+    index.apply_member(&format!("m{member}"), Update::Change(Change::Nodes(vec![node])));
 }
 
-fn verdict(index: &mut Index) -> Verdict {
+fn verdict(index: &mut Cache) -> Verdict {
     index.fleet.refresh();
     let binding = &index.bindings[&key()];
-    decide(binding, index.asked(binding), index.around(binding, now()), &index.fleet)
+    decide_binding(binding, index.request_of(binding), index.context_of(binding, now()), &index.fleet)
 }
 
 fn targets(step: &Step) -> Vec<(String, i64)> {
@@ -114,7 +129,7 @@ fn targets(step: &Step) -> Vec<(String, i64)> {
 }
 
 /// The same binding after the writes that place it.
-fn placed(mut object: Value, index: &mut Index) -> Value {
+fn placed(mut object: Value, index: &mut Cache) -> Value {
     let Step::Place(decision) = verdict(index).step else { panic!("not placed") };
     object["spec"]["clusters"] = decision
         .targets
@@ -161,18 +176,18 @@ fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() 
     };
     let mut world = index(&[4, 6], &[job(4, 4), binding(4)]);
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);
-    world.member("m0", queue("Closed", 9));
+    world.apply_member("m0", queue("Closed", 9));
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4)]);
-    world.member("m1", queue("Open", 3));
+    world.apply_member("m1", queue("Open", 3));
     let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut world).step else {
         panic!("it is placed")
     };
     let why = "; m0: its own queue is Closed; m1: its own queue has cpu 3 left";
     assert!(message.starts_with("needs 4 pods at once; 3 fit now") && message.ends_with(why), "{message}");
     // A queue that opens is room for those who wait.
-    world.wait_for_room(&key());
-    world.take_due();
-    world.member("m0", queue("Open", 9));
+    world.add_unschedulable(&key());
+    world.pop_due();
+    world.apply_member("m0", queue("Open", 9));
     assert!(!world.is_idle());
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);
 }
@@ -218,7 +233,7 @@ fn a_gang_that_is_granted_less_than_before_is_cut() {
     let mut object = placed(binding(6), &mut index);
     let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}});
     object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
-    index.bind(Binding::read(&object).unwrap());
+    index.update_binding(Binding::parse_binding(&object).unwrap());
     // From the smallest part first.
     assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
 }
@@ -234,7 +249,8 @@ fn never_more_than_was_admitted() {
     assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
 }
 
-/// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen pods.
+/// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen
+/// pods.
 #[test]
 fn a_grant_that_cuts_a_partition_is_placed_without_it() {
     let mut workload = job(16, 12);
@@ -251,15 +267,15 @@ fn a_grant_that_cuts_a_partition_is_placed_without_it() {
 fn what_is_placed_and_said_needs_no_write() {
     let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
     let object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
-    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: false });
+    world.update_binding(Binding::parse_binding(&object).unwrap());
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, awaits_capacity: false });
     let mut newer = object.clone();
     newer["metadata"]["generation"] = 4.into();
     newer["metadata"]["resourceVersion"] = "9".into();
-    world.bind(Binding::read(&newer).unwrap());
+    world.update_binding(Binding::parse_binding(&newer).unwrap());
     assert_eq!(verdict(&mut world).step, Step::Confirm { anew: false });
     // An older state that arrives late changes nothing.
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     assert_eq!(verdict(&mut world).step, Step::Confirm { anew: false });
 }
 
@@ -267,29 +283,31 @@ fn what_is_placed_and_said_needs_no_write() {
 fn promised_room_is_not_given_twice() {
     let mut world = index(&[2, 4, 1], &[job(6, 6), binding(6)]);
     let object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     let mut second = binding(2);
     second["metadata"]["name"] = "other-job".into();
     second["spec"]["resource"]["name"] = "other".into();
     let mut other = job(2, 2);
     other["metadata"]["name"] = "other".into();
-    world.workloads(("", ""), Event::Applied(read_workload(&other).unwrap()));
-    world.bind(Binding::read(&second).unwrap());
+    world.apply_workloads(("", ""), Event::Applied(read_workload(&other).unwrap()));
+    world.update_binding(Binding::parse_binding(&second).unwrap());
     world.fleet.refresh();
-    let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
-    let verdict = decide(binding, world.asked(binding), world.around(binding, now()), &world.fleet);
+    let binding = &world.bindings[&BindingKey { name: "other-job".into(), ..key() }];
+    let verdict = decide_binding(binding, world.request_of(binding), world.context_of(binding, now()), &world.fleet);
     let Step::Refuse { reason: "Unschedulable", message, .. } = verdict.step else { panic!("{verdict:?}") };
     assert!(message.starts_with("needs 2 pods at once; 1 fit now in 3 clusters; best cluster m2 takes 1"), "{message}");
-    assert!(verdict.wants_room);
+    assert!(verdict.awaits_capacity);
     // The first job ends in m1: its room is free again.
     let mut ended = object;
     ended["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]);
     ended["metadata"]["resourceVersion"] = "9".into();
-    world.bind(Binding::read(&ended).unwrap());
+    world.update_binding(Binding::parse_binding(&ended).unwrap());
     world.fleet.refresh();
-    let binding = &world.bindings[&Key { name: "other-job".into(), ..key() }];
+    let binding = &world.bindings[&BindingKey { name: "other-job".into(), ..key() }];
     assert_eq!(
-        targets(&decide(binding, world.asked(binding), world.around(binding, now()), &world.fleet).step),
+        targets(
+            &decide_binding(binding, world.request_of(binding), world.context_of(binding, now()), &world.fleet).step
+        ),
         [("m1".into(), 2)]
     );
 }
@@ -298,18 +316,18 @@ fn promised_room_is_not_given_twice() {
 fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
     let mut world = index(&[3], &[job(6, 2), binding(6)]);
     let verdict_now = verdict(&mut world);
-    assert!(verdict_now.wants_room);
+    assert!(verdict_now.awaits_capacity);
     let object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     let same = verdict(&mut world);
-    assert_eq!((same.step, same.wants_room), (Step::Rest, true));
+    assert_eq!((same.step, same.awaits_capacity), (Step::Rest, true));
     set_cores(&mut world, 0, 5);
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 5)]);
     // Not once it is done there, whatever the record still allows.
     let mut done = object;
     done["status"]["aggregatedStatus"] =
         json!([{"clusterName": "m0", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
-    world.bind(Binding::read(&done).unwrap());
+    world.update_binding(Binding::parse_binding(&done).unwrap());
     assert_eq!(verdict(&mut world).step, Step::Rest);
 }
 
@@ -319,7 +337,7 @@ fn no_fitting_cluster_takes_the_clusters_away() {
     let mut object = placed(binding(2), &mut world);
     object["spec"]["placement"]["clusterAffinity"] = json!({"clusterNames": ["elsewhere"]});
     object["metadata"]["resourceVersion"] = "9".into();
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     let Step::Refuse { reason: "NoClusterFit", message, clear: true } = verdict(&mut world).step else {
         panic!("{:?}", verdict(&mut world));
     };
@@ -331,10 +349,10 @@ fn no_fitting_cluster_takes_the_clusters_away() {
 fn a_triggered_reschedule_starts_afresh_with_its_own_room() {
     let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
     let mut object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     object["spec"]["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z".into();
     object["metadata"]["resourceVersion"] = "9".into();
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     // Nothing better: the same clusters, and status says when it was asked.
     assert_eq!(verdict(&mut world).step, Step::Confirm { anew: true });
     set_cores(&mut world, 1, 8);
@@ -364,7 +382,9 @@ fn a_workload_that_makes_no_sense_is_told_and_stops_nobody() {
 fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
     let mut world = index(&[2, 4], &[job(6, 6), binding(6)]);
     let Step::Place(decision) = verdict(&mut world).step else { panic!("not placed") };
-    let Body::JsonPatch(patch) = effect::place(&world.bindings[&key()], &decision).body else { panic!("no patch") };
+    let Body::JsonPatch(patch) = binding_writes::place_binding(&world.bindings[&key()], &decision).body else {
+        panic!("no patch")
+    };
     let mut object = binding(6);
     let before = object.clone();
     let operations: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
@@ -378,7 +398,7 @@ fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
     }
     assert_eq!(object, before);
     assert_eq!(
-        effect::success_message(&decision.targets),
+        binding_writes::success_message(&decision.targets),
         "Binding has been scheduled successfully. Result: {m0:2, m1:4}"
     );
 }
@@ -390,14 +410,18 @@ fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
         {"type": "FullyApplied", "status": "True"},
         {"type": "Scheduled", "status": "True", "reason": "Success", "lastTransitionTime": "2020-01-01T00:00:00Z"},
     ]);
-    let binding = Binding::read(&object).unwrap();
+    let binding = Binding::parse_binding(&object).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let Body::MergePatch(patch) = effect::scheduled(&binding, None, false, now).body else { panic!("no patch") };
+    let Body::MergePatch(patch) = binding_writes::write_scheduled(&binding, None, false, now).body else {
+        panic!("no patch")
+    };
     assert_eq!(patch["status"]["conditions"][0], json!({"type": "FullyApplied", "status": "True"}));
     assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2020-01-01T00:00:00Z");
     assert_eq!(patch["status"]["schedulerObservedGeneration"], 2);
     assert_eq!(patch["status"].get("lastScheduledTime"), None);
-    let Body::MergePatch(patch) = effect::refused(&binding, "Unschedulable", "why", now).body else { panic!() };
+    let Body::MergePatch(patch) = binding_writes::write_refused(&binding, "Unschedulable", "why", now).body else {
+        panic!()
+    };
     assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
 }
 
@@ -425,7 +449,7 @@ fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
             let mut member = cluster(&format!("m{i}"));
             member["status"]["apiEnablements"] =
                 json!([{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}]);
-            world.clusters(&Event::Applied(serde_json::from_value(member).unwrap()));
+            world.apply_clusters(Event::Applied(serde_json::from_value(member).unwrap()));
         }
         assert_eq!(targets(&verdict(&mut world).step), goes);
     }

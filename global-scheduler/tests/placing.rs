@@ -26,6 +26,10 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
+
+/// How long a condition is waited for: generous, because machines are busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Stage {
     host: Client,
@@ -37,7 +41,7 @@ struct Stage {
 
 fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    caldera_runtime::watch::resource(group, version, kind, plural)
+    caldera_runtime::watch::api_resource(group, version, kind, plural)
 }
 
 fn bindings(client: &Client) -> Api<DynamicObject> {
@@ -68,10 +72,10 @@ async fn create(client: &Client, plural: &str, object: Value) -> Value {
     }
 }
 
-/// Waits until the condition holds for an object, for at most ten seconds.
+/// Waits until the condition holds for an object.
 async fn until(api: &Api<DynamicObject>, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
-    let waited = tokio::time::timeout(Duration::from_secs(10), async {
+    let waited = tokio::time::timeout(PATIENCE, async {
         loop {
             if let Ok(object) = api.get(name).await {
                 last = serde_json::to_value(object).unwrap();
@@ -83,7 +87,7 @@ async fn until(api: &Api<DynamicObject>, name: &str, holds: impl Fn(&Value) -> b
         }
     });
     let reached = waited.await.is_ok();
-    assert!(reached, "not within ten seconds: {last:#}");
+    assert!(reached, "not in time: {last:#}");
     last
 }
 
@@ -177,7 +181,7 @@ async fn until_served(api: &Api<DynamicObject>) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), served).await.unwrap();
+    tokio::time::timeout(PATIENCE, served).await.unwrap();
 }
 
 async fn judged(denial: Option<&'static str>, request: Request, next: Next) -> Response {
@@ -269,6 +273,32 @@ fn binding(name: &str, pods: u32) -> Value {
     })
 }
 
+/// The names of the spans that were opened.
+#[derive(Clone, Default)]
+struct SpanNames(Arc<Mutex<Vec<&'static str>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for SpanNames {
+    fn on_new_span(
+        &self,
+        attributes: &tracing::span::Attributes<'_>,
+        _: &tracing::span::Id,
+        _: tracing_subscriber::layer::Context<'_, S>,
+    ) {
+        self.0.lock().unwrap().push(attributes.metadata().name());
+    }
+}
+
+#[tokio::test]
+async fn every_decision_and_every_write_has_a_span() {
+    let names = SpanNames::default();
+    let _guard = tracing_subscriber::registry().with(names.clone()).set_default();
+    let stage = Stage::new(&[1]).await;
+    stage.submit("train", 1, 1).await;
+    stage.scheduled("train", "True").await;
+    let names = names.0.lock().unwrap().clone();
+    assert!(names.contains(&"decide") && names.contains(&"write"), "{names:?}");
+}
+
 #[tokio::test]
 async fn a_released_gang_is_placed_with_two_writes_and_one_event() {
     let stage = Stage::new(&[2, 4, 1]).await;
@@ -290,7 +320,7 @@ async fn a_released_gang_is_placed_with_two_writes_and_one_event() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), told).await.unwrap();
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
     // One patch of the spec (generation 2), and nothing written after the status.
     assert_eq!(object["metadata"]["generation"], 2);
     stage.submit("later", 1, 1).await;

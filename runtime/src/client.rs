@@ -1,16 +1,19 @@
 //! Clients of Kubernetes APIs: from a kubeconfig, from the pod's service account, or from a server and a token.
 //!
 //! There is no fixed client-side rate: [`crate::write::Writer`] adapts to what the server takes. Every write is counted
-//! by component, so that "writes a job" is a number one can look up.
+//! by component, so that "writes per job" is a number one can look up.
+//!
+//! The tower stack is ours and not `ClientBuilder::try_from`: kube's own retries requests by itself and logs each
+//! failed one as an error, while here the caller decides again from fresh state and logs an outage once.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use kube::{
     Client, Config,
     client::{ClientBuilder, ConfigExt},
@@ -78,11 +81,11 @@ pub struct WriteKey {
 impl WriteCounts {
     /// The counts so far.
     #[must_use]
-    pub fn snapshot(&self) -> BTreeMap<WriteKey, u64> {
+    pub fn read_counts(&self) -> BTreeMap<WriteKey, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn count(&self, component: &str, method: &http::Method, path: &str) {
+    fn count_request(&self, component: &str, method: &http::Method, path: &str) {
         let verb = match *method {
             http::Method::POST => "create",
             http::Method::PUT => "update",
@@ -114,36 +117,11 @@ fn resource_of(path: &str) -> String {
     }
 }
 
-#[derive(Clone)]
-struct Counting<S> {
-    inner: S,
-    component: Arc<str>,
-    counts: WriteCounts,
-}
-
-impl<S, B> tower::Service<http::Request<B>> for Counting<S>
-where
-    S: tower::Service<http::Request<B>>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        self.counts.count(&self.component, request.method(), request.uri().path());
-        self.inner.call(request)
-    }
-}
-
 /// Reads `path`, or infers the configuration from `KUBECONFIG`, `~/.kube/config` or the pod's service account.
 ///
 /// # Errors
 /// If the file is not a usable kubeconfig, or nothing was found.
-pub async fn config(path: Option<&Path>) -> Result<Config, ClientError> {
+pub async fn load_config(path: Option<&Path>) -> Result<Config, ClientError> {
     match path {
         Some(path) => {
             let failed = |source| ClientError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
@@ -172,12 +150,14 @@ fn pem_to_der(pem: &[u8]) -> Vec<Vec<u8>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).map(|cert| cert.to_vec()).collect()
 }
 
+/// How long a TCP connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A client that says it is `component` (user agent `caldera-<component>/<version>`) and counts its writes in `counts`.
 ///
 /// # Errors
 /// If the configuration does not make a client.
 pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) -> Result<Client, ClientError> {
-    config.connect_timeout.get_or_insert(Duration::from_secs(5));
     let agent = format!("caldera-{component}/{}", env!("CARGO_PKG_VERSION"));
     if let Ok(value) = agent.parse() {
         config.headers.push((http::header::USER_AGENT, value));
@@ -185,27 +165,32 @@ pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) ->
     let server = config.cluster_url.to_string();
     let namespace = config.default_namespace.clone();
     let failed = |source| ClientError::Build { server: server.clone(), source: Box::new(source) };
-    let connector = config.rustls_https_connector().map_err(failed)?;
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let connector = config.rustls_https_connector_with_connector(tcp).map_err(failed)?;
     let auth = config.auth_layer().map_err(failed)?;
     let headers = config.extra_headers_layer().map_err(failed)?;
-    let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
-        .pool_max_idle_per_host(64)
-        .build(connector);
-    let counting = Counting { inner: http, component: component.into(), counts: counts.clone() };
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let (component, counts) = (component.to_owned(), counts.clone());
     let stack = tower::ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(auth)
         .layer(headers)
+        .map_request(move |request: http::Request<kube::client::Body>| {
+            counts.count_request(&component, request.method(), request.uri().path());
+            request
+        })
         .map_err(tower::BoxError::from)
-        .service(counting);
+        .service(http);
     Ok(ClientBuilder::new(stack, namespace).build())
 }
 
-/// Asks the server for its version, so that a wrong address is told at once.
+/// Asks the server for its version, so that a wrong address is reported at once.
 ///
 /// # Errors
 /// [`ClientError::Unreachable`] with the server's URL.
-pub async fn check(client: &Client, server: &str) -> Result<(), ClientError> {
+pub async fn check_server(client: &Client, server: &str) -> Result<(), ClientError> {
     let unreachable = |source| ClientError::Unreachable { server: server.to_owned(), source: Box::new(source) };
     client.apiserver_version().await.map(drop).map_err(unreachable)
 }
@@ -229,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_wrong_kubeconfig_is_told_with_its_path() {
-        let error = config(Some(Path::new("no/such/file"))).await.unwrap_err().to_string();
+        let error = load_config(Some(Path::new("no/such/file"))).await.unwrap_err().to_string();
         assert!(error.contains("no/such/file"), "{error}");
     }
 

@@ -45,14 +45,14 @@ impl Clock for TokioClock {
     }
 }
 
-/// `t` as Kubernetes writes `metav1.Time`: RFC 3339, UTC, whole seconds.
+/// A time as Kubernetes writes `metav1.Time`: RFC 3339, UTC, whole seconds.
 #[must_use]
-pub fn rfc3339(t: Timestamp) -> String {
-    t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+pub fn format_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `t` as Kubernetes writes `metav1.MicroTime`: RFC 3339, UTC, six digits of fraction.
+/// A time as Kubernetes writes `metav1.MicroTime`: RFC 3339, UTC, six digits of fraction.
 #[must_use]
-pub fn rfc3339_micro(t: Timestamp) -> String {
-    t.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+pub fn format_micro_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Kubernetes events about an object, as writes.
+//! Kubernetes Events about an object, as writes.
 //!
 //! An event's name is a function of what it says and when its first occurrence was, so that a repeated write of the
 //! same event is refused by the server (409) rather than stored twice.
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    clock::rfc3339,
-    watch::resource,
+    clock::format_time,
+    watch::api_resource,
     write::{Body, Write},
 };
 
@@ -28,8 +28,8 @@ pub struct Regarding {
     pub uid: String,
 }
 
-/// Normal or warning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The type of an Event, under the name that Kubernetes has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum EventType {
     /// For information.
     Normal,
@@ -39,7 +39,7 @@ pub enum EventType {
 
 /// The write that records an event by `component` on `regarding`; `related` is what else it is about.
 #[must_use]
-pub fn event(
+pub fn build_event(
     regarding: &Regarding,
     related: Option<&Regarding>,
     event_type: EventType,
@@ -49,19 +49,15 @@ pub fn event(
     now: Timestamp,
 ) -> Write {
     let namespace = if regarding.namespace.is_empty() { "default" } else { &regarding.namespace };
-    let hash = fnv1a([regarding.uid.as_str(), reason, message, component]) ^ now.as_second().unsigned_abs();
+    let hash = hash_parts([regarding.uid.as_str(), reason, message, component]) ^ now.as_second().unsigned_abs();
     let mut name = regarding.name.clone();
     name.truncate(230);
-    let time = rfc3339(now);
-    let event_type = match event_type {
-        EventType::Normal => "Normal",
-        EventType::Warning => "Warning",
-    };
+    let time = format_time(now);
     // Events hold at most 1024 bytes of message.
     let message: String = message.chars().take(1000).collect();
+    let name = format!("{name}.{hash:016x}");
     let mut body = json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": format!("{name}.{hash:016x}"), "namespace": namespace},
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
         "involvedObject": regarding,
         "reason": reason, "message": message, "type": event_type,
         "source": {"component": component},
@@ -72,15 +68,16 @@ pub fn event(
         body["related"] = json!(related);
     }
     Write {
-        resource: resource("", "v1", "Event", "events"),
+        resource: api_resource("", "v1", "Event", "events"),
         namespace: namespace.to_owned(),
-        name: format!("{name}.{hash:016x}"),
+        name,
         subresource: None,
         body: Body::Create(body),
     }
 }
 
-fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
+/// FNV-1a over all parts.
+fn hash_parts<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     parts
         .into_iter()
         .flat_map(|part| part.bytes().chain([0]))

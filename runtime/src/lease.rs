@@ -1,33 +1,36 @@
-//! One active replica: a Kubernetes Lease, held by whoever renews it.
+//! Leader election: one active replica, the one that holds a Kubernetes Lease and renews it.
 //!
-//! Rule: client-go's leader election (`tools/leaderelection`). Another's lease is judged by when *we* last saw its
-//! record change, never by the time written in it, so clocks may differ between machines. A holder that could not renew
-//! within [`RENEW_WITHIN`] stops before anybody else may take over after [`DURATION`]. Who stops gives the lease up only
-//! after its last write was answered.
+//! Rule (client-go `tools/leaderelection`): a lease of another replica is judged by when *we* last saw its record
+//! change, never by the time that is written in it, so clocks may differ between machines. A leader that could not
+//! renew within [`RENEW_DEADLINE`] stops before another may take over after [`LEASE_LEASE_DURATION`]. A leader that
+//! stops releases the lease only after its last write was answered.
 
 use std::time::Duration;
 
-use kube::Client;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    clock::{SharedClock, rfc3339_micro},
-    watch::resource,
+    clock::{SharedClock, format_micro_time},
+    watch::api_resource,
     write::{self, Body, Failure, Write},
 };
 
 /// How long a lease lasts after its record was last seen to change.
-pub const DURATION: Duration = Duration::from_secs(15);
-/// A holder that could not renew for this long stops.
-pub const RENEW_WITHIN: Duration = Duration::from_secs(10);
-/// Between two looks at the lease.
-pub const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// A leader that could not renew for this long stops.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Between two attempts to acquire or renew it.
+pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
-/// Which lease, and who asks.
+/// A replica that wants to hold a lease.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub struct LeaseCandidate {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
@@ -38,7 +41,7 @@ pub struct Candidate {
 
 /// A lease's record as far as the rule looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaseRecord {
     /// Who holds it; empty if released.
     pub holder: String,
     /// Changes with every renewal.
@@ -49,7 +52,7 @@ pub struct Record {
 
 /// What to do about a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum LeaseAction {
     /// There is none: create it.
     Create,
     /// It is ours: renew it.
@@ -62,27 +65,27 @@ pub enum Action {
 
 /// Decides by the record, and by how long ago it was last seen to change.
 #[must_use]
-pub fn decide(identity: &str, record: Option<&Record>, unchanged_for: Duration) -> Action {
+pub fn decide_lease_action(identity: &str, record: Option<&LeaseRecord>, unchanged_for: Duration) -> LeaseAction {
     match record {
-        None => Action::Create,
-        Some(record) if record.holder == identity => Action::Renew,
-        Some(record) if record.holder.is_empty() || unchanged_for >= DURATION => Action::Take,
-        Some(_) => Action::Wait,
+        None => LeaseAction::Create,
+        Some(record) if record.holder == identity => LeaseAction::Renew,
+        Some(record) if record.holder.is_empty() || unchanged_for >= LEASE_DURATION => LeaseAction::Take,
+        Some(_) => LeaseAction::Wait,
     }
 }
 
-impl Record {
-    /// Which holder it is, and which time that it holds: no two are alike.
+impl LeaseRecord {
+    /// Names one term of one holder: no two terms have the same.
     #[must_use]
     pub fn epoch(&self) -> String {
         format!("{}.{}", self.transitions, self.holder)
     }
 }
 
-/// A lease that is held: [`Held::lost`] is cancelled when it no longer is.
+/// A lease that is held; [`HeldLease::lost`] is cancelled when it no longer is.
 #[derive(Debug)]
-pub struct Held {
-    /// Under which what is written now is written.
+pub struct HeldLease {
+    /// [`LeaseRecord::epoch`] of this term; grants carry it.
     pub epoch: String,
     /// Stop writing when this is cancelled.
     pub lost: CancellationToken,
@@ -90,54 +93,54 @@ pub struct Held {
     giving_up: DropGuard,
 }
 
-impl Held {
+impl HeldLease {
     /// Gives the lease up, once nothing more is written under it.
-    pub async fn release(self) {
+    pub async fn release_lease(self) {
         drop(self.giving_up);
         let _ = self.renewing.await;
     }
 }
 
-/// Waits until the lease is ours (or `shutdown`: then `None`), and keeps renewing it in the background until it is given
-/// up or dropped.
-pub async fn hold(
+/// Waits until the lease is ours (or `shutdown`: then `None`), and keeps renewing it in the background until it is
+/// given up or dropped.
+pub async fn acquire_lease(
     client: Client,
-    candidate: Candidate,
+    candidate: LeaseCandidate,
     clock: SharedClock,
     shutdown: CancellationToken,
-) -> Option<Held> {
-    let mut seen: Option<(Record, Instant)> = None;
-    let mut told = false;
+) -> Option<HeldLease> {
+    let mut seen: Option<(LeaseRecord, Instant)> = None;
+    let mut announced = false;
     loop {
-        match look(&client, &candidate, &clock, &mut seen).await {
+        match try_lease(&client, &candidate, &clock, &mut seen).await {
             Ok(true) => break,
             Ok(false) => {
                 let holder = seen.as_ref().map(|(record, _)| record.holder.clone()).unwrap_or_default();
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut announced, true) {
                     tracing::info!(lease = candidate.name, holder, "another replica is active; standing by");
                 }
             }
-            Err(failure) => tracing::warn!(lease = candidate.name, %failure, "failed to look at the lease"),
+            Err(failure) => tracing::warn!(lease = candidate.name, %failure, "failed to acquire the lease"),
         }
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return None,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(RETRY_PERIOD) => {}
         }
     }
     tracing::info!(lease = candidate.name, identity = candidate.identity, "active");
     let epoch = seen.as_ref().map(|(record, _)| record.epoch()).unwrap_or_default();
     let lost = CancellationToken::new();
     let given_up = CancellationToken::new();
-    let renewing = tokio::spawn(renew(client, candidate, clock, seen, lost.clone(), given_up.clone()));
-    Some(Held { epoch, lost, renewing, giving_up: given_up.drop_guard() })
+    let renewing = tokio::spawn(keep_renewing(client, candidate, clock, seen, lost.clone(), given_up.clone()));
+    Some(HeldLease { epoch, lost, renewing, giving_up: given_up.drop_guard() })
 }
 
-async fn renew(
+async fn keep_renewing(
     client: Client,
-    candidate: Candidate,
+    candidate: LeaseCandidate,
     clock: SharedClock,
-    mut seen: Option<(Record, Instant)>,
+    mut seen: Option<(LeaseRecord, Instant)>,
     lost: CancellationToken,
     given_up: CancellationToken,
 ) {
@@ -146,19 +149,19 @@ async fn renew(
         tokio::select! {
             biased;
             () = given_up.cancelled() => {
-                release(&client, &candidate, seen.as_ref()).await;
+                write_release(&client, &candidate, seen.as_ref()).await;
                 return;
             }
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(RETRY_PERIOD) => {}
         }
-        let left = RENEW_WITHIN.saturating_sub(renewed.elapsed());
-        match tokio::time::timeout(left, look(&client, &candidate, &clock, &mut seen)).await {
+        let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+        match tokio::time::timeout(left, try_lease(&client, &candidate, &clock, &mut seen)).await {
             Ok(Ok(true)) => renewed = Instant::now(),
             Ok(Ok(false)) => break,
             Ok(Err(failure)) => tracing::warn!(lease = candidate.name, %failure, "failed to renew the lease"),
             Err(_) => break,
         }
-        if renewed.elapsed() >= RENEW_WITHIN {
+        if renewed.elapsed() >= RENEW_DEADLINE {
             break;
         }
     }
@@ -166,26 +169,27 @@ async fn renew(
     lost.cancel();
 }
 
-/// One look at the lease, and what follows from it; true if it is ours afterwards.
-async fn look(
+/// Reads the lease and creates, renews or takes it where the rule says so; true if it is ours afterwards.
+async fn try_lease(
     client: &Client,
-    candidate: &Candidate,
+    candidate: &LeaseCandidate,
     clock: &SharedClock,
-    seen: &mut Option<(Record, Instant)>,
+    seen: &mut Option<(LeaseRecord, Instant)>,
 ) -> Result<bool, Failure> {
-    let record = read(client, candidate).await?;
+    let record = read_lease(client, &candidate.namespace, &candidate.name).await?;
     if record.as_ref() != seen.as_ref().map(|(record, _)| record) {
         *seen = record.map(|record| (record, Instant::now()));
     }
     let unchanged = seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
     let record = seen.as_ref().map(|(record, _)| record);
-    let write = match decide(&candidate.identity, record, unchanged) {
-        Action::Wait => return Ok(false),
-        action => write_for(action, candidate, record, &rfc3339_micro(clock.now())),
+    let write = match decide_lease_action(&candidate.identity, record, unchanged) {
+        LeaseAction::Wait => return Ok(false),
+        action => write_for(action, candidate, record, &format_micro_time(clock.now())),
     };
-    match write::execute(client, &write).await {
+    match write::execute_write(client, &write).await {
         Ok(stored) => {
-            *seen = Some((parse(&stored), Instant::now()));
+            let version = stored["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            *seen = Some((parse_record(version, &stored), Instant::now()));
             Ok(true)
         }
         // Somebody was faster.
@@ -194,11 +198,11 @@ async fn look(
     }
 }
 
-fn write_for(action: Action, candidate: &Candidate, record: Option<&Record>, now: &str) -> Write {
+fn write_for(action: LeaseAction, candidate: &LeaseCandidate, record: Option<&LeaseRecord>, now: &str) -> Write {
     let mut spec = json!({
-        "holderIdentity": candidate.identity, "leaseDurationSeconds": DURATION.as_secs(), "renewTime": now,
+        "holderIdentity": candidate.identity, "leaseDurationSeconds": LEASE_DURATION.as_secs(), "renewTime": now,
     });
-    if action != Action::Renew {
+    if action != LeaseAction::Renew {
         let transitions = record.map_or(0, |record| record.transitions + 1);
         spec["acquireTime"] = now.into();
         spec["leaseTransitions"] = transitions.into();
@@ -211,18 +215,18 @@ fn write_for(action: Action, candidate: &Candidate, record: Option<&Record>, now
         // The version makes it a compare-and-set.
         Some(record) => Body::MergePatch(json!({"metadata": {"resourceVersion": record.version}, "spec": spec})),
     };
-    lease(candidate, body)
+    lease_write(candidate, body)
 }
 
-async fn release(client: &Client, candidate: &Candidate, seen: Option<&(Record, Instant)>) {
+async fn write_release(client: &Client, candidate: &LeaseCandidate, seen: Option<&(LeaseRecord, Instant)>) {
     let Some((record, _)) = seen.filter(|(record, _)| record.holder == candidate.identity) else { return };
     let body = json!({"metadata": {"resourceVersion": record.version}, "spec": {"holderIdentity": ""}});
-    let _ = write::execute(client, &lease(candidate, Body::MergePatch(body))).await;
+    let _ = write::execute_write(client, &lease_write(candidate, Body::MergePatch(body))).await;
 }
 
-fn lease(candidate: &Candidate, body: Body) -> Write {
+fn lease_write(candidate: &LeaseCandidate, body: Body) -> Write {
     Write {
-        resource: resource("coordination.k8s.io", "v1", "Lease", "leases"),
+        resource: lease_resource(),
         namespace: candidate.namespace.clone(),
         name: candidate.name.clone(),
         subresource: None,
@@ -230,30 +234,27 @@ fn lease(candidate: &Candidate, body: Body) -> Write {
     }
 }
 
-async fn read(client: &Client, candidate: &Candidate) -> Result<Option<Record>, Failure> {
-    current(client, &candidate.namespace, &candidate.name).await
-}
-
 /// A lease's record as it is at some time after this was called; `None` if there is no such lease.
 ///
 /// # Errors
-/// [`Failure::Transient`] if it can not be read now.
-pub async fn current(client: &Client, namespace: &str, name: &str) -> Result<Option<Record>, Failure> {
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
-    let request = http::Request::get(path).body(Vec::new()).map_err(|error| Failure::Transient(error.to_string()))?;
-    match client.request::<Value>(request).await {
-        Ok(object) => Ok(Some(parse(&object))),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(Failure::Transient(error.to_string())),
-    }
+/// If it can not be read.
+pub async fn read_lease(client: &Client, namespace: &str, name: &str) -> Result<Option<LeaseRecord>, Failure> {
+    let resource = lease_resource();
+    let leases: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let lease = leases.get_opt(name).await.map_err(write::classify_error)?;
+    Ok(lease.map(|lease| parse_record(lease.metadata.resource_version, &lease.data)))
 }
 
-fn parse(object: &Value) -> Record {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Record {
-        holder: text("/spec/holderIdentity"),
-        version: text("/metadata/resourceVersion"),
-        transitions: object.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or_default(),
+fn lease_resource() -> ApiResource {
+    api_resource("coordination.k8s.io", "v1", "Lease", "leases")
+}
+
+fn parse_record(version: Option<String>, lease: &Value) -> LeaseRecord {
+    let spec = &lease["spec"];
+    LeaseRecord {
+        holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
+        version: version.unwrap_or_default(),
+        transitions: spec["leaseTransitions"].as_i64().unwrap_or_default(),
     }
 }
 
@@ -261,28 +262,31 @@ fn parse(object: &Value) -> Record {
 mod tests {
     use super::*;
 
-    fn record(holder: &str) -> Record {
-        Record { holder: holder.into(), version: "7".into(), transitions: 1 }
+    fn record(holder: &str) -> LeaseRecord {
+        LeaseRecord { holder: holder.into(), version: "7".into(), transitions: 1 }
     }
 
     #[test]
     fn a_lease_is_taken_only_when_free_or_unchanged_for_its_duration() {
-        assert_eq!(decide("a", None, Duration::ZERO), Action::Create);
-        assert_eq!(decide("a", Some(&record("a")), Duration::ZERO), Action::Renew);
-        assert_eq!(decide("a", Some(&record("")), Duration::ZERO), Action::Take);
-        assert_eq!(decide("a", Some(&record("b")), DURATION - Duration::from_millis(1)), Action::Wait);
-        assert_eq!(decide("a", Some(&record("b")), DURATION), Action::Take);
+        assert_eq!(decide_lease_action("a", None, Duration::ZERO), LeaseAction::Create);
+        assert_eq!(decide_lease_action("a", Some(&record("a")), Duration::ZERO), LeaseAction::Renew);
+        assert_eq!(decide_lease_action("a", Some(&record("")), Duration::ZERO), LeaseAction::Take);
+        assert_eq!(
+            decide_lease_action("a", Some(&record("b")), LEASE_DURATION - Duration::from_millis(1)),
+            LeaseAction::Wait
+        );
+        assert_eq!(decide_lease_action("a", Some(&record("b")), LEASE_DURATION), LeaseAction::Take);
     }
 
     #[test]
     fn a_holder_stops_before_another_may_take_over() {
-        assert!(RENEW_WITHIN + LOOK_EVERY < DURATION);
+        assert!(RENEW_DEADLINE + RETRY_PERIOD < LEASE_DURATION);
     }
 
     #[test]
     fn taking_a_lease_is_a_compare_and_set() {
-        let candidate = Candidate { namespace: "ns".into(), name: "l".into(), identity: "a".into() };
-        let write = write_for(Action::Take, &candidate, Some(&record("b")), "now");
+        let candidate = LeaseCandidate { namespace: "ns".into(), name: "l".into(), identity: "a".into() };
+        let write = write_for(LeaseAction::Take, &candidate, Some(&record("b")), "now");
         let Body::MergePatch(patch) = write.body else { panic!("a take is a patch") };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["spec"]["leaseTransitions"], 2);

@@ -1,7 +1,7 @@
 //! I/O plumbing, the only place for it: clients, watches, writes, TLS, health and metrics, telemetry, shutdown.
 //!
-//! Components decide in pure code and touch the world through three things here: [`watch::follow`] turns a kind's
-//! objects into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
+//! Components decide in pure code and touch the world through three things here: [`watch::Follower`] turns the objects
+//! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
 #![forbid(unsafe_code)]
 
 pub mod client;

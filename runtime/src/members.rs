@@ -1,24 +1,25 @@
-//! Watching the members: each in a task of its own, so that one that hangs, lies or is gone delays nobody else.
+//! Watching the members: each in a task of its own, so that one that hangs, lies or is gone delays no other.
 //!
-//! A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: what is
-//! published is told as if it was, for as long as it can be trusted. Any other is reached as Karmada reaches it: Push by
-//! `spec.apiEndpoint` with the token and CA of `spec.secretRef` (a Secret on the host), otherwise through Karmada's
-//! cluster proxy. Its nodes, pods and HyperNodes become [`caldera_core::inventory::Change`]s on a channel, and when all of
-//! them were listed it is up (`watches`). A member without HyperNodes (or where they may not be read) has no domains, one
-//! without Volcano's queues bounds nothing by them; they are looked for again now and then.
-//!
-//! What was told counts for as long as it is confirmed: by a probe with a deadline (a watch alone may hang for minutes),
-//! and by watches that do not fail. An outage of seconds changes nothing; after three probes without an answer, or when a
-//! watch has failed for half a minute, the member is down until all was listed anew. Credentials are read again whenever a
-//! probe fails, so that a rotated secret is picked up.
+//! Rules:
+//! - A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: the
+//!   published inventory is replayed (`replay`) for as long as it can be trusted (`published`).
+//! - Any other member is connected to as Karmada does it (`connection`). Its nodes, pods and HyperNodes become
+//!   [`caldera_core::inventory::Change`]s on a channel; when all were listed it is up (`informers`). A member without
+//!   HyperNodes has no domains and one without Volcano's queues is not bounded by them; both are looked for again now
+//!   and then.
+//! - What was passed on counts for as long as it is confirmed: by a probe with a timeout, because a watch alone may
+//!   hang for minutes, and by watches that do not fail. An outage of seconds changes nothing. After three probes
+//!   without an answer, or when a watch has failed for half a minute, the member is down until everything was listed
+//!   anew.
+//! - Credentials are read again whenever a probe fails, so that a rotated secret is picked up.
 
-mod board;
-pub mod collect;
-mod reach;
+pub mod collector;
+mod connection;
+mod informers;
+mod published;
+mod replay;
 #[cfg(test)]
 mod tests;
-mod told;
-mod watches;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,25 +39,25 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client::WriteCounts,
     clock::SharedClock,
-    watch::{Event, list_json_as, resource},
+    watch::{Event, api_resource, list_json},
 };
-use board::{Board, Trusted};
-use reach::{Connection, MemberError, Route, Way, probe};
-use watches::{WATCHED, Watches, has_queues, list_hyper_nodes};
+use connection::{Access, Connection, MemberError, Route, probe_member};
+use informers::{Informers, REQUIRED, has_queues, list_hyper_nodes};
+use published::{PublishedCache, Trusted};
 
 /// How often a member is asked whether it is there.
-const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBE_PERIOD: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
-const PROBE_DEADLINE: Duration = Duration::from_secs(5);
-/// So many unanswered probes in a row, and its inventory is not trusted any more.
-const PROBES_MISSED: u32 = 3;
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Unanswered probes in a row after which the member's inventory is not trusted any more.
+const MAX_MISSED_PROBES: u32 = 3;
 /// How often, in probes, a member without HyperNodes or queues is asked for them again.
-const LOOK_EVERY: u32 = 30;
-/// First wait before another attempt to reach it; doubles up to [`PROBE_EVERY`].
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// How long its first lists may take before it counts as one that can not be read, and how long what was told of it counts
+const DISCOVERY_PROBES: u32 = 30;
+/// First wait before another attempt to connect; doubles up to [`PROBE_PERIOD`].
+const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+/// How long its first lists may take before it counts as one that can not be read, and how long its inventory counts
 /// while one of its watches fails.
-const TRUSTED: Duration = Duration::from_secs(30);
+const TRUST_PERIOD: Duration = Duration::from_secs(30);
 
 /// What happened in a member.
 #[derive(Debug, Clone)]
@@ -67,13 +68,13 @@ pub struct MemberEvent {
     pub update: Update,
 }
 
-/// The members that are being watched.
+/// The members that are watched.
 pub struct Members {
     host: Client,
     component: String,
     counts: WriteCounts,
     /// `None` for a collector, which must not live on what it publishes.
-    board: Option<Board>,
+    cache: Option<PublishedCache>,
     clock: SharedClock,
     /// When a member last answered, for a collector.
     answered: Option<watch::Sender<Option<Timestamp>>>,
@@ -83,7 +84,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Watches nobody yet; events of members will arrive at `events`. What is published on `host` is used.
+    /// Watches no member yet; events of members will arrive at `events`. What is published on `host` is used.
     #[must_use]
     pub fn new(
         host: Client,
@@ -93,55 +94,55 @@ impl Members {
         events: mpsc::Sender<MemberEvent>,
         shutdown: CancellationToken,
     ) -> Self {
-        let board = Board::follow(host.clone(), Arc::clone(&clock), shutdown.child_token());
+        let cache = PublishedCache::start_cache(host.clone(), Arc::clone(&clock), shutdown.child_token());
         let component = component.to_owned();
-        let (board, answered, watched) = (Some(board), None, BTreeMap::new());
-        Self { host, component, counts, board, clock, answered, events, shutdown, watched }
+        let (cache, answered, watched) = (Some(cache), None, BTreeMap::new());
+        Self { host, component, counts, cache, clock, answered, events, shutdown, watched }
     }
 
-    /// Starts (or, where the way to it changed, restarts) watching the member that a Cluster object names.
-    pub fn observe(&mut self, cluster: &Cluster) {
+    /// Brings what is watched up to date with the Cluster objects.
+    pub fn follow_clusters(&mut self, event: &Event<Cluster>) {
+        match event {
+            Event::Reset(all) => {
+                let names: Vec<&str> = all.iter().filter_map(|cluster| cluster.metadata.name.as_deref()).collect();
+                self.keep_only(&names);
+                all.iter().for_each(|cluster| self.observe_cluster(cluster));
+            }
+            Event::Applied(cluster) => self.observe_cluster(cluster),
+            Event::Deleted(cluster) => self.forget_cluster(cluster.metadata.name.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// Starts watching the member that a Cluster object names, or restarts it where the way to it changed.
+    pub fn observe_cluster(&mut self, cluster: &Cluster) {
+        self.observe_cluster_through(cluster, None);
+    }
+
+    /// The same with a client of the member, for a caller that runs inside it.
+    pub fn observe_cluster_through(&mut self, cluster: &Cluster, given: Option<Client>) {
         let Some(name) = cluster.metadata.name.as_deref() else { return };
-        self.observe_by(name, Route::of(cluster), None);
-    }
-
-    /// The same with a client of the member, where there is one, for who runs inside it.
-    pub fn observe_given(&mut self, cluster: &Cluster, given: Option<Client>) {
-        let Some(name) = cluster.metadata.name.as_deref() else { return };
-        let route = if given.is_some() { Route::Agent } else { Route::of(cluster) };
-        self.observe_by(name, route, given);
-    }
-
-    fn observe_by(&mut self, name: &str, route: Route, given: Option<Client>) {
-        if self.watched.get(name).is_some_and(|(known, _)| *known == route) {
+        let access = access_to(&self.host, cluster, given, &self.component, &self.counts);
+        if self.watched.get(name).is_some_and(|(known, _)| *known == access.route) {
             return;
         }
-        self.forget(name);
+        self.forget_cluster(name);
         let stop = self.shutdown.child_token();
-        let way = Way {
-            host: self.host.clone(),
-            cluster: name.to_owned(),
-            route: route.clone(),
-            given,
-            component: self.component.clone(),
-            counts: self.counts.clone(),
-        };
+        self.watched.insert(name.to_owned(), (access.route.clone(), stop.clone()));
         let member = Member {
-            way,
-            board: self.board.clone(),
-            posted: self.board.as_ref().map(|board| board.of(name)),
-            refused: None,
+            access,
+            cache: self.cache.clone(),
+            published: self.cache.as_ref().map(|cache| cache.subscribe_member(name)),
+            malformed: None,
             clock: Arc::clone(&self.clock),
             answered: self.answered.clone(),
             events: self.events.clone(),
-            until: None,
+            trusted_until: None,
         };
-        tokio::spawn(member.run(stop.clone()));
-        self.watched.insert(name.to_owned(), (route, stop));
+        tokio::spawn(member.run_member(stop));
     }
 
     /// Stops watching a member.
-    pub fn forget(&mut self, name: &str) {
+    pub fn forget_cluster(&mut self, name: &str) {
         if let Some((_, stop)) = self.watched.remove(name) {
             stop.cancel();
         }
@@ -149,211 +150,214 @@ impl Members {
 
     /// Stops watching all members but these.
     pub fn keep_only(&mut self, names: &[&str]) {
-        let gone: Vec<String> = self.watched.keys().filter(|name| !names.contains(&name.as_str())).cloned().collect();
-        for name in gone {
-            self.forget(&name);
-        }
+        self.watched.retain(|name, (_, stop)| {
+            let stays = names.contains(&name.as_str());
+            if !stays {
+                stop.cancel();
+            }
+            stays
+        });
     }
 }
 
 impl Drop for Members {
     fn drop(&mut self) {
-        for (_, stop) in self.watched.values() {
-            stop.cancel();
-        }
+        self.keep_only(&[]);
     }
 }
 
 struct Member {
-    way: Way,
-    board: Option<Board>,
-    posted: Option<watch::Receiver<Option<Trusted>>>,
+    access: Access,
+    cache: Option<PublishedCache>,
+    published: Option<watch::Receiver<Option<Trusted>>>,
     /// What was published and is no inventory, and why.
-    refused: Option<(Arc<Published>, String)>,
+    malformed: Option<(Arc<Published>, String)>,
     clock: SharedClock,
     answered: Option<watch::Sender<Option<Timestamp>>>,
     events: mpsc::Sender<MemberEvent>,
-    /// Until then what was told counts although nothing confirms it; `None` where nothing does.
-    until: Option<Instant>,
+    /// Until then what was passed on counts although nothing confirms it; `None` where nothing counts.
+    trusted_until: Option<Instant>,
 }
 
 impl Member {
-    /// Tells what is published of the member, or else reaches it and watches it until it stops answering, and again,
-    /// until `stop`.
-    async fn run(mut self, stop: CancellationToken) {
-        if let Some(board) = &self.board {
-            board.listed().await;
+    /// Replays what is published of the member, or else connects to it and watches it until it stops answering, and
+    /// again, until `stop`.
+    async fn run_member(mut self, stop: CancellationToken) {
+        if let Some(cache) = &self.cache {
+            cache.wait_for_list().await;
         }
-        let cut = stop.clone();
+        let stopped = stop.clone();
         tokio::select! {
             biased;
-            () = cut.cancelled() => {}
-            () = self.follow(&stop) => {}
+            () = stopped.cancelled() => {}
+            () = self.follow_member(&stop) => {}
         }
     }
 
-    /// Ends if nobody listens any more.
-    async fn follow(&mut self, stop: &CancellationToken) {
-        let mut wait = FIRST_WAIT;
-        let mut told = false;
+    /// Ends if nobody receives the updates any more.
+    async fn follow_member(&mut self, stop: &CancellationToken) {
+        let mut backoff = INITIAL_BACKOFF;
+        let mut is_down = false;
         while !self.events.is_closed() {
-            let connected = match self.tell_published().await {
+            let connected = match self.replay_published().await {
                 Some(connection) => Ok(connection),
-                None => self.way.connect().await,
+                None => self.access.connect_member().await,
             };
             match connected {
                 Ok(connection) => {
-                    if told {
-                        tracing::info!(cluster = self.way.cluster, "the member answers again");
+                    if is_down {
+                        tracing::info!(cluster = self.access.cluster, "the member answers again");
                     }
-                    (wait, told) = (FIRST_WAIT, false);
-                    self.watch(&connection, stop).await;
+                    (backoff, is_down) = (INITIAL_BACKOFF, false);
+                    self.watch_member(&connection, stop).await;
                 }
                 Err(error) => {
-                    if !told && !self.is_trusted() {
-                        let cluster = &self.way.cluster;
+                    if !is_down && !self.is_trusted() {
+                        let cluster = &self.access.cluster;
                         tracing::warn!(cluster, %error, "can not reach the member; trying again until it works");
-                        told = true;
-                        self.tell_down(self.excuse(&error)).await;
+                        is_down = true;
+                        self.send_down(self.describe_outage(&error)).await;
                     }
                     tokio::select! {
-                        () = self.is_published() => {}
-                        () = tokio::time::sleep(wait) => {}
+                        () = self.wait_for_collector() => {}
+                        () = tokio::time::sleep(backoff) => {}
                     }
-                    wait = (wait * 2).min(PROBE_EVERY);
+                    backoff = (backoff * 2).min(PROBE_PERIOD);
                 }
             }
         }
     }
 
-    async fn tell(&self, update: Update) {
-        let _ = self.events.send(MemberEvent { cluster: self.way.cluster.clone(), update }).await;
+    async fn send_update(&self, update: Update) {
+        let _ = self.events.send(MemberEvent { cluster: self.access.cluster.clone(), update }).await;
     }
 
-    async fn tell_down(&mut self, why: String) {
-        self.until = None;
-        self.tell(Update::Down(why)).await;
+    async fn send_down(&mut self, why: String) {
+        self.trusted_until = None;
+        self.send_update(Update::Down(why)).await;
     }
 
-    /// Whether what was told last still counts.
+    /// Whether what was passed on last still counts.
     fn is_trusted(&self) -> bool {
-        self.until.is_some_and(|until| until > Instant::now())
+        self.trusted_until.is_some_and(|until| until > Instant::now())
     }
 
-    /// The member answers, and all that is followed in it is as it was told.
-    fn is_seen(&mut self) {
-        self.until = Some(Instant::now() + TRUSTED);
+    /// The member answers, and everything that is followed in it is as it was passed on.
+    fn confirm_inventory(&mut self) {
+        self.trusted_until = Some(Instant::now() + TRUST_PERIOD);
         if let Some(answered) = &self.answered {
             answered.send_replace(Some(self.clock.now()));
         }
     }
 
     /// Why the member's numbers are not known.
-    fn excuse(&self, error: &MemberError) -> String {
-        match &self.refused {
+    fn describe_outage(&self, error: &MemberError) -> String {
+        match &self.malformed {
             Some((_, why)) => format!("{error}; what is published of it is no inventory: {why}"),
             None => error.to_string(),
         }
     }
 
     /// The member's HyperNodes, `None` within where it has no such kind; `None` if they can not be read now.
-    async fn hyper_nodes(&mut self, connection: &Connection) -> Option<Option<Vec<HyperNode>>> {
+    async fn read_hyper_nodes(&mut self, connection: &Connection) -> Option<Option<Vec<HyperNode>>> {
         match list_hyper_nodes(&connection.client).await {
             Ok(found) => Some(found),
             Err(error) => {
-                tracing::warn!(cluster = self.way.cluster, %error, "can not read the member's HyperNodes; trying again");
+                let cluster = &self.access.cluster;
+                tracing::warn!(cluster, %error, "can not read the member's HyperNodes; trying again");
                 if !self.is_trusted() {
-                    self.tell_down(format!("its HyperNodes can not be read: {error}")).await;
+                    self.send_down(format!("its HyperNodes can not be read: {error}")).await;
                 }
-                let until = self.until.unwrap_or_else(|| Instant::now() + PROBE_EVERY);
-                tokio::time::sleep_until(until.min(Instant::now() + PROBE_EVERY)).await;
+                let next_probe = Instant::now() + PROBE_PERIOD;
+                tokio::time::sleep_until(self.trusted_until.map_or(next_probe, |until| until.min(next_probe))).await;
                 None
             }
         }
     }
 
     /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
-    async fn watch(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let Some(found) = self.hyper_nodes(connection).await else { return };
-        let mut watches = Watches::new(self, connection, stop);
-        let mut domains = found.is_some();
-        watches.tell(Change::HyperNodes(found.unwrap_or_default())).await;
-        if domains {
-            watches.follow_hyper_nodes();
+    async fn watch_member(&mut self, connection: &Connection, stop: &CancellationToken) {
+        let Some(found) = self.read_hyper_nodes(connection).await else { return };
+        let mut informers = Informers::start_informers(self, connection, stop);
+        let mut has_domains = found.is_some();
+        informers.send_change(Change::HyperNodes(found.unwrap_or_default())).await;
+        if has_domains {
+            informers.follow_hyper_nodes();
         }
-        watches.follow_first();
-        let mut queues = has_queues(&connection.client).await;
-        if queues {
-            watches.follow_queues();
+        informers.follow_required();
+        let mut follows_queues = has_queues(&connection.client).await;
+        if follows_queues {
+            informers.follow_queues();
         } else {
-            watches.tell_no_queues().await;
+            informers.send_no_queues().await;
         }
-        let mut listed = watches.listed();
-        let (mut seen, mut missed, mut probes) = (false, 0, 0_u32);
-        let mut listed_by = Some(self.until.unwrap_or_else(|| Instant::now() + TRUSTED));
+        let mut listed = informers.is_listed();
+        let (mut is_listed, mut missed, mut probes) = (false, 0, 0_u32);
+        let mut list_deadline = Some(self.trusted_until.unwrap_or_else(|| Instant::now() + TRUST_PERIOD));
         loop {
             tokio::select! {
                 biased;
-                // All follow for ever unless nobody listens any more.
-                () = watches.ended() => break,
-                () = self.is_published() => break,
-                Ok(_) = listed.wait_for(|listed| *listed), if !seen => {
-                    seen = true;
-                    self.is_seen();
+                () = informers.wait_until_unheard() => break,
+                () = self.wait_for_collector() => break,
+                Ok(_) = listed.wait_for(|listed| *listed), if !is_listed => {
+                    is_listed = true;
+                    self.confirm_inventory();
                     continue;
                 }
-                () = tokio::time::sleep(PROBE_EVERY) => {}
+                () = tokio::time::sleep(PROBE_PERIOD) => {}
             }
-            if !seen && listed_by.is_some_and(|by| by <= Instant::now()) {
-                (listed_by, self.until) = (None, None);
-                tracing::warn!(cluster = self.way.cluster, "the member answers, but does not list its nodes and pods");
-                watches.tell_late(format!("its nodes and pods were not listed within {} s", TRUSTED.as_secs())).await;
+            let cluster = self.access.cluster.clone();
+            if !is_listed && list_deadline.is_some_and(|by| by <= Instant::now()) {
+                (list_deadline, self.trusted_until) = (None, None);
+                tracing::warn!(cluster, "the member answers, but does not list its nodes and pods");
+                let seconds = TRUST_PERIOD.as_secs();
+                informers.send_late(format!("its nodes and pods were not listed within {seconds} s")).await;
             }
-            let failing = watches.failing();
-            if let Some((kind, since)) = failing.filter(|_| seen && !self.is_trusted()) {
-                tracing::warn!(cluster = self.way.cluster, kind, "the member answers, but a watch of it fails");
+            let failing = informers.longest_failing();
+            if let Some((kind, since)) = failing.filter(|_| is_listed && !self.is_trusted()) {
+                tracing::warn!(cluster, kind, "the member answers, but a watch of it fails");
                 let seconds = since.elapsed().as_secs();
-                self.tell_down(format!("its {kind} objects can not be followed, for {seconds} s now")).await;
+                self.send_down(format!("its {kind} objects can not be followed, for {seconds} s now")).await;
                 break;
             }
-            match probe(&connection.client).await {
+            match probe_member(&connection.client).await {
                 Ok(()) => {
                     missed = 0;
-                    if seen && failing.is_none() {
-                        self.is_seen();
+                    if is_listed && failing.is_none() {
+                        self.confirm_inventory();
                     }
                     probes = probes.wrapping_add(1);
-                    let looks = probes.is_multiple_of(LOOK_EVERY);
-                    if !queues && looks && has_queues(&connection.client).await {
-                        queues = true;
-                        watches.follow_queues();
+                    if !probes.is_multiple_of(DISCOVERY_PROBES) {
+                        continue;
                     }
-                    if !domains && looks {
-                        domains = list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some());
-                        if domains {
-                            watches.follow_hyper_nodes();
-                        }
+                    if !follows_queues && has_queues(&connection.client).await {
+                        follows_queues = true;
+                        informers.follow_queues();
+                    }
+                    if !has_domains && list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some()) {
+                        has_domains = true;
+                        informers.follow_hyper_nodes();
                     }
                 }
                 Err(error) => {
                     missed += 1;
-                    if self.way.is_rotated(connection).await {
-                        tracing::info!(cluster = self.way.cluster, "the member's credentials changed; connecting anew");
+                    if self.access.is_rotated(connection).await {
+                        tracing::info!(cluster, "the member's credentials changed; connecting anew");
                         break;
                     }
-                    if missed >= PROBES_MISSED {
-                        tracing::warn!(cluster = self.way.cluster, %error, "the member does not answer any more");
-                        self.tell_down(self.excuse(&error)).await;
+                    if missed >= MAX_MISSED_PROBES {
+                        tracing::warn!(cluster, %error, "the member does not answer any more");
+                        self.send_down(self.describe_outage(&error)).await;
                         break;
                     }
                 }
             }
         }
-        watches.end().await;
+        informers.stop_informers().await;
     }
 }
 
-/// A client of the member that a Cluster object names (or the one that is given), which has answered.
+/// A client of the member that a Cluster object names, or the one that is given, which has answered.
 ///
 /// # Errors
 /// If it can not be reached: why.
@@ -367,36 +371,36 @@ pub async fn client_of(
     if let Some(client) = given {
         return Ok(client);
     }
-    way(host, cluster, component, counts).connect_anyhow().await.map_err(|error| error.to_string())
+    let access = access_to(host, cluster, None, component, counts);
+    access.connect_or_proxy().await.map_err(|error| error.to_string())
 }
 
-fn way(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Way {
-    Way {
+fn access_to(host: &Client, cluster: &Cluster, given: Option<Client>, component: &str, counts: &WriteCounts) -> Access {
+    Access {
         host: host.clone(),
         cluster: cluster.metadata.name.clone().unwrap_or_default(),
-        route: Route::of(cluster),
-        given: None,
+        route: if given.is_some() { Route::Agent } else { Route::of_cluster(cluster) },
+        given,
         component: component.to_owned(),
         counts: counts.clone(),
     }
 }
 
-/// What a member has now, read once: what is published of it where that can be trusted, or its nodes and pods, or why
-/// they can not be read. Who may not read its secret on the host is sent through Karmada's cluster proxy, where that lets
-/// them.
-pub async fn snapshot(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Vec<Update> {
+/// The inventory of a member, read once: what is published of it where that can be trusted, or its nodes and pods, or
+/// why they can not be read. A caller that may not read its secret on the host goes through Karmada's cluster proxy.
+pub async fn read_member(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Vec<Update> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    if let Some(updates) = told::published_now(host, name).await {
+    if let Some(updates) = replay::read_published(host, name).await {
         return updates;
     }
-    let way = way(host, cluster, component, counts);
+    let access = access_to(host, cluster, None, component, counts);
     let read = async {
-        let client = way.connect_anyhow().await?;
+        let client = access.connect_or_proxy().await?;
         let found = list_hyper_nodes(&client).await?;
         let mut updates = vec![Update::Change(Change::HyperNodes(found.unwrap_or_default()))];
-        for (kind, plural, convert) in WATCHED {
-            let resource = resource("", "v1", kind, plural);
-            let listed = list_json_as(client.clone(), &resource, None, None, Some).await;
+        for (kind, plural, convert) in REQUIRED {
+            let resource = api_resource("", "v1", kind, plural);
+            let listed = list_json(client.clone(), &resource, None, None, Some).await;
             let all = listed.map_err(|error| MemberError::Probe(Box::new(error)))?;
             updates.extend(convert(Event::Reset(all)).map(Update::Change));
         }

@@ -20,13 +20,13 @@ pub struct Ready(Arc<AtomicBool>);
 
 impl Ready {
     /// From now on the component is ready (or not).
-    pub fn set(&self, ready: bool) {
+    pub fn set_ready(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }
 
     /// Whether it is.
     #[must_use]
-    pub fn get(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -35,13 +35,13 @@ impl Ready {
 pub type SharedRegistry = Arc<Mutex<Registry>>;
 
 /// Routes of the admin port.
-pub fn router(ready: Ready, registry: SharedRegistry) -> Router {
+pub fn admin_router(ready: Ready, registry: SharedRegistry) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route(
             "/readyz",
             get(move || async move {
-                if ready.get() { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
+                if ready.is_ready() { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
             }),
         )
         .route(
@@ -61,16 +61,17 @@ pub fn router(ready: Ready, registry: SharedRegistry) -> Router {
 ///
 /// # Errors
 /// If the address can not be bound: the error names it.
-pub async fn start(
+pub async fn start_admin_server(
     listen: SocketAddr,
     ready: Ready,
     registry: SharedRegistry,
     shutdown: CancellationToken,
 ) -> io::Result<SocketAddr> {
-    let listener = bind(listen).await?;
+    let listener = bind_listener(listen).await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
-        let served = axum::serve(listener, router(ready, registry)).with_graceful_shutdown(shutdown.cancelled_owned());
+        let served =
+            axum::serve(listener, admin_router(ready, registry)).with_graceful_shutdown(shutdown.cancelled_owned());
         if let Err(error) = served.await {
             tracing::error!(%error, "the admin port stopped");
         }
@@ -82,7 +83,7 @@ pub async fn start(
 ///
 /// # Errors
 /// As [`TcpListener::bind`], with the address in its text.
-pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+pub async fn bind_listener(listen: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(listen)
         .await
         .map_err(|error| io::Error::new(error.kind(), format!("failed to listen on {listen}: {error}")))
@@ -94,9 +95,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_taken_port_is_named() {
-        let first = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let first = bind_listener("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = first.local_addr().unwrap();
-        let error = bind(address).await.unwrap_err().to_string();
+        let error = bind_listener(address).await.unwrap_err().to_string();
         assert!(error.contains(&address.to_string()), "{error}");
     }
 }

@@ -8,16 +8,16 @@ pub fn on_signal() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {
-        signal().await;
+        wait_for_signal().await;
         tracing::info!("stopping; a second signal stops at once");
         cancelled.cancel();
-        signal().await;
+        wait_for_signal().await;
         std::process::exit(130);
     });
     token
 }
 
-async fn signal() {
+async fn wait_for_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

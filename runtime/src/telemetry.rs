@@ -18,7 +18,7 @@ pub enum Format {
 
 /// Starts logging to standard error. `default_filter` is used where the environment says nothing.
 /// Calling it a second time changes nothing.
-pub fn start(default_filter: &str, format: Format) {
+pub fn start_logging(default_filter: &str, format: Format) {
     let filter = std::env::var("CALDERA_LOG")
         .or_else(|_| std::env::var("RUST_LOG"))
         .ok()

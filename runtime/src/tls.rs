@@ -13,7 +13,7 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-pub use served::{LOOK_EVERY, Served};
+pub use served::{RELOAD_EVERY, ServedTls};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -99,19 +99,19 @@ impl Authority {
     ///
     /// # Errors
     /// If a name is not a DNS name or no key can be made.
-    pub fn server(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<Identity, TlsError> {
-        self.leaf(name, dns, addresses, ExtendedKeyUsagePurpose::ServerAuth)
+    pub fn issue_server_identity(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<Identity, TlsError> {
+        self.issue_leaf(name, dns, addresses, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A client's certificate for this name.
     ///
     /// # Errors
     /// If no key can be made.
-    pub fn client(&self, name: &str) -> Result<Identity, TlsError> {
-        self.leaf(name, &[], &[], ExtendedKeyUsagePurpose::ClientAuth)
+    pub fn issue_client_identity(&self, name: &str) -> Result<Identity, TlsError> {
+        self.issue_leaf(name, &[], &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn leaf(
+    fn issue_leaf(
         &self,
         name: &str,
         dns: &[&str],
@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn an_authority_makes_a_usable_server_identity() {
         let authority = Authority::new("test").unwrap();
-        let identity = authority.server("localhost", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        let identity =
+            authority.issue_server_identity("localhost", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
         assert!(server_config(&identity).is_ok());
     }
 

@@ -1,10 +1,15 @@
-//! Following a kind: its objects as events on a channel, in order, for ever.
+//! Following a kind of objects: what happens to them as events on a channel, in order, for ever.
 //!
-//! A restart of the watch (expired version, lost connection, server gone) shows as [`Event::Reset`] with everything
-//! there is now: state machines that take `Reset` need no other repair. Objects that do not parse are logged and left
-//! out; they never stop the others. A kind that the server does not have (yet) is asked for again.
+//! Rule (`kube::runtime::watcher`, client-go's reflector): list, watch from that version, list again when the watch
+//! breaks. A restart (expired version, lost connection, server gone) is one [`Event::Reset`] with all objects of now,
+//! so a state machine that takes `Reset` needs no other repair. Objects that do not parse are logged and left out; they
+//! never stop the others. A kind that the server does not have yet is asked for again.
+//!
+//! `kube::runtime` does the watching. Ours is what it leaves open: one event for a whole list, a wait that grows while
+//! lists fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,7 +24,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// What happened to a kind's objects.
@@ -34,128 +39,223 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
-    /// The same with each object mapped; objects that map to nothing are left out (a single one yields no event).
-    pub fn filter_map<T>(self, mut f: impl FnMut(K) -> Option<T>) -> Option<Event<T>> {
+    /// The same event with each object mapped; objects that map to nothing are left out.
+    pub fn filter_map<T>(self, mut map: impl FnMut(K) -> Option<T>) -> Option<Event<T>> {
         match self {
-            Self::Reset(all) => Some(Event::Reset(all.into_iter().filter_map(f).collect())),
-            Self::Applied(one) => f(one).map(Event::Applied),
-            Self::Deleted(one) => f(one).map(Event::Deleted),
+            Self::Reset(all) => Some(Event::Reset(all.into_iter().filter_map(map).collect())),
+            Self::Applied(one) => map(one).map(Event::Applied),
+            Self::Deleted(one) => map(one).map(Event::Deleted),
         }
     }
 }
 
-/// Since when a watch has failed again and again, for those who must know; `None` while it does not.
-///
-/// A watch that resumes says nothing before something happens, so a single failure counts for nothing. After the second in
-/// a row all is listed anew: that this came through is seen.
-#[derive(Debug, Clone, Default)]
-pub struct Failing(Arc<Mutex<Option<Instant>>>);
+impl<K> Event<K> {
+    /// The objects to store, and which of the `known` ones to remove.
+    pub fn split_changes<Q: Ord>(
+        self,
+        known: impl IntoIterator<Item = Q>,
+        key_of: impl Fn(&K) -> Q,
+    ) -> (Vec<K>, BTreeSet<Q>) {
+        match self {
+            Self::Reset(all) => {
+                let mut gone: BTreeSet<Q> = known.into_iter().collect();
+                for one in &all {
+                    gone.remove(&key_of(one));
+                }
+                (all, gone)
+            }
+            Self::Applied(one) => (vec![one], BTreeSet::new()),
+            Self::Deleted(one) => (Vec::new(), BTreeSet::from([key_of(&one)])),
+        }
+    }
+}
 
-impl Failing {
-    /// Since when, if it does.
+impl<K: Ord, V> Event<(K, V)> {
+    /// Brings a map of all objects up to date.
+    pub fn apply_to(self, objects: &mut BTreeMap<K, V>) {
+        match self {
+            Self::Reset(all) => *objects = all.into_iter().collect(),
+            Self::Applied((key, object)) => drop(objects.insert(key, object)),
+            Self::Deleted((key, _)) => drop(objects.remove(&key)),
+        }
+    }
+}
+
+/// Since when a watch has failed again and again; `None` while it does not.
+///
+/// A watch that resumes is silent until something happens, so a single failure counts for nothing. After the second one
+/// in a row everything is listed anew: that this succeeded can be seen.
+#[derive(Debug, Clone, Default)]
+pub struct WatchHealth(Arc<Mutex<Option<Instant>>>);
+
+impl WatchHealth {
+    /// Since when it fails, if it does.
     #[must_use]
-    pub fn since(&self) -> Option<Instant> {
+    pub fn failing_since(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fails(&self) {
+    fn record_failure(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
     }
 
-    fn works(&self) {
+    fn record_success(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// What is followed.
-struct Followed<K> {
-    api: Api<K>,
+/// Which objects are watched, and who needs to know how well that goes. Made of either alone.
+#[derive(Debug, Clone, Default)]
+pub struct WatchOptions {
     config: watcher::Config,
-    failing: Option<Failing>,
+    health: Option<WatchHealth>,
 }
 
-impl<K> Followed<K> {
-    const fn new(api: Api<K>, config: watcher::Config) -> Self {
-        Self { api, config, failing: None }
+impl From<watcher::Config> for WatchOptions {
+    fn from(config: watcher::Config) -> Self {
+        Self { config, health: None }
     }
 }
 
-/// First wait after a failed watch; doubles up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// Follows `api`, sending `convert(event)` for each event, until `shutdown` or until the receiver is gone.
-///
-/// `what` names the kind in logs. A failing watch is retried for ever, with growing waits, and logged on its first
-/// failure.
-pub async fn follow<K, T>(
-    what: &str,
-    api: Api<K>,
-    config: watcher::Config,
-    events: mpsc::Sender<T>,
-    convert: impl FnMut(Event<K>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
-    T: Send,
-{
-    follow_as(what, Followed::new(api, config), events, Some, convert, shutdown).await;
+impl From<WatchHealth> for WatchOptions {
+    fn from(health: WatchHealth) -> Self {
+        Self { health: Some(health), ..Self::default() }
+    }
 }
 
-/// [`follow`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
-async fn follow_as<K, R, T>(
-    what: &str,
-    followed: Followed<K>,
+/// Follows kinds of one server, all into one channel, until it is stopped or nobody receives any more.
+#[derive(Clone)]
+pub struct Follower<T> {
+    client: Client,
     events: mpsc::Sender<T>,
+    stop: CancellationToken,
+}
+
+impl<T: Send + 'static> Follower<T> {
+    /// Follows nothing yet.
+    pub const fn new(client: Client, events: mpsc::Sender<T>, stop: CancellationToken) -> Self {
+        Self { client, events, stop }
+    }
+
+    /// Follows a typed kind in the background. Only what `read` makes of an object is kept, so a long list is never in
+    /// memory whole. `convert` makes the message of an event, or none.
+    pub fn follow_typed<K, R, O>(
+        &self,
+        options: impl Into<WatchOptions>,
+        mut read: impl FnMut(K) -> Option<R> + Send + 'static,
+        convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let kind = K::kind(&()).into_owned();
+        let named = kind.clone();
+        let read_guarded = move |guard: DeserializeGuard<K>| match guard.0 {
+            Ok(object) => read(object),
+            Err(invalid) => {
+                let name = invalid.metadata.name.as_deref().unwrap_or_default();
+                let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
+                let error = invalid.error;
+                tracing::warn!(kind = named, namespace, name, error, "left out an object that does not parse");
+                None
+            }
+        };
+        let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
+        self.spawn_watch(kind, api, options.into(), read_guarded, convert)
+    }
+
+    /// [`Self::follow_typed`] for any kind, as JSON.
+    pub fn follow_json<R, O>(
+        &self,
+        resource: ApiResource,
+        options: impl Into<WatchOptions>,
+        mut read: impl FnMut(Value) -> Option<R> + Send + 'static,
+        convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let kind = resource.kind.clone();
+        let read_dynamic = move |object: DynamicObject| read(with_type(object, &resource)?);
+        self.spawn_watch(kind, api, options.into(), read_dynamic, convert)
+    }
+
+    fn spawn_watch<K, R, O>(
+        &self,
+        kind: String,
+        api: Api<K>,
+        options: WatchOptions,
+        read: impl FnMut(K) -> Option<R> + Send + 'static,
+        mut convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        K::DynamicType: Clone,
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let (events, stop) = (self.events.clone(), self.stop.clone());
+        let convert = move |event| convert(event).into();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = watch_objects(&kind, &api, &options, read, convert, &events) => {}
+            }
+        })
+    }
+}
+
+/// First wait after a failed watch; doubles up to [`MAX_BACKOFF`].
+const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Watches until nobody receives any more.
+async fn watch_objects<K, R, T>(
+    kind: &str,
+    api: &Api<K>,
+    options: &WatchOptions,
     mut read: impl FnMut(K) -> Option<R> + Send,
     mut convert: impl FnMut(Event<R>) -> Option<T> + Send,
-    shutdown: CancellationToken,
+    events: &mpsc::Sender<T>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     K::DynamicType: Clone,
     R: Send,
     T: Send,
 {
-    let Followed { api, config, failing: told } = followed;
-    let anew = || Box::pin(watcher(api.clone(), config.clone()));
-    let mut stream = anew();
+    let list_and_watch = || Box::pin(watcher(api.clone(), options.config.clone()));
+    let mut stream = list_and_watch();
     let mut listed = Vec::new();
-    let mut wait = FIRST_WAIT;
+    let mut backoff = INITIAL_BACKOFF;
     let mut failing = false;
-    loop {
-        let next = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return,
-            next = stream.next() => next,
-        };
+    while let Some(next) = stream.next().await {
         let event = match next {
-            None => return,
-            Some(Err(error)) => {
+            Ok(event) => event,
+            Err(error) => {
                 if failing {
-                    tracing::debug!(kind = what, %error, "still can not watch");
-                    if let Some(told) = &told {
-                        told.fails();
-                        stream = anew();
+                    tracing::debug!(kind, %error, "still can not watch");
+                    if let Some(health) = &options.health {
+                        health.record_failure();
+                        stream = list_and_watch();
                     }
                 } else {
-                    tracing::warn!(kind = what, %error, "can not watch; trying again until it works");
+                    tracing::warn!(kind, %error, "can not watch; trying again until it works");
                 }
                 failing = true;
-                tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return,
-                    () = tokio::time::sleep(wait) => {}
-                }
-                wait = (wait * 2).min(LONGEST_WAIT);
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(MAX_BACKOFF);
                 continue;
             }
-            Some(Ok(event)) => event,
         };
         if failing && !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
-            tracing::info!(kind = what, "watching again");
-            (failing, wait) = (false, FIRST_WAIT);
-            told.iter().for_each(Failing::works);
+            tracing::info!(kind, "watching again");
+            (failing, backoff) = (false, INITIAL_BACKOFF);
+            options.health.iter().for_each(WatchHealth::record_success);
         }
         let event = match event {
             watcher::Event::Init => {
@@ -170,103 +270,12 @@ async fn follow_as<K, R, T>(
             watcher::Event::Apply(object) => read(object).map(Event::Applied),
             watcher::Event::Delete(object) => read(object).map(Event::Deleted),
         };
-        if let Some(event) = event.and_then(&mut convert)
-            && events.send(event).await.is_err()
+        if let Some(message) = event.and_then(&mut convert)
+            && events.send(message).await.is_err()
         {
             return;
         }
     }
-}
-
-/// [`follow`] for a typed kind, leaving out (and logging) objects that do not parse.
-pub async fn follow_typed<K, T>(
-    api: Api<DeserializeGuard<K>>,
-    config: watcher::Config,
-    events: mpsc::Sender<T>,
-    convert: impl FnMut(Event<K>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    T: Send,
-{
-    follow_typed_as(api, config, events, Some, convert, shutdown).await;
-}
-
-/// [`follow_typed`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
-pub async fn follow_typed_as<K, R, T>(
-    api: Api<DeserializeGuard<K>>,
-    config: watcher::Config,
-    events: mpsc::Sender<T>,
-    mut read: impl FnMut(K) -> Option<R> + Send,
-    convert: impl FnMut(Event<R>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    R: Send,
-    T: Send,
-{
-    let kind = K::kind(&()).into_owned();
-    let parsed = |guard: DeserializeGuard<K>| match guard.0 {
-        Ok(object) => read(object),
-        Err(invalid) => {
-            let name = invalid.metadata.name.as_deref().unwrap_or_default();
-            let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
-            tracing::warn!(kind, namespace, name, error = invalid.error, "left out an object that does not parse");
-            None
-        }
-    };
-    follow_as(&kind, Followed::new(api, config), events, parsed, convert, shutdown).await;
-}
-
-/// [`follow`] for any kind, as JSON.
-pub async fn follow_json<T>(
-    client: Client,
-    resource: ApiResource,
-    config: watcher::Config,
-    events: mpsc::Sender<T>,
-    convert: impl FnMut(Event<Value>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    T: Send,
-{
-    follow_json_as(client, resource, config, events, Some, convert, shutdown).await;
-}
-
-/// [`follow_json`], keeping of each object only what `read` makes of it: a long list is never in memory whole.
-pub async fn follow_json_as<R, T>(
-    client: Client,
-    resource: ApiResource,
-    config: watcher::Config,
-    events: mpsc::Sender<T>,
-    mut read: impl FnMut(Value) -> Option<R> + Send,
-    convert: impl FnMut(Event<R>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    R: Send,
-    T: Send,
-{
-    let followed = Followed::new(Api::all_with(client, &resource), config);
-    let to_read = |object: DynamicObject| read(with_type(object, &resource)?);
-    follow_as(&resource.kind, followed, events, to_read, convert, shutdown).await;
-}
-
-/// [`follow_json_as`] everything of a kind, telling when that fails.
-pub async fn follow_json_telling<R, T>(
-    client: Client,
-    resource: ApiResource,
-    failing: Failing,
-    events: mpsc::Sender<T>,
-    mut read: impl FnMut(Value) -> Option<R> + Send,
-    convert: impl FnMut(Event<R>) -> Option<T> + Send,
-    shutdown: CancellationToken,
-) where
-    R: Send,
-    T: Send,
-{
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
-    let followed = Followed { api, config: watcher::Config::default(), failing: Some(failing) };
-    let to_read = |object: DynamicObject| read(with_type(object, &resource)?);
-    follow_as(&resource.kind, followed, events, to_read, convert, shutdown).await;
 }
 
 /// Items of a list carry no type of their own.
@@ -278,14 +287,14 @@ fn with_type(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
     Some(value)
 }
 
-/// Objects asked for at once by [`list_json_as`].
+/// Objects asked for at once by [`list_json`].
 const PAGE: u32 = 500;
 
 /// All objects of a kind as they are now (in one namespace, or everywhere), keeping of each what `read` makes of it.
 ///
 /// # Errors
 /// If the server does not answer, or refuses.
-pub async fn list_json_as<R>(
+pub async fn list_json<R>(
     client: Client,
     resource: &ApiResource,
     namespace: Option<&str>,
@@ -311,7 +320,7 @@ pub async fn list_json_as<R>(
 
 /// The resource of a kind, by its parts.
 #[must_use]
-pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+pub fn api_resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     ApiResource {
         group: group.to_owned(),

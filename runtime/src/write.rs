@@ -1,21 +1,32 @@
 //! Carrying out writes: one at a time for each object, many objects at once, as fast as the server takes them.
 //!
-//! [`Writer`] takes writes through a channel and gives each outcome back. How many are in flight adapts: one more for
-//! each round of successes, half as many after a 429 or a timeout (additive increase, multiplicative decrease), so that
-//! there is no rate to configure. Failures are classified, never retried here: the caller decides again from fresh
-//! state, which is the only safe retry for a decision. Decisions, which are JSON patches with a precondition, go before
-//! what is told about them.
+//! Rules: 1. The writes of one object are carried out in the order in which they were queued. 2. Among objects,
+//! decisions (JSON patches with a precondition) go before what is only reported, such as statuses and events. 3. How
+//! many writes are in flight adapts (AIMD): one more after each round of successes, half as many after a 429, a 5xx or
+//! a timeout, so there is no rate to configure. 4. A failure is classified and handed back, never retried here: only a
+//! decision from fresh state may be written again. `kube::runtime` has no such queue: its scheduler repeats
+//! reconciliations, not writes.
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::PoisonError,
     time::Duration,
 };
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use kube::{Client, api::ApiResource, client::Body as KubeBody};
+use kube::{
+    Client, Resource,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    client::AuthError,
+    core::{Request, request},
+};
+use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::serve::SharedRegistry;
 
 /// One write to one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,10 +83,11 @@ pub enum Failure {
     /// It is gone (404).
     #[error("not found: {0}")]
     Gone(String),
-    /// The server refuses the content for good (400, 403, 422 and the like).
+    /// It can not succeed as it is: the server refuses it (400, 401, 403, 422 and the like), or our client can not send
+    /// it or read the answer (see [`UNUSABLE_CLIENT`]).
     #[error("refused ({reason}): {message}")]
     Refused {
-        /// HTTP code.
+        /// HTTP code; 0 where the server was not asked or not understood.
         code: u16,
         /// `Status.reason`, for instance `QuotaExceeded`.
         reason: String,
@@ -90,99 +102,111 @@ pub enum Failure {
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// Reason of a [`Failure::Refused`] that comes from our own side: a bad URL, TLS or credential configuration, or an
+/// answer that is not the API's. Trying again changes nothing until the configuration changes.
+pub const UNUSABLE_CLIENT: &str = "UnusableClient";
+
 /// Carries out one write and returns the object as the server stored it.
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn execute(client: &Client, write: &Write) -> Result<Value, Failure> {
-    let request = request(write).map_err(|error| Failure::Refused {
-        code: 0,
-        reason: "BadRequest".to_owned(),
-        message: error.to_string(),
-    })?;
-    match tokio::time::timeout(DEADLINE, client.request::<Value>(request)).await {
-        Ok(answer) => answer.map_err(|error| classify(write, error)),
+pub async fn execute_write(client: &Client, write: &Write) -> Result<Value, Failure> {
+    let request = build_request(write).map_err(|error| classify_error(kube::Error::BuildRequest(error)))?;
+    let Write { resource, namespace, name, .. } = write;
+    let span = tracing::debug_span!("write", kind = resource.kind, namespace, name, subresource = write.subresource);
+    match tokio::time::timeout(DEADLINE, client.request::<Value>(request)).instrument(span).await {
+        Ok(answer) => answer.map_err(|error| classify_answer(write, error)),
         Err(_) => Err(Failure::Transient(format!("no answer within {} s", DEADLINE.as_secs()))),
     }
 }
 
-fn request(write: &Write) -> Result<http::Request<Vec<u8>>, http::Error> {
+fn build_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error> {
     let Write { resource, namespace, name, subresource, body } = write;
-    let mut path = if resource.group.is_empty() {
-        format!("/api/{}", resource.version)
-    } else {
-        format!("/apis/{}/{}", resource.group, resource.version)
+    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let request = Request::new(DynamicObject::url_path(resource, namespace));
+    let patch = |params: PatchParams, patch: Patch<&Value>| match subresource {
+        Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
+        None => request.patch(name, &params, &patch),
     };
-    if !namespace.is_empty() {
-        path += &format!("/namespaces/{namespace}");
-    }
-    path += &format!("/{}", resource.plural);
-    // A POST goes to the collection, or to a subresource of one object (a pod's `binding`).
-    if !matches!(body, Body::Create(_)) || subresource.is_some() {
-        path += &format!("/{name}");
-        if let Some(subresource) = subresource {
-            path += &format!("/{subresource}");
-        }
-    }
-    let (method, content_type, bytes) = match body {
-        Body::Create(object) => (http::Method::POST, "application/json", object.to_string()),
-        Body::JsonPatch(patch) => (http::Method::PATCH, "application/json-patch+json", patch.to_string()),
-        Body::MergePatch(patch) => (http::Method::PATCH, "application/merge-patch+json", patch.to_string()),
-        Body::Apply { object, manager } => {
-            path += &format!("?fieldManager={manager}&force=true");
-            (http::Method::PATCH, "application/apply-patch+yaml", object.to_string())
-        }
-        Body::Delete { uid } => {
-            let mut options = serde_json::json!({"propagationPolicy": "Background"});
-            if let Some(uid) = uid {
-                options["preconditions"] = serde_json::json!({"uid": uid});
+    let only = |uid: &Option<String>| uid.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+    match body {
+        Body::Create(object) => {
+            let (params, object) = (PostParams::default(), object.to_string().into_bytes());
+            match subresource {
+                // A pod's `binding`, for instance.
+                Some(subresource) => request.create_subresource(subresource, name, &params, object),
+                None => request.create(&params, object),
             }
-            (http::Method::DELETE, "application/json", options.to_string())
+        }
+        Body::JsonPatch(operations) => {
+            let operations = serde_json::from_value(operations.clone()).map_err(request::Error::SerializeBody)?;
+            patch(PatchParams::default(), Patch::Json(operations))
+        }
+        Body::MergePatch(object) => patch(PatchParams::default(), Patch::Merge(object)),
+        Body::Apply { object, manager } => patch(PatchParams::apply(manager).force(), Patch::Apply(object)),
+        Body::Delete { uid } => {
+            request.delete(name, &DeleteParams { preconditions: only(uid), ..DeleteParams::background() })
         }
         Body::DeleteNow { uid } => {
-            let options = serde_json::json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
-            (http::Method::DELETE, "application/json", options.to_string())
+            let params = DeleteParams { preconditions: only(&Some(uid.clone())), ..DeleteParams::default() };
+            request.delete(name, &params.grace_period(0))
         }
-    };
-    http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header(http::header::CONTENT_TYPE, content_type)
-        .header(http::header::ACCEPT, "application/json")
-        .body(bytes.into_bytes())
+    }
 }
 
 /// What kube-apiserver says where a JSON patch can not be applied to what is there.
 const UNAPPLICABLE: &str = "the server rejected our request due to an error in our request";
 
-fn classify(write: &Write, error: kube::Error) -> Failure {
-    let status = match error {
-        kube::Error::Api(status) => status,
-        other => return Failure::Transient(other.to_string()),
-    };
-    let message = status.message.clone();
-    // A failed `test` operation is a 422 with a text that says nothing (kube-apiserver: `NewGenericServerResponse`), or in
-    // so many words: for us it is a conflict like any other.
-    let test_failed = matches!(write.body, Body::JsonPatch(_))
-        && status.code == 422
-        && (message == UNAPPLICABLE || message.contains("test failed") || message.contains("testing"));
-    match status.code {
-        409 if status.reason == "AlreadyExists" => Failure::Exists(message),
-        409 => Failure::Conflict(message),
-        _ if test_failed => Failure::Conflict(message),
-        404 => Failure::Gone(message),
-        429 | 500.. => Failure::Transient(format!("{} ({})", message, status.code)),
-        code => Failure::Refused { code, reason: status.reason.clone(), message },
+/// What the caller should do about an error, where a failed `test` of this write means that the object changed.
+fn classify_answer(write: &Write, error: kube::Error) -> Failure {
+    // kube-apiserver (`NewGenericServerResponse`) says of a failed `test` operation nothing but 422 and this text;
+    // others say so in words.
+    let is_test_failed =
+        |message: &str| message == UNAPPLICABLE || message.contains("test failed") || message.contains("testing");
+    match error {
+        kube::Error::Api(status)
+            if matches!(write.body, Body::JsonPatch(_)) && status.code == 422 && is_test_failed(&status.message) =>
+        {
+            Failure::Conflict(status.message)
+        }
+        error => classify_error(error),
     }
 }
 
-/// A write with the caller's name for it.
-#[derive(Debug, Clone)]
-pub struct Job<T> {
-    /// Given back with the outcome.
-    pub tag: T,
-    /// What to do.
-    pub write: Write,
+/// What the caller of a request should do about its error: final, or worth another try.
+#[must_use]
+pub fn classify_error(error: kube::Error) -> Failure {
+    let is_final = match &error {
+        kube::Error::Api(_) => false,
+        // The connection was refused, cut or timed out; but credentials that can not be had come the same way.
+        kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => false,
+        kube::Error::Service(source) => source.downcast_ref::<AuthError>().is_some(),
+        // Bad URL, TLS, proxy or credential configuration, or an answer that is not JSON of the API.
+        _ => true,
+    };
+    match error {
+        kube::Error::Api(status) => {
+            let (code, reason, message) = (status.code, status.reason, status.message);
+            match code {
+                409 if reason == "AlreadyExists" => Failure::Exists(message),
+                409 => Failure::Conflict(message),
+                404 => Failure::Gone(message),
+                429 | 500.. => Failure::Transient(format!("{message} ({code})")),
+                _ => Failure::Refused { code, reason, message },
+            }
+        }
+        error if is_final => {
+            Failure::Refused { code: 0, reason: UNUSABLE_CLIENT.to_owned(), message: error.to_string() }
+        }
+        error => Failure::Transient(error.to_string()),
+    }
+}
+
+/// A queued write with the caller's name for it.
+#[derive(Debug)]
+struct Job<T> {
+    tag: T,
+    write: Write,
 }
 
 /// A write's outcome.
@@ -195,74 +219,110 @@ pub struct Done<T> {
 }
 
 /// Most writes in flight, ever.
-const MOST_IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
+/// Outcomes that may wait for the caller; beyond that no more writes are begun.
+const MAX_OUTCOMES: usize = 1024;
 
-/// Carries out the writes that arrive in `jobs` until the channel closes or `shutdown`, sending outcomes to `done`.
-pub async fn run<T: Send + 'static>(
-    client: Client,
-    mut jobs: mpsc::UnboundedReceiver<Job<T>>,
-    done: mpsc::UnboundedSender<Done<T>>,
-    shutdown: CancellationToken,
-) {
-    // Decisions go before what is told about them.
-    let (mut decided, mut waiting): (VecDeque<Job<T>>, VecDeque<Job<T>>) = Default::default();
-    // Objects with a write in flight, and what waits behind it.
-    let mut busy: HashMap<(String, String, String), VecDeque<Job<T>>> = HashMap::new();
-    let mut flying = FuturesUnordered::new();
-    let mut window = Window::default();
-    loop {
-        while flying.len() < window.size() {
-            let Some(job) = decided.pop_front().or_else(|| waiting.pop_front()) else { break };
-            let key = key(&job.write);
-            if let Some(behind) = busy.get_mut(&key) {
-                behind.push_back(job);
-                continue;
-            }
-            busy.insert(key, VecDeque::new());
-            let client = client.clone();
-            flying.push(async move {
-                let result = execute(&client, &job.write).await;
-                (job, result)
-            });
+type ObjectKey = (String, String, String);
+
+fn key_of(write: &Write) -> ObjectKey {
+    (write.resource.plural.clone(), write.namespace.clone(), write.name.clone())
+}
+
+/// Writes that wait: per object in order, decisions before reports.
+struct WriteQueue<T> {
+    decisions: VecDeque<Job<T>>,
+    reports: VecDeque<Job<T>>,
+    /// Objects with a write in flight or first in line, and what is held back behind it.
+    busy: HashMap<ObjectKey, VecDeque<Job<T>>>,
+}
+
+impl<T> WriteQueue<T> {
+    fn new() -> Self {
+        Self { decisions: VecDeque::new(), reports: VecDeque::new(), busy: HashMap::new() }
+    }
+
+    fn push_job(&mut self, job: Job<T>) {
+        let key = key_of(&job.write);
+        let Some(held_back) = self.busy.get_mut(&key) else {
+            self.busy.insert(key, VecDeque::new());
+            self.line_of(&job).push_back(job);
+            return;
+        };
+        let is_decision = is_decision(&job.write);
+        held_back.push_back(job);
+        // A decision does not wait for the other objects' reports because an earlier report of its own object does.
+        if is_decision
+            && let Some(at) = self.reports.iter().position(|waiting| key_of(&waiting.write) == key)
+            && let Some(report) = self.reports.remove(at)
+        {
+            self.decisions.push_back(report);
         }
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => {
-                // What was sent may land at any time: who gives up a lease waits for the answers (`settled`).
-                while let Some((job, result)) = flying.next().await {
-                    let _ = done.send(Done { tag: job.tag, result });
-                }
-                return;
-            }
-            Some((job, result)) = flying.next(), if !flying.is_empty() => {
-                window.observe(!matches!(result, Err(Failure::Transient(_))));
-                if let Some(behind) = busy.remove(&key(&job.write)) {
-                    for job in behind.into_iter().rev() {
-                        waiting.push_front(job);
-                    }
-                }
-                if done.send(Done { tag: job.tag, result }).is_err() {
-                    return;
-                }
-            }
-            job = jobs.recv() => match job {
-                Some(job) if matches!(job.write.body, Body::JsonPatch(_)) => decided.push_back(job),
-                Some(job) => waiting.push_back(job),
-                None if flying.is_empty() && waiting.is_empty() && decided.is_empty() => return,
-                None => {
-                    // No more will come: finish what there is.
-                    if let Some((job, result)) = flying.next().await {
-                        busy.remove(&key(&job.write)).into_iter().flatten().rev().for_each(|j| waiting.push_front(j));
-                        let _ = done.send(Done { tag: job.tag, result });
-                    }
-                }
-            },
+    }
+
+    fn pop_job(&mut self) -> Option<Job<T>> {
+        self.decisions.pop_front().or_else(|| self.reports.pop_front())
+    }
+
+    /// A write of this object was answered: the next one of the same object is first in its line.
+    fn release_object(&mut self, key: &ObjectKey) {
+        match self.busy.get_mut(key).and_then(VecDeque::pop_front) {
+            Some(job) => self.line_of(&job).push_front(job),
+            None => drop(self.busy.remove(key)),
         }
+    }
+
+    fn line_of(&mut self, job: &Job<T>) -> &mut VecDeque<Job<T>> {
+        if is_decision(&job.write) { &mut self.decisions } else { &mut self.reports }
     }
 }
 
-fn key(write: &Write) -> (String, String, String) {
-    (write.resource.plural.clone(), write.namespace.clone(), write.name.clone())
+const fn is_decision(write: &Write) -> bool {
+    matches!(write.body, Body::JsonPatch(_))
+}
+
+/// Carries out the writes that arrive in `jobs` until the channel closes or `stop`, sending outcomes to `done`.
+async fn carry_out_writes<T: Send + 'static>(
+    client: Client,
+    mut jobs: mpsc::UnboundedReceiver<Job<T>>,
+    done: mpsc::Sender<Done<T>>,
+    pending: Gauge,
+    stop: CancellationToken,
+) {
+    let mut queue = WriteQueue::new();
+    let mut in_flight = FuturesUnordered::new();
+    let mut window = Window::default();
+    let (mut is_open, mut is_stopped) = (true, false);
+    loop {
+        while !is_stopped && in_flight.len() < window.size() {
+            let Some(job) = queue.pop_job() else { break };
+            let client = client.clone();
+            in_flight.push(async move {
+                let result = execute_write(&client, &job.write).await;
+                (job, result)
+            });
+        }
+        if in_flight.is_empty() && (is_stopped || !is_open) {
+            return;
+        }
+        tokio::select! {
+            biased;
+            // What was sent may land at any time: a leader waits for the answers before it releases its lease.
+            () = stop.cancelled(), if !is_stopped => is_stopped = true,
+            Some((job, result)) = in_flight.next(), if !in_flight.is_empty() => {
+                window.observe_result(!matches!(result, Err(Failure::Transient(_))));
+                queue.release_object(&key_of(&job.write));
+                pending.dec();
+                if done.send(Done { tag: job.tag, result }).await.is_err() && !is_stopped {
+                    return;
+                }
+            }
+            job = jobs.recv(), if is_open && !is_stopped => match job {
+                Some(job) => queue.push_job(job),
+                None => is_open = false,
+            },
+        }
+    }
 }
 
 /// How many writes may be in flight.
@@ -280,56 +340,71 @@ impl Default for Window {
 
 impl Window {
     fn size(&self) -> usize {
-        (self.size / 1024).clamp(1, MOST_IN_FLIGHT)
+        (self.size / 1024).clamp(1, MAX_IN_FLIGHT)
     }
 
-    fn observe(&mut self, success: bool) {
+    fn observe_result(&mut self, success: bool) {
         self.size = if success {
-            (self.size + 1024 * 1024 / self.size.max(1024)).min(MOST_IN_FLIGHT * 1024)
+            (self.size + 1024 * 1024 / self.size.max(1024)).min(MAX_IN_FLIGHT * 1024)
         } else {
             (self.size / 2).max(1024)
         };
     }
 }
 
-/// Sends writes to a running [`run`].
-#[derive(Debug, Clone)]
-pub struct Writer<T>(mpsc::UnboundedSender<Job<T>>);
+/// Queues writes for the task that carries them out. The queue has no bound, because decisions can not wait; its
+/// length is the gauge of [`Writer::register_gauge`].
+#[derive(Debug)]
+pub struct Writer<T> {
+    jobs: mpsc::UnboundedSender<Job<T>>,
+    pending: Gauge,
+}
 
 impl<T: Send + 'static> Writer<T> {
     /// Starts carrying out writes with `client`; outcomes arrive at the returned receiver.
     #[must_use]
-    pub fn start(client: Client, shutdown: CancellationToken) -> (Self, mpsc::UnboundedReceiver<Done<T>>) {
-        let (jobs, queue) = mpsc::unbounded_channel();
-        let (done, outcomes) = mpsc::unbounded_channel();
-        tokio::spawn(run(client, queue, done, shutdown));
-        (Self(jobs), outcomes)
+    pub fn start_writer(client: Client, stop: CancellationToken) -> (Self, mpsc::Receiver<Done<T>>) {
+        let (jobs, queued) = mpsc::unbounded_channel();
+        let (done, outcomes) = mpsc::channel(MAX_OUTCOMES);
+        let pending = Gauge::default();
+        tokio::spawn(carry_out_writes(client, queued, done, pending.clone(), stop));
+        (Self { jobs, pending }, outcomes)
     }
 
-    /// Queues a write. After shutdown it is dropped: nobody would carry it out.
-    pub fn send(&self, tag: T, write: Write) {
-        let _ = self.0.send(Job { tag, write });
+    /// Shows how many writes are queued or in flight as `<prefix>_pending_writes`.
+    pub fn register_gauge(&self, registry: &SharedRegistry, prefix: &str) {
+        let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = registry.sub_registry_with_prefix(prefix);
+        registry.register("pending_writes", "Writes that are queued or in flight", self.pending.clone());
+    }
+
+    /// Queues a write. After the stop it is dropped: nobody would carry it out.
+    pub fn queue_write(&self, tag: T, write: Write) {
+        if self.jobs.send(Job { tag, write }).is_ok() {
+            self.pending.inc();
+        }
     }
 }
 
 /// How long a component that stops waits for writes that were sent.
 pub const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
-/// After shutdown: waits until everything that was sent is answered, [`SETTLE_WITHIN`] at most, so that a successor does
-/// not decide beside writes that are still on their way. (What lands later still meets its preconditions.)
-pub async fn settled<T>(mut outcomes: mpsc::UnboundedReceiver<Done<T>>) {
+/// After shutdown: waits until everything that was sent is answered, [`SETTLE_WITHIN`] at most, so that a successor
+/// does not decide beside writes that are still on their way. (What lands later still meets its preconditions.)
+pub async fn wait_for_outcomes<T>(mut outcomes: mpsc::Receiver<Done<T>>) {
     let all = async { while outcomes.recv().await.is_some() {} };
     if tokio::time::timeout(SETTLE_WITHIN, all).await.is_err() {
         tracing::warn!("stopped with writes that were not answered");
     }
 }
 
-/// The body type kube's client takes; named here so that callers need not depend on it.
-pub type RequestBody = KubeBody;
-
 #[cfg(test)]
 mod tests {
-    use kube::core::{Status, response::StatusSummary};
+    use kube::{
+        client::Body as KubeBody,
+        core::{Status, response::StatusSummary},
+    };
+    use serde_json::json;
 
     use super::*;
 
@@ -346,20 +421,20 @@ mod tests {
             kube::Error::Api(status.boxed())
         };
         let write = |body| Write {
-            resource: crate::watch::resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            resource: crate::watch::api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
             namespace: "ns".into(),
             name: "b".into(),
             subresource: None,
             body,
         };
-        let patch = write(Body::JsonPatch(serde_json::json!([])));
-        assert!(matches!(classify(&patch, refusal(422, UNAPPLICABLE)), Failure::Conflict(_)));
+        let patch = write(Body::JsonPatch(json!([])));
+        assert!(matches!(classify_answer(&patch, refusal(422, UNAPPLICABLE)), Failure::Conflict(_)));
         assert!(matches!(
-            classify(&patch, refusal(422, "spec.replicas: must not be negative")),
+            classify_answer(&patch, refusal(422, "spec.replicas: must not be negative")),
             Failure::Refused { .. }
         ));
-        let merge = write(Body::MergePatch(serde_json::json!({})));
-        assert!(matches!(classify(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
+        let merge = write(Body::MergePatch(json!({})));
+        assert!(matches!(classify_answer(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
     }
 
     #[tokio::test(start_paused = true)]
@@ -373,36 +448,107 @@ mod tests {
             }
         });
         let stop = CancellationToken::new();
-        let (writer, outcomes) = Writer::start(Client::new(service, "default"), stop.clone());
-        let write = |name: &str| Write {
-            resource: crate::watch::resource("", "v1", "ConfigMap", "configmaps"),
-            namespace: "ns".into(),
-            name: name.into(),
-            subresource: None,
-            body: Body::MergePatch(serde_json::json!({})),
-        };
-        (0..MOST_IN_FLIGHT).for_each(|at| writer.send(at, write(&format!("c{at}"))));
+        let (writer, outcomes) = Writer::start_writer(Client::new(service, "default"), stop.clone());
+        let write = |name: &str| config_map(name, Body::MergePatch(json!({})));
+        (0..MAX_IN_FLIGHT).for_each(|at| writer.queue_write(at, write(&format!("c{at}"))));
         assert!(seen.recv().await.is_some());
         let began = tokio::time::Instant::now();
         stop.cancel();
-        settled(outcomes).await;
+        wait_for_outcomes(outcomes).await;
         assert_eq!(began.elapsed(), Duration::from_secs(2));
         let sent = 1 + std::iter::from_fn(|| seen.try_recv().ok()).count();
         assert_eq!(sent, Window::default().size(), "what waits is not begun after the stop");
+    }
+
+    fn config_map(name: &str, body: Body) -> Write {
+        Write {
+            resource: crate::watch::api_resource("", "v1", "ConfigMap", "configmaps"),
+            namespace: "ns".into(),
+            name: name.into(),
+            subresource: None,
+            body,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of_others() {
+        let (asked, mut seen) = mpsc::unbounded_channel();
+        let service = tower::service_fn(move |request: http::Request<KubeBody>| {
+            let asked = asked.clone();
+            async move {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                asked.send((name, serde_json::from_slice::<Value>(&body).unwrap())).unwrap();
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                Ok::<_, std::convert::Infallible>(http::Response::new(KubeBody::from(b"{}".to_vec())))
+            }
+        });
+        let stop = CancellationToken::new();
+        let (writer, mut outcomes) = Writer::start_writer(Client::new(service, "default"), stop.clone());
+        let registry = SharedRegistry::default();
+        writer.register_gauge(&registry, "test");
+        let gauge = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry.lock().unwrap()).unwrap();
+            text.lines().find_map(|line| line.strip_prefix("test_pending_writes ")).unwrap().to_owned()
+        };
+        let set = |n: u32| json!([{"op": "add", "path": "/n", "value": n}]);
+        // The window is full of others, so that all of these wait.
+        let others = Window::default().size();
+        (0..others).for_each(|at| writer.queue_write(at, config_map(&format!("c{at}"), Body::MergePatch(json!({})))));
+        (0..50).for_each(|at| writer.queue_write(at, config_map(&format!("r{at}"), Body::MergePatch(json!({})))));
+        writer.queue_write(1, config_map("x", Body::MergePatch(json!({"n": 1}))));
+        writer.queue_write(2, config_map("x", Body::JsonPatch(set(2))));
+        writer.queue_write(3, config_map("x", Body::MergePatch(json!({"n": 3}))));
+        writer.queue_write(4, config_map("x", Body::JsonPatch(set(4))));
+        assert_eq!(gauge(), (others + 50 + 4).to_string());
+        for _ in 0..others + 50 + 4 {
+            outcomes.recv().await.unwrap();
+        }
+        assert_eq!(gauge(), "0");
+        let sent: Vec<(String, Value)> = std::iter::from_fn(|| seen.try_recv().ok()).collect();
+        let of_x: Vec<&Value> = sent.iter().filter(|(name, _)| name == "x").map(|(_, body)| body).collect();
+        assert_eq!(of_x, [&json!({"n": 1}), &set(2), &json!({"n": 3}), &set(4)]);
+        let first = sent.iter().position(|(name, _)| name == "x").unwrap();
+        assert_eq!(first, others, "a report with a decision behind it goes before the reports of others");
+    }
+
+    #[test]
+    fn what_can_not_succeed_is_final_and_trouble_on_the_way_is_not() {
+        let not_json = serde_json::from_str::<Value>("<html>").unwrap_err();
+        let no_uri = http::Uri::try_from("not a uri").unwrap_err();
+        for broken in [
+            kube::Error::SerdeError(not_json),
+            kube::Error::HttpError(no_uri.into()),
+            kube::Error::TlsRequired,
+            kube::Error::Auth(AuthError::UnrefreshableTokenResponse),
+            kube::Error::Service(Box::new(AuthError::UnrefreshableTokenResponse)),
+        ] {
+            let failure = classify_error(broken);
+            assert!(matches!(&failure, Failure::Refused { reason, .. } if reason == UNUSABLE_CLIENT), "{failure}");
+        }
+        let status = |code: u16| kube::Error::Api(Status { code, ..Status::default() }.boxed());
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        for passing in [kube::Error::Service(Box::new(refused)), status(429), status(500), status(503), status(504)] {
+            assert!(matches!(classify_error(passing), Failure::Transient(_)));
+        }
+        for code in [400, 401, 403, 422] {
+            assert!(matches!(classify_error(status(code)), Failure::Refused { code: refused, .. } if refused == code));
+        }
     }
 
     #[test]
     fn the_window_halves_on_trouble_and_grows_back() {
         let mut window = Window::default();
         assert_eq!(window.size(), 16);
-        window.observe(false);
+        window.observe_result(false);
         assert_eq!(window.size(), 8);
         for _ in 0..200 {
-            window.observe(true);
+            window.observe_result(true);
         }
         assert!(window.size() > 16, "{}", window.size());
         for _ in 0..20 {
-            window.observe(false);
+            window.observe_result(false);
         }
         assert_eq!(window.size(), 1);
     }

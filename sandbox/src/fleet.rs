@@ -12,7 +12,7 @@ use std::{
 use caldera_runtime::{
     client::{self, ClientError, WriteCounts},
     tls::{Authority, TlsError, server_config},
-    watch::resource,
+    watch::api_resource,
     write::{self, Body, Failure, Write},
 };
 use embedded_apiserver::{ApiServer, Options};
@@ -247,7 +247,7 @@ async fn serve(
     shutdown: &CancellationToken,
 ) -> Result<Endpoint, Error> {
     let certificate = |source| Error::Certificate { server: name.to_owned(), source };
-    let identity = authority.server(name, &["localhost"], &[address.ip()]).map_err(certificate)?;
+    let identity = authority.issue_server_identity(name, &["localhost"], &[address.ip()]).map_err(certificate)?;
     let tls = server_config(&identity).map_err(certificate)?;
     let server = ApiServer::new(Options { name: name.to_owned(), ..Options::default() });
     let bound = server.serve(address, tls, shutdown.clone()).await.map_err(|source| Error::Serve {
@@ -316,7 +316,7 @@ async fn join(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(),
 
 /// Waits until Karmada has looked at the member once and found it ready.
 async fn until_ready(host: &Client, name: &str) -> Result<(), Error> {
-    let resource = resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
+    let resource = api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(host.clone(), &resource);
     let is_ready = |cluster: Option<&kube::api::DynamicObject>| {
         cluster.is_some_and(|cluster| {
@@ -344,7 +344,7 @@ async fn install_all(client: &Client, server: &str, crds: Vec<Value>) -> Result<
 async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Error> {
     let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let failed = |source| Error::Install { server: server.to_owned(), what: format!("CRD {name}"), source };
-    let resource = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+    let resource = api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
     let create = Write {
         resource: resource.clone(),
         namespace: String::new(),
@@ -352,7 +352,7 @@ async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Er
         subresource: None,
         body: Body::Create(crd),
     };
-    match write::execute(client, &create).await {
+    match write::execute_write(client, &create).await {
         Ok(_) | Err(Failure::Exists(_)) => {}
         Err(failure) => return Err(failed(failure)),
     }

@@ -50,7 +50,8 @@ impl Member {
     ) -> Result<Value, Failure> {
         let namespace = if matches!(kind, Kind::Queue | Kind::Node) { "" } else { "default" };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        write::execute(&self.client, &Write { resource: kind.resource(), namespace, name, subresource, body }).await
+        write::execute_write(&self.client, &Write { resource: kind.resource(), namespace, name, subresource, body })
+            .await
     }
 
     async fn create(&self, kind: Kind, mut object: Value) -> Result<Value, Failure> {

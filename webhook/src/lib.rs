@@ -1,24 +1,15 @@
-//! The webhook: gates ResourceBindings, makes each cluster's copy from the plan, validates, and is Karmada's resource
-//! interpreter for Volcano Jobs.
+//! The webhook: gates ResourceBindings, makes the copy of each cluster from the plan, validates jobs and queues, and is
+//! Karmada's resource interpreter for Volcano Jobs.
 //!
-//! Each route is a plain function of a request and of memory ([`gate::gate`], [`work::rewrite`], [`job`], [`queue`],
-//! [`interpreter::interpret`]); [`run`] feeds memory from watches and speaks HTTPS.
+//! [`observe`] reads requests and keeps a cache that watches fill, [`decide`] answers a request from that cache,
+//! [`write`](mod@write) encodes the answer. [`run`] serves HTTPS and feeds the cache; it is the only async file.
 #![forbid(unsafe_code)]
 
-mod configurations;
-pub mod gate;
-pub mod index;
-pub mod interpreter;
-pub mod job;
+pub mod decide;
 mod metrics;
-pub mod patch;
-pub mod queue;
-pub mod review;
-pub mod rewrite;
+pub mod observe;
 mod run;
-pub mod scope;
-mod ssh;
-pub mod work;
+pub mod write;
 
-pub use configurations::{Endpoint, configurations};
-pub use run::{Config, Error, Memory, follow, router, run};
+pub use run::{Config, Error, SharedCache, fill_cache, router, run};
+pub use write::configurations::{Endpoint, configurations};

@@ -22,7 +22,7 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them.
     #[must_use]
-    pub fn register(registry: &SharedRegistry) -> Self {
+    pub fn register_metrics(registry: &SharedRegistry) -> Self {
         let buckets = || Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]);
         let durations = Family::new_with_constructor(buckets as fn() -> Histogram);
         let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -30,8 +30,8 @@ impl Metrics {
         Self { durations }
     }
 
-    /// One review.
-    pub fn observe(&self, route: &'static str, elapsed: Duration) {
+    /// Counts one review and its time.
+    pub fn observe_review(&self, route: &'static str, elapsed: Duration) {
         self.durations.get_or_create(&Route { route }).observe(elapsed.as_secs_f64());
     }
 }

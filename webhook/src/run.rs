@@ -1,4 +1,4 @@
-//! The server, and the watches that feed its memory: the only async file.
+//! The server and the task that feeds its cache: the only async file.
 
 use std::{
     net::TcpListener,
@@ -15,29 +15,39 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     serve::{Ready, SharedRegistry},
-    tls::{Identity, Served, TlsError, server_config},
-    watch::{Event, follow_json, resource},
+    tls::{Identity, ServedTls, TlsError, server_config},
+    watch::{Follower, api_resource},
 };
-use kube::{Api, Client, api::DynamicObject, runtime::watcher};
-use serde_json::Value;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    gate::{self, gate},
-    index::{Binding, Index, Key, Live, Lookup, Queue, Snapshot, Workload, WorkloadKey},
-    interpreter, job,
+    decide::{
+        binding_gate::{GatedBinding, gate_binding},
+        interpreter::interpret_request,
+        job::{default_job_review, validate_job},
+        queue::{default_queue_review, validate_queue},
+        work_copy::{ReviewedWork, rewrite_work},
+    },
     metrics::Metrics,
-    queue,
-    review::{Outcome, answer},
-    work,
+    observe::{
+        cache::{Cache, CachedBinding, CachedWorkload, LiveRead, Lookup, Snapshot},
+        host_watch::{follow_host, is_opted_in},
+    },
+    write::review::{Outcome, answer_review},
 };
 
 /// How long a live read may take: well below the API server's patience.
-const READ_WITHIN: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long open connections may go on after the stop.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the webhook is started with.
 #[derive(Debug)]
@@ -47,8 +57,8 @@ pub struct Config {
     /// Its certificate.
     pub identity: Identity,
     /// Served in its place where it is renewed.
-    pub renewed: Option<Served>,
-    /// Set once memory is complete.
+    pub renewed: Option<ServedTls>,
+    /// Set once the cache is complete.
     pub ready: Ready,
     /// Where metrics are registered.
     pub registry: SharedRegistry,
@@ -75,25 +85,27 @@ pub enum Error {
 
 /// What all requests share.
 #[derive(Clone)]
-pub struct Memory {
-    index: Arc<RwLock<Index>>,
+pub struct SharedCache {
+    cache: Arc<RwLock<Cache>>,
     client: Client,
     metrics: Arc<Metrics>,
 }
 
-impl Memory {
-    /// Empty memory; live reads go to `client`.
+impl SharedCache {
+    /// An empty cache; live reads go to `client`.
     #[must_use]
     pub fn new(client: Client, registry: &SharedRegistry) -> Self {
-        Self { index: Arc::default(), client, metrics: Arc::new(Metrics::register(registry)) }
+        Self { cache: Arc::default(), client, metrics: Arc::new(Metrics::register_metrics(registry)) }
     }
 
-    fn read<T>(&self, f: impl FnOnce(&Index) -> T) -> T {
-        f(&self.index.read().unwrap_or_else(PoisonError::into_inner))
+    /// A rule that panics must not poison the cache for the others.
+    fn read_guarded<T>(&self, rule: impl FnOnce(&Cache) -> T) -> Option<T> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        std::panic::catch_unwind(AssertUnwindSafe(|| rule(&cache))).ok()
     }
 
-    fn write(&self, f: impl FnOnce(&mut Index)) {
-        f(&mut self.index.write().unwrap_or_else(PoisonError::into_inner));
+    fn update_cache<T>(&self, update: impl FnOnce(&mut Cache) -> T) -> T {
+        update(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -102,10 +114,10 @@ impl Memory {
 /// # Errors
 /// If TLS or the socket fails.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let memory = Memory::new(client.clone(), &config.registry);
+    let cache = SharedCache::new(client.clone(), &config.registry);
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
-    follow(&memory, &client, config.ready.clone(), &watches);
+    fill_cache(&cache, &client, config.ready.clone(), &watches);
     let served = match config.renewed {
         Some(served) => served,
         None => server_config(&config.identity).map_err(Error::Tls)?.into(),
@@ -116,331 +128,175 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     }
     let handle = axum_server::Handle::new();
     let stop = handle.clone();
-    let stopping = shutdown.clone();
     tokio::spawn(async move {
-        stopping.cancelled().await;
-        stop.graceful_shutdown(Some(Duration::from_secs(2)));
+        shutdown.cancelled().await;
+        stop.graceful_shutdown(Some(DRAIN_TIMEOUT));
     });
-    axum_server::from_tcp_rustls(config.listener, served.rustls())
+    axum_server::from_tcp_rustls(config.listener, served.into_rustls_config())
         .map_err(Error::Serve)?
         .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
         .handle(handle)
-        .serve(router(memory, config.ready).into_make_service())
+        .serve(router(cache, config.ready).into_make_service())
         .await
         .map_err(Error::Serve)
 }
 
 /// The webhook's routes.
-pub fn router(memory: Memory, ready: Ready) -> Router {
+pub fn router(cache: SharedCache, ready: Ready) -> Router {
+    let review = |route: &'static str, rule: fn(&[u8], Snapshot<'_>) -> Outcome| {
+        post(move |State(cache): State<SharedCache>, body: Bytes| answer_request(cache, route, body, rule))
+    };
+    let is_ready = async move || match ready.is_ready() {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "the cache is not complete yet"),
+    };
     Router::new()
-        .route("/mutate-resourcebinding", post(resource_binding))
-        .route("/mutate-work", post(works))
+        .route("/mutate-resourcebinding", post(review_binding))
         .route(
-            "/mutate-job",
-            post(|State(m): State<Memory>, body: Bytes| decide(m, "mutate-job", body, |b, _| answer(b, job::mutate))),
+            "/mutate-work",
+            review("mutate-work", |body, snapshot| {
+                answer_review::<ReviewedWork<'_>>(body, |request| rewrite_work(request, snapshot))
+            }),
         )
+        .route("/mutate-job", review("mutate-job", |body, _| answer_review(body, default_job_review)))
         .route(
             "/validate-job",
-            post(|State(m): State<Memory>, body: Bytes| {
-                decide(m, "validate-job", body, |b, s| answer(b, |r| job::validate(r, s.index)))
+            review("validate-job", |body, snapshot| {
+                answer_review(body, |request| validate_job(request, snapshot.cache))
             }),
         )
-        .route(
-            "/mutate-queue",
-            post(|State(m): State<Memory>, body: Bytes| {
-                decide(m, "mutate-queue", body, |b, _| answer(b, queue::mutate))
-            }),
-        )
+        .route("/mutate-queue", review("mutate-queue", |body, _| answer_review(body, default_queue_review)))
         .route(
             "/validate-queue",
-            post(|State(m): State<Memory>, body: Bytes| {
-                decide(m, "validate-queue", body, |b, s| answer(b, |r| queue::validate(r, s.index)))
+            review("validate-queue", |body, snapshot| {
+                answer_review(body, |request| validate_queue(request, snapshot.cache))
             }),
         )
-        .route("/interpreter", post(interpret))
+        .route("/interpreter", post(answer_interpreter))
         .route("/healthz", get(|| async { "ok" }))
-        .route(
-            "/readyz",
-            get(move || async move {
-                if ready.get() {
-                    (StatusCode::OK, "ok")
-                } else {
-                    (StatusCode::SERVICE_UNAVAILABLE, "memory is not complete yet")
-                }
-            }),
-        )
+        .route("/readyz", get(is_ready))
         .layer(axum::extract::DefaultBodyLimit::max(16 << 20))
         .layer(tower_http::catch_panic::CatchPanicLayer::new())
-        .with_state(memory)
+        .with_state(cache)
 }
 
-async fn resource_binding(State(memory): State<Memory>, body: Bytes) -> Response {
-    let announced = memory.clone();
-    decide(memory, "mutate-resourcebinding", body, move |body, snapshot| {
-        answer::<gate::Binding<'_>>(body, |request| {
-            let verdict = gate(request, snapshot);
+/// Gates a binding, and announces the plan that it carries, so that no Work is rewritten by an older one.
+async fn review_binding(State(cache): State<SharedCache>, body: Bytes) -> Response {
+    let announced = cache.clone();
+    answer_request(cache, "mutate-resourcebinding", body, move |body, snapshot| {
+        answer_review::<GatedBinding<'_>>(body, |request| {
             if let (Some(binding), Some(namespace)) = (&request.object, &request.namespace)
                 && request.dry_run != Some(true)
             {
-                let (name, plan) = binding.plan();
-                let key: Key = (namespace.as_ref().to_owned(), name.to_owned());
-                if snapshot.index.is_news(&key, plan) && plan != 0 {
-                    // Not under the lock that this closure is called with.
+                let (name, plan) = binding.name_and_plan();
+                let key = (namespace.as_ref().to_owned(), name.to_owned());
+                if plan != 0 && snapshot.cache.is_news(&key, plan) {
+                    // Not here: this closure runs under the read lock.
                     let announced = announced.clone();
-                    tokio::spawn(async move { announced.write(|index| index.announce(key, plan)) });
+                    tokio::spawn(async move { announced.update_cache(|cache| cache.announce_plan(key, plan)) });
                 }
             }
-            verdict
+            gate_binding(request, snapshot)
         })
     })
     .await
 }
 
-async fn works(State(memory): State<Memory>, body: Bytes) -> Response {
-    decide(memory, "mutate-work", body, |body, snapshot| {
-        answer::<work::Work<'_>>(body, |request| work::rewrite(request, snapshot))
-    })
-    .await
-}
-
-async fn interpret(State(memory): State<Memory>, body: Bytes) -> Response {
+async fn answer_interpreter(State(cache): State<SharedCache>, body: Bytes) -> Response {
     let started = Instant::now();
-    let reply = memory.read(|index| guarded(|| interpreter::interpret(&body, index)));
-    memory.metrics.observe("interpreter", started.elapsed());
+    let _span = tracing::debug_span!("review", route = "interpreter").entered();
+    let reply = cache.read_guarded(|cache| interpret_request(&body, cache));
+    cache.metrics.observe_review("interpreter", started.elapsed());
     match reply {
-        Some(reply) => respond(reply.status, reply.body),
-        None => respond(500, b"the interpreter failed on this object".to_vec()),
+        Some(reply) => respond_with(reply.status, reply.body),
+        None => respond_with(500, b"the interpreter failed on this object".to_vec()),
     }
 }
 
-/// Asks `rule` from memory; if it wants something read live, reads it and asks once more.
-async fn decide(
-    memory: Memory,
+/// Decides from the cache; if the rule wants something read live, reads it and decides once more.
+async fn answer_request(
+    cache: SharedCache,
     route: &'static str,
     body: Bytes,
     rule: impl Fn(&[u8], Snapshot<'_>) -> Outcome,
 ) -> Response {
     let started = Instant::now();
-    let ask = |live: Option<&Live>| memory.read(|index| guarded(|| rule(&body, Snapshot { index, live })));
-    let mut outcome = ask(None);
+    let decide = |live: Option<&LiveRead>| {
+        let _span = tracing::debug_span!("review", route, live = live.is_some()).entered();
+        cache.read_guarded(|cache| rule(&body, Snapshot { cache, live }))
+    };
+    let mut outcome = decide(None);
     if let Some(Outcome::Read(lookup)) = outcome {
-        let live = read_live(&memory.client, &lookup).await;
-        outcome = ask(Some(&live));
+        let live = read_live(&cache.client, &lookup).await;
+        outcome = decide(Some(&live));
     }
-    memory.metrics.observe(route, started.elapsed());
+    cache.metrics.observe_review(route, started.elapsed());
     match outcome {
-        Some(Outcome::Reply(status, body)) => respond(status, body),
-        Some(Outcome::Read(lookup)) => respond(500, format!("failed to decide after reading {lookup:?}").into_bytes()),
-        None => respond(500, b"the webhook failed on this object".to_vec()),
+        Some(Outcome::Reply(status, body)) => respond_with(status, body),
+        Some(Outcome::Read(lookup)) => {
+            respond_with(500, format!("failed to decide after reading {lookup:?}").into_bytes())
+        }
+        None => respond_with(500, b"the webhook failed on this object".to_vec()),
     }
 }
 
-/// A rule that panics must not poison memory for the others.
-fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(AssertUnwindSafe(f)).ok()
-}
-
-fn respond(status: u16, body: Vec<u8>) -> Response {
+fn respond_with(status: u16, body: Vec<u8>) -> Response {
     let content_type = if status == 200 { "application/json" } else { "text/plain; charset=utf-8" };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-async fn read_live(client: &Client, lookup: &Lookup) -> Live {
+async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
     let read = async {
         match lookup {
             Lookup::Binding((namespace, name)) => {
-                let resource = resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
-                let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-                let object = api.get_opt(name).await?.map(serde_json::to_value).transpose().ok().flatten();
-                Ok(Live::Binding(object.map(|object| Box::new(Binding::of(&object)))))
+                let resource = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
+                let object = read_object(client, &resource, namespace, name).await?;
+                Ok(LiveRead::Binding(object.map(|object| Box::new(CachedBinding::from_object(&object)))))
             }
             Lookup::Workload(key) => {
-                let resource = key.kind.api_resource();
-                let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
-                let object = api.get_opt(&key.name).await?.map(serde_json::to_value).transpose().ok().flatten();
-                let namespaces: Api<DynamicObject> = Api::all_with(
-                    client.clone(),
-                    &caldera_runtime::watch::resource("", "v1", "Namespace", "namespaces"),
-                );
+                let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
+                let namespaces: Api<DynamicObject> =
+                    Api::all_with(client.clone(), &api_resource("", "v1", "Namespace", "namespaces"));
                 let namespace = namespaces.get_opt(&key.namespace).await?;
-                let labels = namespace.and_then(|namespace| namespace.metadata.labels).unwrap_or_default();
-                let opted_in = labels.get(caldera_crds::names::caldera::NAMESPACE_OPT_IN).map(String::as_str)
-                    == Some(caldera_crds::names::caldera::NAMESPACE_OPT_IN_VALUE);
-                Ok(Live::Workload(object.map(|object| Workload::of(key.kind, &object)), opted_in))
+                let labels = namespace.and_then(|namespace| namespace.metadata.labels);
+                let workload = object.map(|object| CachedWorkload::from_object(key.kind, &object));
+                Ok(LiveRead::Workload(workload, is_opted_in(&json!(labels))))
             }
         }
     };
-    match tokio::time::timeout(READ_WITHIN, read).await {
-        Ok(Ok(live)) => live,
-        Ok(Err(error)) => {
-            let error: kube::Error = error;
-            Live::Failed(error.to_string())
-        }
-        Err(_) => Live::Failed(format!("no answer within {} s", READ_WITHIN.as_secs())),
+    match tokio::time::timeout(READ_TIMEOUT, read).await {
+        Ok(read) => read.unwrap_or_else(|error: kube::Error| LiveRead::Failed(error.to_string())),
+        Err(_) => LiveRead::Failed(format!("no answer within {} s", READ_TIMEOUT.as_secs())),
     }
 }
 
-/// One kind's news.
-enum News {
-    Workload(WorkloadKind, Event<(WorkloadKey, Workload)>),
-    Binding(Event<(Key, Binding)>),
-    PriorityClass(Event<Value>),
-    Namespace(Event<(String, bool)>),
-    Queue(Event<Value>),
+async fn read_object(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    let object = api.get_opt(name).await?;
+    object.map(|object| serde_json::to_value(object).map_err(kube::Error::SerdeError)).transpose()
 }
 
-fn name_of(object: &Value) -> Key {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    (text("/metadata/namespace"), text("/metadata/name"))
-}
-
-/// Feeds memory from watches until `stop`; `ready` is set once it is complete.
-pub fn follow(memory: &Memory, client: &Client, ready: Ready, stop: &CancellationToken) {
-    let (sender, mut news) = mpsc::channel::<News>(1024);
-    let watch = |resource, convert: Box<dyn FnMut(Event<Value>) -> Option<News> + Send>| {
-        tokio::spawn(follow_json(
-            client.clone(),
-            resource,
-            watcher::Config::default(),
-            sender.clone(),
-            convert,
-            stop.clone(),
-        ));
-    };
-    for kind in WorkloadKind::ALL {
-        let entry = move |object: Value| {
-            let (namespace, name) = name_of(&object);
-            Some((WorkloadKey { kind, namespace, name }, Workload::of(kind, &object)))
-        };
-        watch(
-            kind.api_resource(),
-            Box::new(move |event| event.filter_map(entry).map(|event| News::Workload(kind, event))),
-        );
-    }
-    watch(
-        resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
-        Box::new(|event| event.filter_map(|object| Some((name_of(&object), Binding::of(&object)))).map(News::Binding)),
-    );
-    watch(
-        resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-        Box::new(|event| Some(News::PriorityClass(event))),
-    );
-    watch(
-        resource("", "v1", "Namespace", "namespaces"),
-        Box::new(|event| {
-            let opted_in = |object: Value| {
-                let label = object
-                    .pointer("/metadata/labels")
-                    .and_then(|l| l.get(caldera_crds::names::caldera::NAMESPACE_OPT_IN));
-                let opted = label.and_then(Value::as_str) == Some(caldera_crds::names::caldera::NAMESPACE_OPT_IN_VALUE);
-                Some((name_of(&object).1, opted))
-            };
-            event.filter_map(opted_in).map(News::Namespace)
-        }),
-    );
-    watch(resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"), Box::new(|event| Some(News::Queue(event))));
-    let memory = memory.clone();
+/// Feeds the cache from watches until `stop`; `ready` is set once it is complete.
+pub fn fill_cache(cache: &SharedCache, client: &Client, ready: Ready, stop: &CancellationToken) {
+    let (sender, mut events) = mpsc::channel(1024);
+    follow_host(&Follower::new(client.clone(), sender, stop.clone()));
+    let cache = cache.clone();
     tokio::spawn(async move {
-        while let Some(news) = news.recv().await {
-            memory.write(|index| learn(index, news));
-            let complete = memory.read(|index| EXPECTED.iter().all(|kind| index.listed.contains(kind)));
-            if complete && !ready.get() {
-                tracing::info!("memory is complete");
-                ready.set(true);
+        while let Some(event) = events.recv().await {
+            let is_complete = cache.update_cache(|cache| {
+                cache.apply_event(event);
+                cache.is_complete()
+            });
+            if is_complete && !ready.is_ready() {
+                tracing::info!("the cache is complete");
+                ready.set_ready(true);
             }
         }
     });
-}
-
-/// Without these, answers may need live reads.
-const EXPECTED: [&str; 5] = ["VolcanoJob", "ResourceBinding", "PriorityClass", "Namespace", "Queue"];
-
-fn learn(index: &mut Index, news: News) {
-    match news {
-        News::Workload(kind, event) => {
-            index.listed.insert(kind.title());
-            match event {
-                Event::Reset(all) => {
-                    index.workloads.retain(|key, _| key.kind != kind);
-                    index.workloads.extend(all);
-                }
-                Event::Applied((key, workload)) => drop(index.workloads.insert(key, workload)),
-                Event::Deleted((key, _)) => drop(index.workloads.remove(&key)),
-            }
-        }
-        News::Binding(event) => {
-            index.listed.insert("ResourceBinding");
-            match event {
-                Event::Reset(all) => {
-                    let kept: std::collections::BTreeSet<Key> = all.iter().map(|(key, _)| key.clone()).collect();
-                    let gone: Vec<Key> = index.bindings.keys().filter(|key| !kept.contains(*key)).cloned().collect();
-                    gone.iter().for_each(|key| index.remove_binding(key));
-                    all.into_iter().for_each(|(key, binding)| index.put_binding(key, binding));
-                }
-                Event::Applied((key, binding)) => index.put_binding(key, binding),
-                Event::Deleted((key, _)) => index.remove_binding(&key),
-            }
-        }
-        News::PriorityClass(event) => {
-            index.listed.insert("PriorityClass");
-            let mut put = |object: &Value| {
-                let value =
-                    object.get("value").and_then(Value::as_i64).and_then(|v| i32::try_from(v).ok()).unwrap_or(0);
-                let name = name_of(object).1;
-                if object.get("globalDefault").and_then(Value::as_bool) == Some(true) {
-                    index.default_priority = Some((name.clone(), value));
-                } else if index.default_priority.as_ref().is_some_and(|(default, _)| *default == name) {
-                    index.default_priority = None;
-                }
-                index.priority_classes.insert(name, value);
-            };
-            match event {
-                Event::Reset(all) => {
-                    all.iter().for_each(&mut put);
-                    let kept: std::collections::BTreeSet<String> = all.iter().map(|object| name_of(object).1).collect();
-                    index.priority_classes.retain(|name, _| kept.contains(name));
-                    index.default_priority.take_if(|(name, _)| !kept.contains(name));
-                }
-                Event::Applied(object) => put(&object),
-                Event::Deleted(object) => {
-                    let name = name_of(&object).1;
-                    index.priority_classes.remove(&name);
-                    index.default_priority.take_if(|(default, _)| *default == name);
-                }
-            }
-        }
-        News::Namespace(event) => {
-            index.listed.insert("Namespace");
-            match event {
-                Event::Reset(all) => {
-                    index.opted_in = all.into_iter().filter(|(_, opted_in)| *opted_in).map(|(name, _)| name).collect();
-                }
-                Event::Applied((name, true)) => drop(index.opted_in.insert(name)),
-                Event::Applied((name, false)) | Event::Deleted((name, _)) => drop(index.opted_in.remove(&name)),
-            }
-        }
-        News::Queue(event) => {
-            index.listed.insert("Queue");
-            let mut put = |object: Value| {
-                let name = name_of(&object).1;
-                index.queues.insert(name.clone(), Queue::of(&object));
-                index.queue_objects.insert(name, object);
-            };
-            match event {
-                Event::Reset(all) => {
-                    let kept: std::collections::BTreeSet<String> = all.iter().map(|object| name_of(object).1).collect();
-                    all.into_iter().for_each(&mut put);
-                    index.queues.retain(|name, _| kept.contains(name));
-                    index.queue_objects.retain(|name, _| kept.contains(name));
-                }
-                Event::Applied(object) => put(object),
-                Event::Deleted(object) => {
-                    let name = name_of(&object).1;
-                    index.queues.remove(&name);
-                    index.queue_objects.remove(&name);
-                }
-            }
-        }
-    }
 }

@@ -1,13 +1,16 @@
-//! The routes from outside: HTTP in, HTTP out, with a Kubernetes API that has what memory lacks.
+//! The routes from outside: HTTP in, HTTP out, with a Kubernetes API that has what the cache lacks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::sync::{Arc, Mutex};
 
 use axum::{Router, body::Body, extract::Path, http::Request, response::IntoResponse, routing::get};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_runtime::serve::{Ready, SharedRegistry};
-use caldera_webhook::{Memory, router};
+use caldera_webhook::{SharedCache, router};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/{name}";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
@@ -16,7 +19,7 @@ const NAMESPACES: &str = "/api/v1/namespaces/{name}";
 /// The webhook in front of an API.
 fn webhook(api: Router) -> Router {
     let client = kube::Client::new(api, "default");
-    router(Memory::new(client, &SharedRegistry::default()), Ready::default())
+    router(SharedCache::new(client, &SharedRegistry::default()), Ready::default())
 }
 
 async fn post(webhook: &Router, path: &str, body: impl Into<Body>) -> (u16, Value) {
@@ -178,16 +181,44 @@ async fn what_can_not_be_told_is_an_http_error_so_that_the_failure_policy_decide
     assert!(text.as_str().unwrap().contains("failed to tell whether Deployment x is queued"), "{text}");
 }
 
+/// The names of the spans that were opened.
+#[derive(Clone, Default)]
+struct SpanNames(Arc<Mutex<Vec<&'static str>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for SpanNames {
+    fn on_new_span(
+        &self,
+        attributes: &tracing::span::Attributes<'_>,
+        _: &tracing::span::Id,
+        _: tracing_subscriber::layer::Context<'_, S>,
+    ) {
+        self.0.lock().unwrap().push(attributes.metadata().name());
+    }
+}
+
 #[tokio::test]
-async fn health_says_alive_at_once_and_ready_only_with_memory() {
+async fn every_review_has_a_span() {
+    let names = SpanNames::default();
+    let _guard = tracing_subscriber::registry().with(names.clone()).set_default();
+    let webhook = webhook(Router::new());
+    for route in ["/mutate-resourcebinding", "/mutate-work", "/mutate-job", "/validate-job", "/interpreter"] {
+        post(&webhook, route, "{}").await;
+    }
+    assert_eq!(names.0.lock().unwrap().iter().filter(|name| **name == "review").count(), 5);
+}
+
+#[tokio::test]
+async fn health_says_alive_at_once_and_ready_only_with_a_complete_cache() {
     let ready = Ready::default();
-    let webhook =
-        router(Memory::new(kube::Client::new(Router::new(), "default"), &SharedRegistry::default()), ready.clone());
+    let webhook = router(
+        SharedCache::new(kube::Client::new(Router::new(), "default"), &SharedRegistry::default()),
+        ready.clone(),
+    );
     let status = |path: &'static str| {
         let webhook = webhook.clone();
         async move { webhook.oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap().status().as_u16() }
     };
     assert_eq!((status("/healthz").await, status("/readyz").await), (200, 503));
-    ready.set(true);
+    ready.set_ready(true);
     assert_eq!(status("/readyz").await, 200);
 }

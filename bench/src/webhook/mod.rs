@@ -81,7 +81,7 @@ async fn start(objects: usize, stop: &CancellationToken) -> anyhow::Result<Targe
     world::create_all(&client, world::JOBS, (0..objects).map(|i| world::job(i, "q0"))).await?;
     world::create_all(&client, world::BINDINGS, (0..objects).map(reviews::placed)).await?;
     let authority = Authority::new("caldera-webhook")?;
-    let identity = authority.server("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+    let identity = authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
     let (listener, address) = world::listener()?;
     let config = caldera_webhook::Config::new(listener, identity);
     let ready = config.ready.clone();
@@ -91,7 +91,7 @@ async fn start(objects: usize, stop: &CancellationToken) -> anyhow::Result<Targe
             eprintln!("the webhook stopped: {error}");
         }
     });
-    while !ready.get() {
+    while !ready.is_ready() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(Target { address, ca_pem: authority.cert_pem })

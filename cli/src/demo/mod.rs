@@ -15,7 +15,7 @@ use anyhow::Context;
 use caldera_runtime::{
     client::WriteCounts,
     shutdown,
-    watch::{Event, follow_json},
+    watch::{Event, Follower},
 };
 use caldera_sandbox::fleet::{self, Fleet};
 use kube::{Client, runtime::watcher};
@@ -97,16 +97,10 @@ struct Demo {
 impl Demo {
     fn new(client: Client, started: Instant, quiet: bool, counts: WriteCounts, stop: &CancellationToken) -> Self {
         let (sender, events) = mpsc::channel(256);
+        let follower = Follower::new(client.clone(), sender, stop.clone());
         for kind in ObservedKind::ALL {
-            let watch = follow_json(
-                client.clone(),
-                kind.api_resource(),
-                watcher::Config::default(),
-                sender.clone(),
-                move |event| Some((kind, event)),
-                stop.clone(),
-            );
-            tokio::spawn(watch);
+            follower
+                .follow_json(kind.api_resource(), watcher::Config::default(), Some, move |event| Some((kind, event)));
         }
         Self { client, events, observed: Observed::default(), started, quiet, counts, setup_writes: 0 }
     }
@@ -118,7 +112,7 @@ impl Demo {
             ["research", "training", "services"].iter().all(|queue| seen.queue_is_open(queue))
         })
         .await?;
-        self.setup_writes = self.counts.snapshot().values().sum();
+        self.setup_writes = self.counts.read_counts().values().sum();
         self.print_line("a single-template job of 20 cores: more than one CPU member has");
         self.apply_yaml(MINDSPORE).await?;
         self.print_line("a master and three workers with 14 GPUs, which must stay together");

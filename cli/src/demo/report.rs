@@ -145,7 +145,7 @@ impl Summary {
         };
         let mut writes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         let mut writes_in_all = 0;
-        for (key, count) in counts.snapshot() {
+        for (key, count) in counts.read_counts() {
             writes_in_all += count;
             *writes.entry(key.component).or_default().entry(format!("{} {}", key.verb, key.resource)).or_default() +=
                 count;

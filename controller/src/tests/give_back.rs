@@ -33,7 +33,7 @@ fn runs(world: &mut World, name: &str, queue: &str, pods: u32) {
 fn placed(world: &mut World, name: &str, pods: u32) {
     let binding = format!("{name}-job");
     world.place(&binding, pods);
-    let time = caldera_runtime::clock::rfc3339(world.now);
+    let time = caldera_runtime::clock::format_time(world.now);
     world.patch("ResourceBinding", &binding, &json!({"status": {"lastScheduledTime": time}}));
     world.phase(name, "Running");
     world.pass(1);

@@ -5,7 +5,7 @@ use caldera_core::{
     inventory::{Change, Node, Owner, Pod},
     quantity::Quantity,
 };
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn split(world: &mut World) {
     let placed = json!({
         "metadata": {"annotations": {"caldera.dev/plan": plan.to_string()}},
         "spec": {"clusters": [{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 2}]},
-        "status": {"lastScheduledTime": rfc3339(world.now)},
+        "status": {"lastScheduledTime": format_time(world.now)},
     });
     world.patch("ResourceBinding", "a-job", &placed);
     world.settle();

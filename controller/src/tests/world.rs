@@ -108,7 +108,7 @@ impl World {
             object["metadata"]["uid"] = old.unwrap_or_else(|| format!("uid-{}", self.version).into());
         }
         if object["metadata"]["creationTimestamp"].is_null() {
-            object["metadata"]["creationTimestamp"] = caldera_runtime::clock::rfc3339(self.now).into();
+            object["metadata"]["creationTimestamp"] = caldera_runtime::clock::format_time(self.now).into();
         }
         self.objects.insert(name, object.clone());
         self.tell(&object, false);

@@ -19,7 +19,7 @@ async fn lie(s: &Scenario, member: &str) -> anyhow::Result<()> {
     let allocatable = json!({"cpu": "1000", "memory": "4000Gi", "pods": "1000"});
     let part = json!({"index": 0, "of": 1, "shapes": [{"names": ["enormous"], "allocatable": allocatable}]});
     let heartbeat = json!({
-        "seenAt": caldera_runtime::clock::rfc3339_micro(jiff::Timestamp::now()), "everySeconds": 100,
+        "seenAt": caldera_runtime::clock::format_micro_time(jiff::Timestamp::now()), "everySeconds": 100,
         "reached": "Direct", "parts": 1, "nodes": 1,
     });
     for (name, key, value) in [(format!("{member}.0"), "part", part), (member.to_owned(), "heartbeat", heartbeat)] {

@@ -10,7 +10,7 @@ use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
     clock::SharedClock,
-    lease::{self, Candidate},
+    lease::{self, LeaseCandidate},
     serve::{Ready, SharedRegistry},
     write::{self, Body, Failure},
 };
@@ -116,9 +116,9 @@ impl World {
             }
             Process::Webhook => {
                 let ready = Ready::default();
-                let memory = webhook::Memory::new(client.clone(), &SharedRegistry::default());
-                webhook::follow(&memory, &client, ready.clone(), &stop);
-                *self.webhook.lock().unwrap() = Some((webhook::router(memory, ready), life.clone()));
+                let cache = webhook::SharedCache::new(client.clone(), &SharedRegistry::default());
+                webhook::fill_cache(&cache, &client, ready.clone(), &stop);
+                *self.webhook.lock().unwrap() = Some((webhook::router(cache, ready), life.clone()));
                 None
             }
         };
@@ -193,7 +193,7 @@ impl World {
             Action::Class(name, true) => write_to(classes(), "", name, Body::Create(class(name))),
             Action::Class(name, false) => write_to(classes(), "", name, Body::Delete { uid: None }),
         };
-        match write::execute(&self.user, &write).await {
+        match write::execute_write(&self.user, &write).await {
             Err(Failure::Exists(_)) => Ok(()),
             Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),
             Ok(object)
@@ -213,8 +213,8 @@ impl World {
 
 /// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
 pub async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
-    let candidate = Candidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
-    while let Some(held) = lease::hold(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
+    let candidate = LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
+    while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let (lost, ended) = (held.lost.clone(), active.clone());
         tokio::spawn(async move {
@@ -236,8 +236,8 @@ pub async fn beyond_its_lease(
     stop: CancellationToken,
     faults: Faults,
 ) {
-    let candidate = Candidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
-    while let Some(held) = lease::hold(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
+    let candidate = LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
+    while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let epoch = Some(held.epoch.clone());
         let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };

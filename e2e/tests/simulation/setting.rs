@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use caldera_runtime::{
-    watch::resource,
+    watch::api_resource,
     write::{self, Body},
 };
 use caldera_webhook as webhook;
@@ -19,16 +19,17 @@ use crate::{
 async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     let status = object["status"].clone();
-    write::execute(client, &write_to(of.clone(), namespace, &name, Body::Create(object))).await.unwrap();
+    write::execute_write(client, &write_to(of.clone(), namespace, &name, Body::Create(object))).await.unwrap();
     if status.is_object() {
         let body = Body::MergePatch(json!({"status": status}));
         let write = write::Write { subresource: Some("status"), ..write_to(of, namespace, &name, body) };
-        write::execute(client, &write).await.unwrap();
+        write::execute_write(client, &write).await.unwrap();
     }
 }
 
 pub async fn prepare_host(client: &Client) {
-    let definitions = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+    let definitions =
+        api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
     let mut crds = caldera_crds::manifests::karmada_crds();
     crds.push(caldera_crds::manifests::cluster_crd());
     crds.extend(caldera_crds::manifests::volcano_crds());
@@ -37,7 +38,7 @@ pub async fn prepare_host(client: &Client) {
         create(client, definitions.clone(), "", crd).await;
     }
     sleep(Duration::from_secs(1)).await;
-    let namespaces = resource("", "v1", "Namespace", "namespaces");
+    let namespaces = api_resource("", "v1", "Namespace", "namespaces");
     for name in [NAMESPACE, "karmada-es-m1", "karmada-es-m2"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(client, namespaces.clone(), "", namespace).await;
@@ -62,7 +63,7 @@ pub async fn prepare_host(client: &Client) {
         let kind = configuration["kind"].as_str().unwrap();
         if kind != "ResourceInterpreterWebhookConfiguration" {
             let plural = format!("{}s", kind.to_lowercase());
-            create(client, resource("admissionregistration.k8s.io", "v1", kind, &plural), "", configuration).await;
+            create(client, api_resource("admissionregistration.k8s.io", "v1", kind, &plural), "", configuration).await;
         }
     }
 }
@@ -70,7 +71,7 @@ pub async fn prepare_host(client: &Client) {
 pub const WEBHOOK: &str = "webhook.simulation:443";
 
 pub fn clusters() -> kube::api::ApiResource {
-    resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters")
+    api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters")
 }
 
 pub fn ready(yes: bool) -> Value {
@@ -82,7 +83,7 @@ pub fn ready(yes: bool) -> Value {
 }
 
 pub fn queues() -> kube::api::ApiResource {
-    resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
+    api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
 }
 
 /// `lab` is smaller than its children together, and the fleet is smaller than all.
@@ -123,7 +124,7 @@ pub fn queue(name: &str) -> Value {
 pub const CLASSES: [&str; 2] = ["urgent", "idle"];
 
 pub fn classes() -> kube::api::ApiResource {
-    resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+    api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
 }
 
 pub fn class(name: &str) -> Value {
@@ -135,7 +136,7 @@ pub const NODES: [(&str, u64); 2] = [("n1", 4), ("n2", 4)];
 
 pub async fn prepare_member(client: &Client) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    create(client, resource("", "v1", "Namespace", "namespaces"), "", namespace).await;
+    create(client, api_resource("", "v1", "Namespace", "namespaces"), "", namespace).await;
     for (name, cores) in NODES {
         let allocatable = json!({"cpu": cores.to_string(), "memory": "32Gi", "pods": "100"});
         let node = json!({
@@ -145,10 +146,10 @@ pub async fn prepare_member(client: &Client) {
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         });
-        let nodes = resource("", "v1", "Node", "nodes");
+        let nodes = api_resource("", "v1", "Node", "nodes");
         create(client, nodes.clone(), "", node).await;
         // Every node is born with a not-ready taint, which a kube-controller-manager would take away.
         let healthy = Body::MergePatch(json!({"spec": {"taints": null}}));
-        write::execute(client, &write_to(nodes, "", name, healthy)).await.unwrap();
+        write::execute_write(client, &write_to(nodes, "", name, healthy)).await.unwrap();
     }
 }

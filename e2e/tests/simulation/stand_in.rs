@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use axum::{Router, body::Body};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_runtime::{
-    watch::resource,
+    watch::api_resource,
     write::{self, Failure, Write},
 };
 use http_body_util::BodyExt;
@@ -24,23 +24,23 @@ use crate::history::History;
 pub const NAMESPACE: &str = "team";
 
 pub fn jobs() -> ApiResource {
-    resource("batch.volcano.sh", "v1alpha1", "Job", "jobs")
+    api_resource("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 }
 
 pub fn bindings() -> ApiResource {
-    resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
+    api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
 }
 
 pub fn works() -> ApiResource {
-    resource("work.karmada.io", "v1alpha1", "Work", "works")
+    api_resource("work.karmada.io", "v1alpha1", "Work", "works")
 }
 
 pub fn pod_groups() -> ApiResource {
-    resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+    api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 }
 
 fn pods() -> ApiResource {
-    resource("", "v1", "Pod", "pods")
+    api_resource("", "v1", "Pod", "pods")
 }
 
 /// A job's copy in a member.
@@ -138,7 +138,8 @@ impl StandIn {
                     write::Body::MergePatch(json!({"spec": spec}))
                 }
             };
-            if let Err(failure) = write::execute(&self.host, &write_to(self::bindings(), NAMESPACE, &name, body)).await
+            if let Err(failure) =
+                write::execute_write(&self.host, &write_to(self::bindings(), NAMESPACE, &name, body)).await
             {
                 failed = Err(failure.to_string());
             }
@@ -225,7 +226,7 @@ impl StandIn {
                     write::Body::Create(work)
                 };
                 if let Err(failure) =
-                    write::execute(&self.host, &write_to(self::works(), &namespace, &name, body)).await
+                    write::execute_write(&self.host, &write_to(self::works(), &namespace, &name, body)).await
                 {
                     failed = Err(failure.to_string());
                 }
@@ -331,7 +332,7 @@ impl StandIn {
 
     async fn member(&self, cluster: &str, pod: &str, subresource: Option<&'static str>, body: write::Body) {
         let write = Write { subresource, ..write_to(pods(), NAMESPACE, pod, body) };
-        match write::execute(&self.members[cluster], &write).await {
+        match write::execute_write(&self.members[cluster], &write).await {
             Ok(_) | Err(Failure::Gone(_)) => {}
             Err(failure) => panic!("{cluster} {pod}: {failure}"),
         }
@@ -354,7 +355,7 @@ impl StandIn {
                 let name = text(&binding["metadata"]["name"]);
                 let body = write::Body::MergePatch(json!({"status": {"aggregatedStatus": items}}));
                 let write = Write { subresource: Some("status"), ..write_to(self::bindings(), NAMESPACE, &name, body) };
-                if let Err(failure) = write::execute(&self.host, &write).await {
+                if let Err(failure) = write::execute_write(&self.host, &write).await {
                     failed = Err(failure.to_string());
                 }
             }
@@ -387,7 +388,7 @@ impl StandIn {
                 subresource: Some("status"),
                 ..write_to(self::jobs(), NAMESPACE, &name, write::Body::JsonPatch(patch))
             };
-            if let Err(failure) = write::execute(&self.host, &write).await {
+            if let Err(failure) = write::execute_write(&self.host, &write).await {
                 failed = Err(failure.to_string());
             }
         }
@@ -434,7 +435,7 @@ impl StandIn {
             if let Some(copy) = self.copies.remove(&key) {
                 for pod in copy.pods.keys() {
                     let write = write_to(pods(), NAMESPACE, pod, write::Body::Delete { uid: None });
-                    let deleted = write::execute(&self.members[&key.0], &write).await;
+                    let deleted = write::execute_write(&self.members[&key.0], &write).await;
                     let uid = deleted.ok().map(|pod| text(&pod["metadata"]["uid"])).filter(|uid| !uid.is_empty());
                     if let Some(uid) = uid {
                         self.member(&key.0, pod, None, write::Body::DeleteNow { uid }).await;
@@ -448,7 +449,7 @@ impl StandIn {
         let metadata = &object["metadata"];
         let body = write::Body::Delete { uid: metadata["uid"].as_str().map(ToOwned::to_owned) };
         let write = write_to(resource, &text(&metadata["namespace"]), &text(&metadata["name"]), body);
-        let _ = write::execute(&self.host, &write).await;
+        let _ = write::execute_write(&self.host, &write).await;
     }
 
     async fn interpret(&self, operation: &str, job: &Value, more: Value) -> Result<Value, String> {

@@ -35,7 +35,7 @@ pub(super) fn aggregated(rest: &Value) -> Value {
 }
 
 /// Members of so many cores, each with what `edit` says of it.
-pub(super) fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Index {
+pub(super) fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Cache {
     let mut index = index(cores, &[]);
     for i in 0..cores.len() {
         let mut object = cluster(&format!("m{i}"));
@@ -45,21 +45,21 @@ pub(super) fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Index {
             {"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]},
         ]);
         edit(i, &mut object);
-        index.clusters(&Event::Applied(serde_json::from_value(object).unwrap()));
+        index.apply_clusters(Event::Applied(serde_json::from_value(object).unwrap()));
     }
     index
 }
 
-fn ask(index: &mut Index, object: &Value) -> Verdict {
-    let binding = Binding::read(object).unwrap();
+fn ask(index: &mut Cache, object: &Value) -> Verdict {
+    let binding = Binding::parse_binding(object).unwrap();
     let key = binding.key.clone();
-    index.bind(binding);
+    index.update_binding(binding);
     index.fleet.refresh();
     let binding = &index.bindings[&key];
-    decide(binding, index.asked(binding), index.around(binding, now()), &index.fleet)
+    decide_binding(binding, index.request_of(binding), index.context_of(binding, now()), &index.fleet)
 }
 
-pub(super) fn goes(index: &mut Index, object: &Value) -> Vec<(String, i64)> {
+pub(super) fn goes(index: &mut Cache, object: &Value) -> Vec<(String, i64)> {
     targets(&ask(index, object).step)
 }
 
@@ -88,7 +88,7 @@ fn what_is_not_queued_goes_where_karmada_would_send_it() {
         object["spec"]["suspension"] = json!({});
         *object.pointer_mut(pointer).unwrap() = value;
         object["metadata"]["resourceVersion"] = "9".into();
-        assert_eq!(ask(&mut super::index(&[1], &[]), &object), Verdict { step: Step::Rest, wants_room: false });
+        assert_eq!(ask(&mut super::index(&[1], &[]), &object), Verdict { step: Step::Rest, awaits_capacity: false });
     }
 }
 
@@ -119,9 +119,9 @@ fn whoever_has_the_higher_schedule_priority_is_looked_at_first() {
         object["metadata"]["creationTimestamp"] = format!("2026-01-{created}T00:00:00Z").into();
         object["spec"]["resource"]["name"] = name.into();
         object["spec"]["schedulePriority"] = json!({"priority": priority});
-        world.bind(Binding::read(&object).unwrap());
+        world.update_binding(Binding::parse_binding(&object).unwrap());
     }
-    let order: Vec<String> = world.take_due().into_iter().map(|key| key.name).collect();
+    let order: Vec<String> = world.pop_due().into_iter().map(|key| key.name).collect();
     assert_eq!(order, ["c", "b", "a", "d"]);
 }
 
@@ -144,10 +144,10 @@ fn a_deployment_that_names_a_queue_waits_for_its_gate() {
     let mut world = world(&[9], |_, _| {});
     let object = unqueued(("apps/v1", "Deployment"), json!({"replicas": 1}));
     assert_eq!(ask(&mut world, &object).step, Step::Rest, "its template may name a queue");
-    world.workloads(("", ""), Event::Applied(read_workload(&deployment(json!({}))).unwrap()));
+    world.apply_workloads(("", ""), Event::Applied(read_workload(&deployment(json!({}))).unwrap()));
     assert_eq!(goes(&mut world, &object), to(&[("m0", 1)]));
     let named = deployment(json!({"volcano.sh/queue-name": "q"}));
-    world.workloads(("", ""), Event::Applied(read_workload(&named).unwrap()));
+    world.apply_workloads(("", ""), Event::Applied(read_workload(&named).unwrap()));
     let (reason, message) = refused(ask(&mut world, &object));
     assert_eq!(reason, "SchedulerError");
     assert!(message.contains("names a queue"), "{message}");
@@ -159,18 +159,18 @@ fn a_cluster_scoped_template_has_a_binding_of_its_own() {
     let mut object = unqueued(("v1", "ConfigMap"), json!({}));
     object["kind"] = "ClusterResourceBinding".into();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
-    let binding = Binding::read(&object).unwrap();
+    let binding = Binding::parse_binding(&object).unwrap();
     let Step::Place(decision) = ask(&mut world, &object).step else { panic!("not placed") };
-    let write = effect::place(&binding, &decision);
+    let write = binding_writes::place_binding(&binding, &decision);
     assert_eq!((write.resource.plural.as_str(), write.namespace.as_str()), ("clusterresourcebindings", ""));
     let Body::JsonPatch(patch) = write.body else { panic!("no patch") };
     let operations: json_patch::Patch = serde_json::from_value(patch).unwrap();
     json_patch::patch(&mut object, &operations).unwrap();
     assert_eq!(object["metadata"]["annotations"]["policy.karmada.io/applied-placement"], "{}");
     // Each kind is listed by itself.
-    world.bindings(false, Event::Reset(vec![]));
+    world.apply_bindings(false, Event::Reset(vec![]));
     assert_eq!(world.bindings.len(), 1);
-    world.bindings(true, Event::Reset(vec![]));
+    world.apply_bindings(true, Event::Reset(vec![]));
     assert!(world.bindings.is_empty());
 }
 
@@ -221,9 +221,14 @@ fn the_next_affinity_is_tried_where_one_has_no_room_and_there_it_stays() {
     assert_eq!(targets(&verdict.step), to(&[("m1", 4)]));
     let Step::Place(decision) = &verdict.step else { unreachable!() };
     assert_eq!(decision.affinity.as_deref(), Some("far"));
-    let binding = Binding::read(&object).unwrap();
-    let Body::MergePatch(patch) =
-        effect::scheduled(&binding, decision.affinity.as_deref(), true, "2026-01-01T00:00:00Z".parse().unwrap()).body
+    let binding = Binding::parse_binding(&object).unwrap();
+    let Body::MergePatch(patch) = binding_writes::write_scheduled(
+        &binding,
+        decision.affinity.as_deref(),
+        true,
+        "2026-01-01T00:00:00Z".parse().unwrap(),
+    )
+    .body
     else {
         panic!("no patch")
     };
@@ -316,14 +321,18 @@ fn workloads_of_an_affinity_group_go_together_and_of_an_anti_affinity_group_apar
     let apart = || json!({"antiAffinityGroup": "app=a"});
     // The first of a group goes anywhere.
     assert_eq!(goes(&mut world, &member("a1", together(), json!([]))), to(&[("m1", 1)]));
-    world.bind(Binding::read(&member("a0", together(), json!([{"name": "m0", "replicas": 1}]))).unwrap());
+    world.update_binding(
+        Binding::parse_binding(&member("a0", together(), json!([{"name": "m0", "replicas": 1}]))).unwrap(),
+    );
     assert_eq!(goes(&mut world, &member("a2", together(), json!([]))), to(&[("m0", 1)]));
     assert_eq!(goes(&mut world, &member("b1", apart(), json!([]))), to(&[("m1", 1)]));
     // What is decided and not yet written counts too.
-    let first = Key { namespace: "ns".into(), name: "b1".into() };
-    world.assume(&first, &[place::Target { cluster: "m1".into(), replicas: 1 }], None);
+    let first = BindingKey { namespace: "ns".into(), name: "b1".into() };
+    world.assume_decision(&first, &[place::Target { cluster: "m1".into(), replicas: 1 }], None);
     assert_eq!(goes(&mut world, &member("b2", apart(), json!([]))), to(&[("m0", 1)]));
-    world.bind(Binding::read(&member("b0", apart(), json!([{"name": "m0", "replicas": 1}]))).unwrap());
+    world.update_binding(
+        Binding::parse_binding(&member("b0", apart(), json!([{"name": "m0", "replicas": 1}]))).unwrap(),
+    );
     let (reason, message) = refused(ask(&mut world, &member("b3", apart(), json!([]))));
     let text = "0/2 clusters are available: 2 cluster already has workload with the same anti-affinity group.";
     assert_eq!((reason, message.as_str()), ("NoClusterFit", text));

@@ -7,7 +7,7 @@ use super::{
     parity::{aggregated, goes, to, widget, world},
     *,
 };
-use crate::ranking::read_policy;
+use crate::observe::ranking::read_policy;
 
 fn costs(i: usize, object: &mut Value) {
     let cost = ["30", "10", "20"][i];
@@ -48,9 +48,9 @@ fn the_weights_of_the_policy_that_made_a_binding_rank_clusters_for_it() {
     let mut world = world(&[9, 5, 7], costs);
     let object = of_policy(false);
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "without weights the roomiest");
-    let say = |world: &mut Index, weights: Option<&str>| {
+    let say = |world: &mut Cache, weights: Option<&str>| {
         let policy = read_policy(&policy(Some("ns"), weights)).unwrap();
-        world.rankings.policies(false, Event::Applied(policy));
+        world.rankings.apply_policies(false, Event::Applied(policy));
     };
     say(&mut world, Some("cheapest=1"));
     assert_eq!(goes(&mut world, &object), to(&[("m1", 2)]));
@@ -68,14 +68,14 @@ fn the_weights_of_the_policy_that_made_a_binding_rank_clusters_for_it() {
 #[test]
 fn a_cluster_policy_ranks_too_and_a_binding_s_own_weights_come_first() {
     let mut world = world(&[9, 5, 7], costs);
-    world.rankings.policies(true, Event::Reset(vec![read_policy(&policy(None, Some("cheapest=1"))).unwrap()]));
+    world.rankings.apply_policies(true, Event::Reset(vec![read_policy(&policy(None, Some("cheapest=1"))).unwrap()]));
     assert_eq!(goes(&mut world, &of_policy(true)), to(&[("m1", 2)]));
     assert_eq!(goes(&mut world, &of_policy(false)), to(&[("m0", 2)]), "another policy of the same name");
     let mut own = of_policy(true);
     own["metadata"]["annotations"]["caldera.dev/score-weights"] = "cheapest=-1".into();
     assert_eq!(goes(&mut world, &own), to(&[("m0", 2)]));
     // A list of the policies in namespaces says nothing of the others.
-    world.rankings.policies(false, Event::Reset(vec![]));
+    world.rankings.apply_policies(false, Event::Reset(vec![]));
     assert_eq!(goes(&mut world, &of_policy(true)), to(&[("m1", 2)]));
 }
 
@@ -86,12 +86,12 @@ fn scores_from_outside_count_until_they_are_too_old() {
     object["metadata"]["annotations"]["caldera.dev/score-weights"] = "carbon=1".into();
     let listed = json!([{"cluster": "m2", "score": 90}, {"cluster": "m1", "score": 50}]);
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "nobody has said anything yet");
-    world.rankings.scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
+    world.rankings.apply_scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
     assert_eq!(goes(&mut world, &object), to(&[("m2", 2)]));
-    world.rankings.scores(Event::Applied(scores("2025-12-31T23:59:00Z", listed.clone())));
+    world.rankings.apply_scores(Event::Applied(scores("2025-12-31T23:59:00Z", listed.clone())));
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "a minute old, and good for a minute");
-    world.rankings.scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
-    world.rankings.scores(Event::Deleted(scores("2026-01-01T00:00:00Z", listed)));
+    world.rankings.apply_scores(Event::Applied(scores("2026-01-01T00:00:00Z", listed.clone())));
+    world.rankings.apply_scores(Event::Deleted(scores("2026-01-01T00:00:00Z", listed)));
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]));
 }
 
@@ -104,8 +104,8 @@ fn gang_goes(cores: &[i64], weights: &str) -> Vec<(String, i64)> {
     };
     world.fleet.refresh();
     let bound = &world.bindings[&key()];
-    let around = crate::index::Around { ranking: ranking(), ..world.around(bound, now()) };
-    targets(&decide(bound, world.asked(bound), around, &world.fleet).step)
+    let around = crate::observe::cache::SchedulingContext { ranking: ranking(), ..world.context_of(bound, now()) };
+    targets(&decide_binding(bound, world.request_of(bound), around, &world.fleet).step)
 }
 
 /// Feasibility and the fewest clusters come before any score, unless the policy says otherwise; then still feasibility.
@@ -138,7 +138,7 @@ fn with_data(cores: &[i64], data: &str, pods: u32, weights: Option<&str>) -> Vec
         let mut object = cluster(&format!("m{i}"));
         object["spec"]["region"] = ["eu", "us", "eu"][i].into();
         costs(i, &mut object);
-        world.clusters(&Event::Applied(serde_json::from_value(object).unwrap()));
+        world.apply_clusters(Event::Applied(serde_json::from_value(object).unwrap()));
     }
     targets(&verdict(&mut world).step)
 }

@@ -3,10 +3,10 @@
 use super::*;
 
 /// Six pods in two members (m0: 2, m1: 4), and a third member with room for all of them.
-fn settled() -> (Index, Value) {
+fn settled() -> (Cache, Value) {
     let mut world = index(&[2, 4, 0], &[job(6, 6), binding(6)]);
     let object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     set_cores(&mut world, 2, 20);
     assert_eq!(clusters_of(&object), [("m0".to_owned(), 2), ("m1".to_owned(), 4)]);
     (world, object)
@@ -17,20 +17,20 @@ fn clusters_of(object: &Value) -> Vec<(String, i64)> {
     object["spec"]["clusters"].as_array().unwrap().iter().map(one).collect()
 }
 
-fn change(world: &mut Index, object: &mut Value, version: &str, edit: impl FnOnce(&mut Value)) {
+fn change(world: &mut Cache, object: &mut Value, version: &str, edit: impl FnOnce(&mut Value)) {
     edit(object);
     object["metadata"]["resourceVersion"] = version.into();
-    world.bind(Binding::read(object).unwrap());
+    world.update_binding(Binding::parse_binding(object).unwrap());
 }
 
-fn set_cluster(world: &mut Index, name: &str, edit: impl FnOnce(&mut Value)) {
+fn set_cluster(world: &mut Cache, name: &str, edit: impl FnOnce(&mut Value)) {
     let mut object = cluster(name);
     edit(&mut object);
-    world.clusters(&Event::Applied(serde_json::from_value(object).unwrap()));
+    world.apply_clusters(Event::Applied(serde_json::from_value(object).unwrap()));
 }
 
 /// What an eviction does: the cluster is taken off the list and a task remembers it.
-fn evict(world: &mut Index, object: &mut Value, version: &str, cluster: &str) {
+fn evict(world: &mut Cache, object: &mut Value, version: &str, cluster: &str) {
     change(world, object, version, |object| {
         object["spec"]["clusters"].as_array_mut().unwrap().retain(|target| target["name"] != cluster);
         object["spec"]["gracefulEvictionTasks"] =
@@ -51,11 +51,11 @@ fn a_gang_stays_while_its_cluster_is_not_ready_tainted_shrunk_or_silent() {
     assert_eq!(verdict(&mut world).step, Step::Rest);
     set_cores(&mut world, 1, 0);
     assert_eq!(verdict(&mut world).step, Step::Rest);
-    world.member("m1", Update::Down("no route".into()));
+    world.apply_member("m1", Update::Down("no route".into()));
     assert_eq!(verdict(&mut world).step, Step::Rest);
-    world.member("m1", Update::Up);
+    world.apply_member("m1", Update::Up);
     set_cluster(&mut world, "m1", |_| {});
-    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: false });
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, awaits_capacity: false });
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn only_the_part_that_is_evicted_goes_elsewhere_and_does_not_come_back() {
     // The eviction is over and m0 has its room again.
     change(&mut world, &mut object, "11", |object| object["spec"]["gracefulEvictionTasks"] = json!([]));
     set_cores(&mut world, 0, 30);
-    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: false });
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, awaits_capacity: false });
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_part_that_finds_no_room_leaves_the_others_where_they_are() {
     evict(&mut world, &mut object, "9", "m0");
     let now = verdict(&mut world);
     let Step::Refuse { reason: "Unschedulable", clear: false, .. } = &now.step else { panic!("{now:?}") };
-    assert!(now.wants_room, "it is looked at again when there is room");
+    assert!(now.awaits_capacity, "it is looked at again when there is room");
     set_cores(&mut world, 2, 2);
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
 }
@@ -88,10 +88,10 @@ fn a_part_that_finds_no_room_leaves_the_others_where_they_are() {
 fn an_elastic_gang_goes_on_smaller_and_grows_again() {
     let mut world = index(&[2, 4], &[job(6, 4), binding(6)]);
     let mut object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     evict(&mut world, &mut object, "9", "m0");
     let now = verdict(&mut world);
-    assert_eq!((targets(&now.step), now.wants_room), (vec![("m1".into(), 4)], true));
+    assert_eq!((targets(&now.step), now.awaits_capacity), (vec![("m1".into(), 4)], true));
     let mut object = placed(object, &mut world);
     change(&mut world, &mut object, "12", |object| object["spec"]["gracefulEvictionTasks"] = json!([]));
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2), ("m1".into(), 4)]);
@@ -105,7 +105,7 @@ fn a_cluster_that_is_deleted_or_gone_loses_its_part_alone() {
     });
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
     let (mut world, _) = settled();
-    world.clusters(&Event::Deleted(serde_json::from_value(cluster("m0")).unwrap()));
+    world.apply_clusters(Event::Deleted(serde_json::from_value(cluster("m0")).unwrap()));
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
 }
 
@@ -113,7 +113,7 @@ fn a_cluster_that_is_deleted_or_gone_loses_its_part_alone() {
 fn a_gang_that_loses_its_only_cluster_moves_whole_or_not_at_all() {
     let mut world = index(&[6, 5], &[job(6, 6), binding(6)]);
     let mut object = placed(binding(6), &mut world);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     assert_eq!(clusters_of(&object), [("m0".to_owned(), 6)]);
     evict(&mut world, &mut object, "9", "m0");
     let Step::Refuse { reason: "Unschedulable", clear: false, .. } = verdict(&mut world).step else { panic!() };
@@ -133,7 +133,7 @@ fn a_gang_in_two_clusters_stays_when_one_alone_would_do() {
 }
 
 /// [`settled`], of a job whose copies have the ranks and hosts of all of them.
-fn settled_over_a_clusterset() -> (Index, Value) {
+fn settled_over_a_clusterset() -> (Cache, Value) {
     let mut workload = job(6, 6);
     workload["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
     workload["spec"]["plugins"] = json!({"pytorch": []});
@@ -141,7 +141,7 @@ fn settled_over_a_clusterset() -> (Index, Value) {
     let mut world = index(&[2, 4, 0], &[workload, binding(6)]);
     let mut object = placed(binding(6), &mut world);
     object["status"]["aggregatedStatus"] = json!([{"clusterName": "m0"}, {"clusterName": "m1"}]);
-    world.bind(Binding::read(&object).unwrap());
+    world.update_binding(Binding::parse_binding(&object).unwrap());
     assert_eq!(clusters_of(&object), [("m0".to_owned(), 2), ("m1".to_owned(), 4)]);
     (world, object)
 }
@@ -151,7 +151,7 @@ fn is_withdrawn(step: &Step) -> bool {
 }
 
 /// What Karmada and the scheduler write when it leaves its clusters, and the copies being told of.
-fn leave(world: &mut Index, object: &mut Value, version: &str, copies: Value) {
+fn leave(world: &mut Cache, object: &mut Value, version: &str, copies: Value) {
     change(world, object, version, |object| {
         object["spec"]["clusters"] = json!([]);
         object["metadata"]["annotations"].as_object_mut().unwrap().remove("caldera.dev/plan");
@@ -167,7 +167,7 @@ fn a_gang_over_a_clusterset_that_loses_a_part_leaves_all_its_clusters_and_is_pla
     evict(&mut world, &mut object, "9", "m0");
     assert!(is_withdrawn(&verdict(&mut world).step), "m2 has room for the part, and m1 says that it is in m0");
     leave(&mut world, &mut object, "10", json!([{"clusterName": "m1"}]));
-    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, wants_room: true }, "m1 would keep its copy");
+    assert_eq!(verdict(&mut world), Verdict { step: Step::Rest, awaits_capacity: true }, "m1 would keep its copy");
     leave(&mut world, &mut object, "11", json!([]));
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4), ("m2".into(), 2)]);
 }
@@ -175,7 +175,7 @@ fn a_gang_over_a_clusterset_that_loses_a_part_leaves_all_its_clusters_and_is_pla
 #[test]
 fn a_gang_over_a_clusterset_leaves_what_it_has_also_where_nothing_has_room_for_the_rest() {
     let (mut world, _) = settled_over_a_clusterset();
-    world.clusters(&Event::Deleted(serde_json::from_value(cluster("m0")).unwrap()));
+    world.apply_clusters(Event::Deleted(serde_json::from_value(cluster("m0")).unwrap()));
     assert!(is_withdrawn(&verdict(&mut world).step));
     // Whose copy can not be told of is not waited for: a cluster that is not Ready takes nothing.
     let (mut world, mut object) = settled_over_a_clusterset();

@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::{Clock, rfc3339_micro};
+use crate::clock::{Clock, format_micro_time};
 
 /// The wall clock, which goes with virtual time.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
 
 fn objects(seen_at: Timestamp, part: Value) -> Vec<Value> {
     let heartbeat = json!({
-        "seenAt": rfc3339_micro(seen_at), "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 1,
+        "seenAt": format_micro_time(seen_at), "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 1,
     });
     let object = |name: &str, key: &str, value: Value| {
         json!({
@@ -94,7 +94,7 @@ fn world(age: i64, part: Option<Value>) -> World {
     let stop = CancellationToken::new();
     let mut members = Members::new(client, "test", WriteCounts::default(), clock, events_in, stop);
     let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-    members.observe(&serde_json::from_value(cluster).unwrap());
+    members.observe_cluster(&serde_json::from_value(cluster).unwrap());
     World { host, events, _members: members, began }
 }
 
@@ -191,7 +191,7 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
     let (clock, stop) = (Arc::new(Wall(began)), CancellationToken::new());
     let mut members = Members::new(client(router), "test", WriteCounts::default(), clock, events_in, stop);
     let cluster = serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
-    members.observe_given(&cluster, Some(client(Router::new().fallback(lists_nothing))));
+    members.observe_cluster_through(&cluster, Some(client(Router::new().fallback(lists_nothing))));
     loop {
         if let Update::Down(why) = events.recv().await.unwrap().update {
             assert!(why.contains("not listed"), "{why}");
@@ -260,7 +260,7 @@ impl PartWorld {
             host: client(Router::new()),
             component: "test".into(),
             counts: WriteCounts::default(),
-            board: None,
+            cache: None,
             clock: Arc::new(Wall(began)),
             answered: Some(answered_in),
             events: events_in,
@@ -270,7 +270,7 @@ impl PartWorld {
         let cluster =
             serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
         let router = Router::new().fallback(answers_in_part).with_state(Arc::clone(&member));
-        members.observe_given(&cluster, Some(client(router)));
+        members.observe_cluster_through(&cluster, Some(client(router)));
         Self { member, events, answered, _members: members, began }
     }
 

@@ -1,14 +1,11 @@
-//! What a server shows, read from files and again when they change: certificates are renewed, servers are not restarted.
+//! The TLS configuration of a server, read from files and read again when they change: a renewed certificate needs no
+//! restart.
 //!
-//! Files are compared by what is in them, not by their times: a Secret that is mounted changes by a link. What can not be
-//! used (half of a pair that is being written) is told once and not served; what was served before stays.
+//! Files are compared by their content and not by their times, because a mounted Secret changes by a symbolic link.
+//! Files that can not be used, such as half of a pair that is being written, are logged once; the last usable ones stay
+//! in use.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
 use rustls::ServerConfig;
@@ -16,22 +13,22 @@ use tokio::sync::watch;
 
 use super::TlsError;
 
-/// How often files are looked at.
-pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often files are read again.
+pub const RELOAD_EVERY: Duration = Duration::from_secs(10);
 
-/// A server's configuration, and those that replace it.
+/// The TLS configuration of a server, and those that replace it.
 #[derive(Debug, Clone)]
-pub struct Served(watch::Receiver<Arc<ServerConfig>>);
+pub struct ServedTls(watch::Receiver<Arc<ServerConfig>>);
 
 /// Never replaced.
-impl From<Arc<ServerConfig>> for Served {
+impl From<Arc<ServerConfig>> for ServedTls {
     fn from(config: Arc<ServerConfig>) -> Self {
         Self(watch::channel(config).1)
     }
 }
 
-impl Served {
-    /// What `make` makes of these files, which are looked at `every` so often for as long as somebody serves it.
+impl ServedTls {
+    /// The configuration that `make` builds from these files, which are read again `every` so often while it is served.
     ///
     /// # Errors
     /// If a file can not be read, or what is in them can not be used.
@@ -40,18 +37,18 @@ impl Served {
         every: Duration,
         make: impl Fn(&[String]) -> Result<Arc<ServerConfig>, TlsError> + Send + 'static,
     ) -> Result<Self, TlsError> {
-        let mut known = read(&files)?;
+        let mut known = read_files(&files)?;
         let (renewed, served) = watch::channel(make(&known)?);
         tokio::spawn(async move {
-            let mut told = None;
+            let mut logged = None;
             loop {
                 tokio::select! {
                     () = renewed.closed() => return,
                     () = tokio::time::sleep(every) => {}
                 }
-                let made = match read(&files) {
+                let made = match read_files(&files) {
                     Ok(now) if now == known => {
-                        told = None;
+                        logged = None;
                         continue;
                     }
                     Ok(now) => make(&now).map(|config| (now, config)),
@@ -60,14 +57,14 @@ impl Served {
                 match made {
                     Ok((now, config)) => {
                         tracing::info!(?files, "serving what is in the files now");
-                        (known, told) = (now, None);
+                        (known, logged) = (now, None);
                         renewed.send_replace(config);
                     }
                     Err(error) => {
                         let why = error.to_string();
-                        if told.as_ref() != Some(&why) {
+                        if logged.as_ref() != Some(&why) {
                             tracing::warn!(?files, why, "the files changed and can not be served; what was there is");
-                            told = Some(why);
+                            logged = Some(why);
                         }
                     }
                 }
@@ -76,25 +73,25 @@ impl Served {
         Ok(Self(served))
     }
 
-    /// What is to be served now.
+    /// The configuration of now.
     #[must_use]
-    pub fn now(&self) -> Arc<ServerConfig> {
+    pub fn current_config(&self) -> Arc<ServerConfig> {
         self.0.borrow().clone()
     }
 
-    /// What replaces it; `None` if nothing ever will.
-    pub async fn renewed(&mut self) -> Option<Arc<ServerConfig>> {
+    /// The configuration that replaces it; `None` if none ever will.
+    pub async fn next_config(&mut self) -> Option<Arc<ServerConfig>> {
         self.0.changed().await.ok()?;
         Some(self.0.borrow_and_update().clone())
     }
 
-    /// For a server: connections that are made from then on get what is newest.
+    /// For a server: each new connection gets the newest configuration.
     #[must_use]
-    pub fn rustls(mut self) -> RustlsConfig {
-        let config = RustlsConfig::from_config(self.now());
+    pub fn into_rustls_config(mut self) -> RustlsConfig {
+        let config = RustlsConfig::from_config(self.current_config());
         let serving = config.clone();
         tokio::spawn(async move {
-            while let Some(renewed) = self.renewed().await {
+            while let Some(renewed) = self.next_config().await {
                 serving.reload_from_config(renewed);
             }
         });
@@ -102,17 +99,17 @@ impl Served {
     }
 }
 
-fn read(files: &[PathBuf]) -> Result<Vec<String>, TlsError> {
-    let text = |path: &PathBuf| fs::read_to_string(path).map_err(|source| unreadable(path, source));
-    files.iter().map(text).collect()
-}
-
-fn unreadable(path: &Path, source: std::io::Error) -> TlsError {
-    TlsError::File { path: path.display().to_string(), source }
+fn read_files(files: &[PathBuf]) -> Result<Vec<String>, TlsError> {
+    let read_text = |path: &PathBuf| {
+        fs::read_to_string(path).map_err(|source| TlsError::File { path: path.display().to_string(), source })
+    };
+    files.iter().map(read_text).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::{super::*, *};
 
     fn pair(dir: &Path) -> [PathBuf; 2] {
@@ -133,22 +130,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = pair(dir.path());
         let authority = Authority::new("test").unwrap();
-        let identity = |name: &str| authority.server(name, &[name], &[]).unwrap();
+        let identity = |name: &str| authority.issue_server_identity(name, &[name], &[]).unwrap();
         let (old, new) = (identity("old"), identity("new"));
-        assert!(matches!(Served::from_files(paths.to_vec(), LOOK_EVERY, make), Err(TlsError::File { .. })));
+        assert!(matches!(ServedTls::from_files(paths.to_vec(), RELOAD_EVERY, make), Err(TlsError::File { .. })));
         write(&paths, &old);
-        let mut served = Served::from_files(paths.to_vec(), LOOK_EVERY, make).unwrap();
-        let first = served.now();
-        let looks = async |served: &mut Served| tokio::time::timeout(LOOK_EVERY * 3, served.renewed()).await.ok();
+        let mut served = ServedTls::from_files(paths.to_vec(), RELOAD_EVERY, make).unwrap();
+        let first = served.current_config();
+        let looks =
+            async |served: &mut ServedTls| tokio::time::timeout(RELOAD_EVERY * 3, served.next_config()).await.ok();
         assert!(looks(&mut served).await.is_none(), "nothing changed");
         fs::write(&paths[0], &new.cert_pem).unwrap();
         assert!(looks(&mut served).await.is_none(), "half of a pair");
         fs::remove_file(&paths[1]).unwrap();
         assert!(looks(&mut served).await.is_none(), "no key");
-        assert!(Arc::ptr_eq(&first, &served.now()));
+        assert!(Arc::ptr_eq(&first, &served.current_config()));
         write(&paths, &new);
         let renewed = looks(&mut served).await.flatten().unwrap();
-        assert!(Arc::ptr_eq(&renewed, &served.now()) && !Arc::ptr_eq(&first, &renewed));
+        assert!(Arc::ptr_eq(&renewed, &served.current_config()) && !Arc::ptr_eq(&first, &renewed));
         assert!(looks(&mut served).await.is_none(), "once");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use caldera_runtime::clock::{SharedClock, rfc3339};
+use caldera_runtime::clock::{SharedClock, format_time};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -105,7 +105,7 @@ impl Control {
     /// The time as Kubernetes writes it.
     #[must_use]
     pub fn now(&self) -> String {
-        rfc3339(self.clock.now())
+        format_time(self.clock.now())
     }
 
     /// A member that Karmada has access to.

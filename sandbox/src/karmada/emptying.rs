@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use caldera_runtime::clock::{SharedClock, rfc3339};
+use caldera_runtime::clock::{SharedClock, format_time};
 use serde_json::{Value, json};
 
 use super::{
@@ -58,7 +58,7 @@ async fn empty(server: &Arc<Server>, clock: &SharedClock, name: &str) -> Result<
         }
     }
     let writer = server.writer(EMPTIER);
-    let now = rfc3339(clock.now());
+    let now = format_time(clock.now());
     let told = writer.modify(&namespace, "status", |namespace| {
         let mut conditions = namespace.items("/status/conditions").to_vec();
         for condition in left.conditions() {

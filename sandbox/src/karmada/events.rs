@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use caldera_runtime::clock::{SharedClock, rfc3339};
+use caldera_runtime::clock::{SharedClock, format_time};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -90,7 +90,7 @@ impl Recorder {
                 if !seen.insert((said.about.clone(), said.reason, said.message.clone())) {
                     continue;
                 }
-                let event = event(&said, &rfc3339(clock.now()));
+                let event = event(&said, &format_time(clock.now()));
                 if let Err(error) = server.writer(said.source).create(&event).await {
                     debug!(%error, "an event was not written");
                 }

@@ -1,6 +1,6 @@
 //! The kinds that the stand-ins watch or write.
 
-use caldera_runtime::watch::resource;
+use caldera_runtime::watch::api_resource;
 use kube::api::ApiResource;
 
 /// The kinds the stand-ins look at.
@@ -66,24 +66,24 @@ impl Kind {
     #[must_use]
     pub fn resource(self) -> ApiResource {
         match self {
-            Self::VolcanoJob => resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
-            Self::PodGroup => resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-            Self::Queue => resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-            Self::Pod => resource("", "v1", "Pod", "pods"),
-            Self::Node => resource("", "v1", "Node", "nodes"),
-            Self::Deployment => resource("apps", "v1", "Deployment", "deployments"),
-            Self::ReplicaSet => resource("apps", "v1", "ReplicaSet", "replicasets"),
-            Self::StatefulSet => resource("apps", "v1", "StatefulSet", "statefulsets"),
-            Self::BatchJob => resource("batch", "v1", "Job", "jobs"),
-            Self::PriorityClass => resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-            Self::PersistentVolumeClaim => resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
-            Self::Command => resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
-            Self::HyperNode => resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
-            Self::Service => resource("", "v1", "Service", "services"),
-            Self::ConfigMap => resource("", "v1", "ConfigMap", "configmaps"),
-            Self::Secret => resource("", "v1", "Secret", "secrets"),
-            Self::NetworkPolicy => resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
-            Self::Event => resource("", "v1", "Event", "events"),
+            Self::VolcanoJob => api_resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+            Self::PodGroup => api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Queue => api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::Pod => api_resource("", "v1", "Pod", "pods"),
+            Self::Node => api_resource("", "v1", "Node", "nodes"),
+            Self::Deployment => api_resource("apps", "v1", "Deployment", "deployments"),
+            Self::ReplicaSet => api_resource("apps", "v1", "ReplicaSet", "replicasets"),
+            Self::StatefulSet => api_resource("apps", "v1", "StatefulSet", "statefulsets"),
+            Self::BatchJob => api_resource("batch", "v1", "Job", "jobs"),
+            Self::PriorityClass => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Self::PersistentVolumeClaim => api_resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
+            Self::Service => api_resource("", "v1", "Service", "services"),
+            Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
+            Self::Secret => api_resource("", "v1", "Secret", "secrets"),
+            Self::NetworkPolicy => api_resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
+            Self::Event => api_resource("", "v1", "Event", "events"),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use caldera_runtime::{clock::rfc3339, write::Body};
+use caldera_runtime::{clock::format_time, write::Body};
 use jiff::{SignedDuration, Timestamp};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ fn annotation_time(pod: &Value) -> Option<Timestamp> {
 }
 
 fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
-    let time = rfc3339(now);
+    let time = format_time(now);
     let status = |container: &Value, state: Value, ready: bool| {
         json!({
             "name": text(container, "/name"), "image": text(container, "/image"), "imageID": "", "ready": ready,
@@ -204,7 +204,7 @@ fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
 }
 
 fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
-    let time = rfc3339(now);
+    let time = format_time(now);
     let statuses = each_status(pod, |status| {
         let done = terminated(status, exit_code, &time);
         status["state"] = json!({"terminated": done});
@@ -222,7 +222,7 @@ fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
 
 /// The containers run again: after an end now (`exit_code`), or after their wait.
 fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
-    let time = rfc3339(now);
+    let time = format_time(now);
     let statuses = each_status(pod, |status| {
         if let Some(exit_code) = exit_code {
             let done = terminated(status, exit_code, &time);
@@ -240,7 +240,7 @@ fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
 }
 
 fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
-    let time = rfc3339(now);
+    let time = format_time(now);
     let statuses = each_status(pod, |status| {
         let done = terminated(status, exit_code, &time);
         status["lastState"] = json!({"terminated": done});

@@ -31,7 +31,7 @@ use std::{
 use caldera_runtime::{
     clock::SharedClock,
     tls::{Authority, TlsError, server_config},
-    watch::{Event, follow_json, resource},
+    watch::{Event, Follower, api_resource},
     write::{self, Body, Done, Failure, Write, Writer},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -96,24 +96,16 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let queues: admission::Queues = Arc::default();
     serve_admission(&config, &client, queues.clone(), &shutdown).await?;
     let (events, incoming) = mpsc::channel(1024);
+    let follower = Follower::new(client.clone(), events, shutdown.clone());
     for kind in Kind::WATCHED {
-        let events = events.clone();
-        let watch = follow_json(
-            client.clone(),
-            kind.resource(),
-            watcher::Config::default(),
-            events,
-            move |event| Some((kind, event)),
-            shutdown.clone(),
-        );
-        tokio::spawn(watch);
+        follower.follow_json(kind.resource(), watcher::Config::default(), Some, move |event| Some((kind, event)));
     }
     if config.workloads {
         // A kube-controller-manager would collect what deleted owners and namespaces leave behind.
         let (clock, shutdown) = (config.clock.clone(), shutdown.clone());
         tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), clock, shutdown));
     }
-    let (writer, outcomes) = Writer::start(client, shutdown.clone());
+    let (writer, outcomes) = Writer::start_writer(client, shutdown.clone());
     let mut world = World::default();
     if config.forgets_kept_pods {
         world.forget_kept_pods();
@@ -139,8 +131,9 @@ async fn serve_admission(
     shutdown: &CancellationToken,
 ) -> Result<(), Error> {
     let authority = Authority::new("simulated-volcano").map_err(Error::Tls)?;
-    let identity =
-        authority.server("simulated-volcano", &["localhost"], &[config.admission.ip()]).map_err(Error::Tls)?;
+    let identity = authority
+        .issue_server_identity("simulated-volcano", &["localhost"], &[config.admission.ip()])
+        .map_err(Error::Tls)?;
     let tls = server_config(&identity).map_err(Error::Tls)?;
     let taken = |error: std::io::Error| {
         std::io::Error::new(error.kind(), format!("failed to listen on {}: {error}", config.admission))
@@ -174,13 +167,13 @@ async fn serve_admission(
 async fn register(client: &Client, configuration: Value) -> Result<(), Failure> {
     let kind = object::text(&configuration, "/kind").to_owned();
     let write = Write {
-        resource: resource("admissionregistration.k8s.io", "v1", &kind, &format!("{}s", kind.to_lowercase())),
+        resource: api_resource("admissionregistration.k8s.io", "v1", &kind, &format!("{}s", kind.to_lowercase())),
         namespace: String::new(),
         name: object::name(&configuration).to_owned(),
         subresource: None,
         body: Body::Apply { object: configuration, manager: "caldera-member-sim" },
     };
-    write::execute(client, &write).await.map(drop)
+    write::execute_write(client, &write).await.map(drop)
 }
 
 /// Which write an outcome is of: its object, and whether it deletes that.
@@ -207,7 +200,7 @@ impl Member {
     async fn run(
         &mut self,
         mut incoming: mpsc::Receiver<(Kind, Event<Value>)>,
-        mut outcomes: mpsc::UnboundedReceiver<Done<Tag>>,
+        mut outcomes: mpsc::Receiver<Done<Tag>>,
         shutdown: CancellationToken,
     ) {
         loop {
@@ -266,7 +259,7 @@ impl Member {
         }
         if self.world.take_off(&want) {
             let tag = (want.about.clone(), want.is_deletion());
-            self.writer.send(tag, want.write);
+            self.writer.queue_write(tag, want.write);
         }
     }
 

@@ -3,7 +3,7 @@
 //! A node is simulated if it was made here, or if nobody runs it: a real kubelet tells the machine and the boot it runs
 //! on. Nodes with a real kubelet, and their pods, are never touched.
 
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ pub fn heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Timestamp
         for condition in conditions.iter_mut().filter(|condition| text(condition, "/type") == "Ready") {
             // A node controller that heard nothing makes it Unknown, and taints the node.
             condition["status"] = "True".into();
-            condition["lastHeartbeatTime"] = rfc3339(now).into();
+            condition["lastHeartbeatTime"] = format_time(now).into();
         }
         wants.push(merge(Kind::Node, node, Some("status"), json!({"status": {"conditions": conditions}})));
     }
@@ -123,7 +123,7 @@ fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
 }
 
 fn status(node_name: &str, allocatable: &Value, now: Timestamp) -> Value {
-    let time = rfc3339(now);
+    let time = format_time(now);
     json!({
         "capacity": allocatable, "allocatable": allocatable,
         "addresses": [

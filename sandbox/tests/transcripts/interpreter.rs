@@ -32,7 +32,7 @@ impl Interpreter {
         }));
         let authority = Authority::new("recorder").unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let identity = authority.server("recorder", &["localhost"], &[address.ip()]).unwrap();
+        let identity = authority.issue_server_identity("recorder", &["localhost"], &[address.ip()]).unwrap();
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();

@@ -118,6 +118,6 @@ fn shortened(text: &str) -> String {
 /// Logs go through `RUST_LOG` only when one scenario is looked at.
 fn tracing_subscriber_like() -> Option<()> {
     std::env::var("RUST_LOG").ok()?;
-    caldera_runtime::telemetry::start("info", caldera_runtime::telemetry::Format::Text);
+    caldera_runtime::telemetry::start_logging("info", caldera_runtime::telemetry::Format::Text);
     Some(())
 }

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use axum::{Json, Router, extract::State, routing::post};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_runtime::{
-    clock::{SharedClock, rfc3339},
+    clock::{SharedClock, format_time},
     tls::{Authority, TlsError, server_config},
 };
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ pub async fn start(
     let wanted = SocketAddr::from(([127, 0, 0, 1], 0));
     let failed = |source| AdmissionError::Listen { address: wanted, source };
     let authority = Authority::new("karmada-webhook")?;
-    let identity = authority.server("karmada-webhook", &["localhost"], &[wanted.ip()])?;
+    let identity = authority.issue_server_identity("karmada-webhook", &["localhost"], &[wanted.ip()])?;
     let tls = server_config(&identity)?;
     let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -175,7 +175,7 @@ async fn mutate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -> 
     let verb = if request.text("/operation") == "CREATE" { Verb::Create } else { Verb::Update };
     let object = &request["object"];
     let id = uuid::Uuid::new_v4().to_string();
-    let mutated = mutate::mutate(object, verb, &id, &rfc3339(hooks.clock.now()));
+    let mutated = mutate::mutate(object, verb, &id, &format_time(hooks.clock.now()));
     let mut response = json!({"allowed": true});
     if mutated != *object {
         let patch = json_patch::diff(object, &mutated);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -132,7 +132,7 @@ pub(super) fn want(world: &World, job: &Value, counts: &Counts, change: &Change,
     // `killPods` moves the time only with the phase; `syncJob` with anything.
     let time = if phase_changes || !change.killed { now } else { since(job).unwrap_or(now) };
     if phase_changes || !change.killed {
-        let stamp = rfc3339(now);
+        let stamp = format_time(now);
         new.insert("state".to_owned(), json!({"phase": change.phase, "lastTransitionTime": stamp}));
         let mut conditions = list(job, "/status/conditions").to_vec();
         conditions.retain(|condition| text(condition, "/status") != change.phase);

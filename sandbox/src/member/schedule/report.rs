@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{quantity::Quantity, resources::Resources};
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn not_enqueued(world: &World, group: &Group<'_>, why: &str, now: Tim
     if group.facts.phase.is_empty() {
         cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Pending"}})));
     }
-    let time = rfc3339(now);
+    let time = format_time(now);
     let event = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {
@@ -140,7 +140,7 @@ pub(super) fn unschedulable(
 fn condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = json!({
         "type": kind, "status": "True", "reason": reason,
-        "transitionID": uid(group.object), "lastTransitionTime": rfc3339(now),
+        "transitionID": uid(group.object), "lastTransitionTime": format_time(now),
     });
     if !message.is_empty() {
         condition["message"] = message.into();

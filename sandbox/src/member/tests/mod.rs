@@ -66,7 +66,7 @@ impl Cluster {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         if text(&object, "/metadata/uid").is_empty() {
             object["metadata"]["uid"] = format!("uid-{}", self.version).into();
-            object["metadata"]["creationTimestamp"] = caldera_runtime::clock::rfc3339(self.now).into();
+            object["metadata"]["creationTimestamp"] = caldera_runtime::clock::format_time(self.now).into();
         }
         object["kind"] = kind.resource().kind.into();
         if Kind::WATCHED.contains(&kind) {

@@ -5,7 +5,7 @@
 //! conditions (SuccessCriteriaMet, FailureTarget) come no later than the final ones, and those only when no pod is left
 //! that is active or terminating.
 
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ fn status(
     (failing, succeeding, suspended): (bool, bool, bool),
     now: Timestamp,
 ) -> Value {
-    let time = rfc3339(now);
+    let time = format_time(now);
     let mut conditions = list(job, "/status/conditions").to_vec();
     let mut say = |kind: &str, met: bool, reason: &str, message: &str| {
         with_condition(

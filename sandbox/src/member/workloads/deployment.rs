@@ -1,6 +1,6 @@
 //! Deployments and ReplicaSets (`pkg/controller/{deployment,replicaset}`).
 
-use caldera_runtime::clock::rfc3339;
+use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn status(deployment: &Value, set_name: &str, pods: &[&Value], now: Timestamp) -
     let available = ready >= wanted - may_miss(deployment, wanted);
     let complete = ready == wanted && replicas == wanted;
     let mut conditions = list(deployment, "/status/conditions").to_vec();
-    let time = rfc3339(now);
+    let time = format_time(now);
     let condition = |kind: &str, met: bool, reason: &str, message: String| {
         json!({
             "type": kind, "status": if met { "True" } else { "False" }, "reason": reason, "message": message,

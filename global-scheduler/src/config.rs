@@ -1,0 +1,43 @@
+//! What the scheduler is started with.
+
+use std::sync::Arc;
+
+use caldera_estimator::desk::Settings;
+use caldera_runtime::{
+    client::WriteCounts,
+    clock::{SharedClock, SystemClock},
+    serve::{Ready, SharedRegistry},
+};
+
+/// What the scheduler is started with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The time.
+    pub clock: SharedClock,
+    /// Set once the first view is complete.
+    pub ready: Ready,
+    /// Where metrics are registered.
+    pub registry: SharedRegistry,
+    /// Counts the writes of clients of members (there should be none).
+    pub counts: WriteCounts,
+    /// Where the estimators of members are whose nodes can not be read.
+    pub estimators: Settings,
+    /// Clusters that get nothing of a divided workload are listed too.
+    pub empty_workloads: bool,
+    /// Namespace and name of the lease under which the controller grants; `None`: grants are not fenced.
+    pub grants: Option<(String, String)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            ready: Ready::default(),
+            registry: SharedRegistry::default(),
+            counts: WriteCounts::default(),
+            estimators: Settings::default(),
+            empty_workloads: false,
+            grants: None,
+        }
+    }
+}

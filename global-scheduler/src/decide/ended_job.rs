@@ -1,0 +1,49 @@
+//! Which clusters a split job leaves because it has ended as a whole.
+//!
+//! A member carries out the policies of a job for its own copy only: `TaskCompleted -> CompleteJob` ends the copy whose
+//! task is complete, and a failure fails its copy. The other copies would run on and hold quota. Rule (Volcano
+//! `pkg/controllers/job/state`, applied to all copies): the job is complete when, for a task whose completion completes
+//! it, every copy with pods of that task is Completed. It has failed, or was terminated, when a copy that the gang
+//! needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status
+//! with them.
+
+use std::collections::BTreeSet;
+
+use caldera_core::{
+    gang::TaskName,
+    place::{Decision, Target},
+    plan::{Plan, Share},
+};
+
+use crate::observe::binding::{Binding, End};
+
+/// The clusters that a job keeps because it has ended as a whole; `None` if it has not, or has ended in all of them.
+#[must_use]
+pub fn keep_ended_copies(binding: &Binding, completes: &BTreeSet<TaskName>) -> Option<Decision> {
+    let plan = binding.plan.as_ref()?;
+    let targets = &binding.place.previous;
+    let goes_on = |target: &&Target| !binding.ended.contains_key(&target.cluster);
+    if binding.ended.is_empty() || !targets.iter().any(|target| goes_on(&target)) {
+        return None;
+    }
+    if !has_failed(binding, plan) && !completes.iter().any(|task| is_complete(binding, plan, task)) {
+        return None;
+    }
+    let kept: Vec<Target> = targets.iter().filter(|target| !goes_on(target)).cloned().collect();
+    let mut plan = plan.clone();
+    plan.clusters.retain(|cluster, _| kept.iter().any(|target| target.cluster == cluster.as_str()));
+    Some(Decision { targets: kept, plan: Some(plan), affinity: None })
+}
+
+fn has_failed(binding: &Binding, plan: &Plan) -> bool {
+    let needs = |share: &Share| share.min_available > 0;
+    plan.clusters
+        .iter()
+        .any(|(cluster, share)| needs(share) && binding.ended.get(cluster.as_str()) == Some(&End::Broken))
+}
+
+fn is_complete(binding: &Binding, plan: &Plan, task: &TaskName) -> bool {
+    let has = |share: &Share| share.tasks.get(task).is_some_and(|part| part.replicas > 0);
+    let mut copies = plan.clusters.iter().filter(|(_, share)| has(share)).peekable();
+    copies.peek().is_some() && copies.all(|(cluster, _)| binding.ended.get(cluster.as_str()) == Some(&End::Completed))
+}

@@ -1,0 +1,90 @@
+//! Lease fencing: which grants may be placed.
+//!
+//! Rule: a grant carries the epoch of the lease under which the controller made it (`caldera.dev/epoch`). Before more
+//! of a grant is placed the lease is read, and that read begins after the grant was seen. If the lease still has the
+//! epoch of the grant, any later holder lists the grant, and charges it, before it grants anything itself. If it has
+//! not, the grant is stale: the holder of the lease decides about it, and grants it again or takes it back. One read
+//! serves all grants that wait for it.
+
+use std::collections::BTreeMap;
+
+use caldera_runtime::lease::LeaseRecord;
+
+use crate::observe::binding::{Binding, BindingKey};
+
+/// A grant as it was seen.
+#[derive(Debug, PartialEq, Eq)]
+struct SeenGrant {
+    resource_version: String,
+    epoch: String,
+}
+
+/// The grants that wait for a read of the lease, and those that may be placed.
+#[derive(Debug, Default)]
+pub struct LeaseFence {
+    /// Without fencing every grant may be placed.
+    is_enabled: bool,
+    /// Those that the read under way is for.
+    reading: Option<BTreeMap<BindingKey, SeenGrant>>,
+    /// Those that the next read is for.
+    waiting: BTreeMap<BindingKey, SeenGrant>,
+    /// Versions of bindings that may be placed.
+    valid: BTreeMap<BindingKey, String>,
+}
+
+impl LeaseFence {
+    /// Fences nothing unless it is enabled.
+    #[must_use]
+    pub fn new(is_enabled: bool) -> Self {
+        Self { is_enabled, ..Self::default() }
+    }
+
+    /// Whether so many replicas of a binding may be placed now. If not yet, it waits for a read of the lease.
+    pub fn may_place(&mut self, binding: &Binding, replicas: i64) -> bool {
+        let Some(epoch) = binding.epoch.as_ref().filter(|_| self.is_enabled) else { return true };
+        let placed: i64 = binding.place.previous.iter().map(|target| target.replicas).sum();
+        if placed >= replicas && placed > 0 {
+            return true;
+        }
+        if self.valid.get(&binding.key) == Some(&binding.resource_version) {
+            return true;
+        }
+        self.valid.remove(&binding.key);
+        let grant = SeenGrant { resource_version: binding.resource_version.clone(), epoch: epoch.clone() };
+        if self.reading.as_ref().and_then(|reading| reading.get(&binding.key)) != Some(&grant) {
+            self.waiting.insert(binding.key.clone(), grant);
+        }
+        false
+    }
+
+    /// Whether a read of the lease is to begin now; then all that wait are waiting for this one.
+    pub fn begin_read(&mut self) -> bool {
+        let begins = self.reading.is_none() && !self.waiting.is_empty();
+        if begins {
+            self.reading = Some(std::mem::take(&mut self.waiting));
+        }
+        begins
+    }
+
+    /// The lease was read: the bindings whose grants are valid, and are due again.
+    pub fn apply_read(&mut self, lease: Option<&LeaseRecord>) -> Vec<BindingKey> {
+        let current = lease.map(LeaseRecord::epoch);
+        let mut due = Vec::new();
+        for (key, grant) in self.reading.take().into_iter().flatten() {
+            if current.as_ref() == Some(&grant.epoch) {
+                self.valid.insert(key.clone(), grant.resource_version);
+                due.push(key);
+            } else {
+                let granted = grant.epoch;
+                tracing::info!(binding = %key, granted, ?current, "stale grant; the lease's holder decides");
+            }
+        }
+        due
+    }
+
+    /// A binding is gone.
+    pub fn forget_binding(&mut self, key: &BindingKey) {
+        self.valid.remove(key);
+        self.waiting.remove(key);
+    }
+}

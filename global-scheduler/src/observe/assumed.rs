@@ -1,0 +1,127 @@
+//! Assumed pods: what a decision gives clusters counts as used in the fleet until the pods are seen there.
+//!
+//! Rule (kube-scheduler's `AssumePod`; karmada-scheduler `pkg/scheduler/cache/cache.go`): pods of a kind whose template
+//! is not read can not be told from others, because a custom resource makes any pods it likes. They are assumed as the
+//! binding describes them until the aggregated status says that the workload is healthy in the cluster, but not longer
+//! than karmada-scheduler assumes them: five minutes from when they were scheduled.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use caldera_core::{fleet::Promise, gang::Gang, place::Target, plan::Plan};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    binding::{Binding, BindingKey},
+    cache::Cache,
+};
+
+/// How long pods that can not be seen are assumed.
+const ASSUMED_FOR: SignedDuration = SignedDuration::from_mins(5);
+
+/// Until when pods that can not be seen are assumed.
+#[derive(Debug, Default)]
+pub struct AssumeDeadlines {
+    /// The time of the last [`Cache::set_now`].
+    now: Timestamp,
+    until: BTreeMap<BindingKey, Timestamp>,
+}
+
+impl Cache {
+    /// Sets the time, and forgets the pods that were assumed for too long.
+    pub fn set_now(&mut self, now: Timestamp) {
+        self.deadlines.now = now;
+        let expired: Vec<BindingKey> =
+            self.deadlines.until.iter().filter(|(_, until)| **until <= now).map(|(key, _)| key.clone()).collect();
+        for key in &expired {
+            self.forget_assumed(key);
+        }
+        if !expired.is_empty() {
+            self.requeue_unschedulable();
+        }
+    }
+
+    /// When assumed pods expire next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.until.values().min().copied()
+    }
+
+    /// Assumes the pods of a decision, until the binding itself shows it.
+    pub fn assume_decision(&mut self, key: &BindingKey, targets: &[Target], plan: Option<&Plan>) {
+        let Some(binding) = self.bindings.get(key) else { return };
+        if !binding.groups.is_empty() {
+            self.assumed.insert(key.clone(), targets.to_vec());
+        }
+        let Some((gang, is_read)) = self.gang_of(binding) else { return };
+        if !is_read {
+            self.deadlines.until.insert(key.clone(), self.deadlines.now + ASSUMED_FOR);
+        }
+        let assumed = assumed_pods(binding, &gang, targets, plan, |_| true);
+        self.fleet.promise(&key.to_string(), assumed);
+    }
+
+    /// Assumes the pods that the binding itself shows, also after a decision could not be written.
+    pub fn assume_binding(&mut self, key: &BindingKey) {
+        self.assumed.remove(key);
+        let found = self.bindings.get(key).filter(|binding| binding.ours && !binding.place.previous.is_empty());
+        let Some((binding, (gang, is_read))) = found.and_then(|binding| Some((binding, self.gang_of(binding)?))) else {
+            self.forget_assumed(key);
+            return;
+        };
+        if is_read {
+            self.deadlines.until.remove(key);
+        } else {
+            let scheduled = binding.status.last_scheduled.map(|at| at + ASSUMED_FOR);
+            let until = scheduled.max(self.deadlines.until.get(key).copied());
+            let Some(until) = until.filter(|until| *until > self.deadlines.now) else {
+                self.forget_assumed(key);
+                return;
+            };
+            self.deadlines.until.insert(key.clone(), until);
+        }
+        let (targets, plan) = (&binding.place.previous, binding.plan.as_ref());
+        let holds =
+            |cluster: &str| !binding.ended.contains_key(cluster) && (is_read || !binding.healthy.contains(cluster));
+        let assumed = assumed_pods(binding, &gang, targets, plan, holds);
+        self.fleet.promise(&key.to_string(), assumed);
+    }
+
+    pub(crate) fn forget_assumed(&mut self, key: &BindingKey) {
+        self.deadlines.until.remove(key);
+        self.fleet.withdraw(&key.to_string());
+    }
+
+    /// What a binding's pods request, and whether that is read from its template.
+    fn gang_of(&self, binding: &Binding) -> Option<(Arc<Gang>, bool)> {
+        match self.request_of(binding).map(|request| &request.gang) {
+            Some(Ok(gang)) => Some((Arc::clone(gang), true)),
+            _ => Some((binding.replica.clone().filter(|replica| replica.replicas() > 0)?, false)),
+        }
+    }
+}
+
+/// The pods of each task in each cluster that `holds` them: by the plan, or by the targets for kinds without a plan.
+fn assumed_pods(
+    binding: &Binding,
+    gang: &Arc<Gang>,
+    targets: &[Target],
+    plan: Option<&Plan>,
+    holds: impl Fn(&str) -> bool,
+) -> Promise {
+    let share = |target: &Target| -> Vec<u32> {
+        match plan.and_then(|plan| plan.clusters.get(target.cluster.as_str())) {
+            Some(share) => {
+                gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
+            }
+            None if gang.tasks.len() == 1 => vec![u32::try_from(target.replicas).unwrap_or(0)],
+            None => gang.tasks.iter().map(|task| task.replicas).collect(),
+        }
+    };
+    let held = targets.iter().filter(|target| holds(&target.cluster));
+    Promise {
+        workload: binding.workload.clone(),
+        gang: Arc::clone(gang),
+        pods: held.map(|target| (target.cluster.clone(), share(target))).collect(),
+        within: plan.map(Plan::within).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,311 @@
+//! The scheduler's cache: bindings, what their workloads request, and the fleet; and the queue of bindings to schedule.
+//!
+//! Rule (kube-scheduler `pkg/scheduler/backend/{cache,queue}`): a binding is due when it changed, most urgent first.
+//! One that found no place is unschedulable and is due again when there may be more capacity. Everything is derived
+//! from API objects: what a binding was given, by its plan or its clusters, is assumed in the fleet until its pods are
+//! seen there ([`super::assumed`]), so a restart forgets nothing.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use caldera_core::{
+    fleet::{Fleet, Update},
+    gang::{Gang, TaskName, WorkloadRef},
+    place::{Apis, Groups, Peers, Target, score::Ranking},
+};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    links::{FederationTopology, Links},
+    placement, workload,
+};
+use caldera_runtime::watch::Event;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::binding::{Binding, BindingKey};
+use super::{assumed::AssumeDeadlines, ranking::Rankings};
+
+/// What a workload requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadRequest {
+    /// What it asks for, or why that can not be read.
+    pub gang: Result<Arc<Gang>, String>,
+    /// It names a queue: without admission it goes nowhere.
+    pub queued: bool,
+    /// Tasks whose completion completes the job.
+    pub completes: BTreeSet<TaskName>,
+}
+
+/// Lists of kinds that are shared between members.
+const MAX_API_LISTS: usize = 16;
+
+/// What other objects say about the scheduling of a binding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchedulingContext {
+    /// Where the others of its groups are.
+    pub peers: Peers,
+    /// How clusters rank for it.
+    pub ranking: Ranking,
+    /// Clusters that get nothing of it are listed too.
+    pub empty_workloads: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// Bindings by key.
+    pub bindings: BTreeMap<BindingKey, Binding>,
+    /// The members.
+    pub fleet: Fleet,
+    /// How policies rank clusters.
+    pub rankings: Rankings,
+    /// Which clusters are declared to be close.
+    pub topology: Links,
+    /// Clusters that get nothing of a divided workload are listed too.
+    pub empty_workloads: bool,
+    /// Lists of kinds that members serve.
+    apis: Vec<Apis>,
+    requests: BTreeMap<WorkloadRef, WorkloadRequest>,
+    by_workload: BTreeMap<WorkloadRef, BTreeSet<BindingKey>>,
+    groups: Groups<BindingKey>,
+    /// Where bindings go whose placement is being written.
+    pub(crate) assumed: BTreeMap<BindingKey, Vec<Target>>,
+    pub(crate) deadlines: AssumeDeadlines,
+    /// Bindings to schedule, most urgent first.
+    due: BTreeSet<(Reverse<i32>, String, BindingKey)>,
+    /// Bindings that may do better when there is more capacity.
+    unschedulable: BTreeSet<BindingKey>,
+    /// Links or clusters changed since the status of topologies was last derived from them.
+    topology_changed: bool,
+}
+
+impl Cache {
+    /// Applies an event of bindings. `global`: of cluster-scoped templates, which are listed by themselves.
+    pub fn apply_bindings(&mut self, global: bool, event: Event<Binding>) {
+        let known = self.bindings.keys().filter(|key| key.is_global() == global).cloned();
+        let (stored, gone) = event.split_changes(known, |binding| binding.key.clone());
+        gone.iter().for_each(|key| self.remove_binding(key));
+        stored.into_iter().for_each(|binding| self.update_binding(binding));
+    }
+
+    /// Stores the newest state of a binding, also from the answer to a write of ours. An older state that arrives later
+    /// is ignored.
+    pub fn update_binding(&mut self, binding: Binding) {
+        if let Some(known) = self.bindings.get(&binding.key) {
+            let versions = (binding.comparable_version(), known.comparable_version());
+            let older = matches!(versions, (Some(new), Some(old)) if new < old);
+            if known.uid == binding.uid && (older || *known == binding) {
+                return;
+            }
+            self.due.remove(&due_key(known));
+            if known.workload != binding.workload || known.groups != binding.groups {
+                self.remove_binding(&binding.key.clone());
+            }
+        }
+        let key = binding.key.clone();
+        self.groups.insert(&key.namespace, &binding.groups, &key);
+        self.by_workload.entry(binding.workload.clone()).or_default().insert(key.clone());
+        let holds =
+            |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone(), binding.healthy.clone());
+        let moved = self.bindings.get(&key).is_some_and(|old| holds(old) != holds(&binding));
+        self.bindings.insert(key.clone(), binding);
+        self.assume_binding(&key);
+        self.mark_due(&key);
+        if moved {
+            self.requeue_unschedulable();
+        }
+    }
+
+    fn remove_binding(&mut self, key: &BindingKey) {
+        let Some(binding) = self.bindings.remove(key) else { return };
+        if let Some(keys) = self.by_workload.get_mut(&binding.workload) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_workload.remove(&binding.workload);
+            }
+        }
+        self.groups.remove(&key.namespace, &binding.groups, key);
+        self.assumed.remove(key);
+        self.due.remove(&due_key(&binding));
+        self.unschedulable.remove(key);
+        self.forget_assumed(key);
+        self.requeue_unschedulable();
+    }
+
+    /// Applies an event of workloads of one kind: each with what it requests.
+    pub fn apply_workloads(&mut self, kind: (&str, &str), event: Event<(WorkloadRef, WorkloadRequest)>) {
+        let of_kind = |known: &&WorkloadRef| (known.group.as_str(), known.kind.as_str()) == kind;
+        let known = self.requests.keys().filter(of_kind).cloned();
+        let (stored, gone) = event.split_changes(known, |(workload, _)| workload.clone());
+        gone.iter().for_each(|workload| self.forget_request(workload));
+        stored.into_iter().for_each(|(workload, request)| self.update_request(&workload, request));
+    }
+
+    fn forget_request(&mut self, workload: &WorkloadRef) {
+        self.requests.remove(workload);
+        self.fleet.selects(&selector_key(workload), None);
+    }
+
+    fn update_request(&mut self, workload: &WorkloadRef, request: WorkloadRequest) {
+        if self.requests.get(workload) == Some(&request) {
+            return;
+        }
+        self.fleet.selects(&selector_key(workload), request.gang.as_deref().ok());
+        self.requests.insert(workload.clone(), request);
+        for key in self.by_workload.get(workload).cloned().unwrap_or_default() {
+            self.assume_binding(&key);
+            self.mark_due(&key);
+        }
+    }
+
+    /// Applies an event of clusters.
+    pub fn apply_clusters(&mut self, event: Event<Cluster>) {
+        let known = self.fleet.clusters().map(|(cluster, _)| cluster.name.clone());
+        let name_of = |cluster: &Cluster| cluster.metadata.name.clone().unwrap_or_default();
+        let is_list = matches!(event, Event::Reset(_));
+        let (stored, gone) = event.split_changes(known, name_of);
+        let mut changed = is_list || !gone.is_empty();
+        gone.iter().for_each(|name| self.fleet.remove_cluster(name));
+        for cluster in &stored {
+            changed |= self.set_cluster(cluster);
+        }
+        if changed {
+            self.topology_changed = true;
+            // Labels, taints or readiness may matter to anybody, placed or not.
+            let keys: Vec<BindingKey> = self.bindings.keys().cloned().collect();
+            for key in keys {
+                self.mark_due(&key);
+            }
+        }
+    }
+
+    fn set_cluster(&mut self, object: &Cluster) -> bool {
+        let mut cluster = placement::read_cluster(object);
+        // Most members serve the same kinds: one list for all of them.
+        match self.apis.iter().find(|known| **known == cluster.serves) {
+            Some(known) => cluster.serves = known.clone(),
+            None => {
+                self.apis.push(cluster.serves.clone());
+                // The oldest may be of versions that are gone.
+                self.apis.drain(..self.apis.len().saturating_sub(MAX_API_LISTS));
+            }
+        }
+        self.fleet.set_cluster(cluster, placement::read_summary(object.status.as_ref()))
+    }
+
+    /// Applies an event of FederationTopologies.
+    pub fn apply_topologies(&mut self, event: Event<FederationTopology>) {
+        self.topology_changed = true;
+        match event {
+            Event::Reset(all) => self.topology.replace(all),
+            Event::Applied(object) => self.topology.set(object),
+            Event::Deleted(object) => self.topology.remove(object.metadata.name.as_deref().unwrap_or_default()),
+        }
+        // A waiting gang may fit where clusters are near each other now; what is placed stays.
+        if self.fleet.set_links(self.topology.merge_topology()) {
+            self.requeue_unschedulable();
+        }
+    }
+
+    /// The status of topologies may not have been written.
+    pub fn recheck_topology(&mut self) {
+        self.topology_changed = true;
+    }
+
+    /// True once after links or clusters changed.
+    pub fn take_topology_change(&mut self) -> bool {
+        std::mem::take(&mut self.topology_changed)
+    }
+
+    /// Applies an update of a member.
+    pub fn apply_member(&mut self, cluster: &str, update: Update) {
+        if self.fleet.update(cluster, update) {
+            self.requeue_unschedulable();
+        }
+    }
+
+    /// There may be more capacity: all unschedulable bindings are due again.
+    pub fn requeue_unschedulable(&mut self) {
+        for key in std::mem::take(&mut self.unschedulable) {
+            self.mark_due(&key);
+        }
+    }
+
+    /// A binding is to be scheduled, if it is ours to schedule now.
+    pub fn mark_due(&mut self, key: &BindingKey) {
+        if let Some(binding) = self.bindings.get(key) {
+            if binding.is_due() {
+                self.due.insert(due_key(binding));
+            } else {
+                self.due.remove(&due_key(binding));
+            }
+        }
+    }
+
+    /// A binding is due again as soon as there may be more capacity.
+    pub fn add_unschedulable(&mut self, key: &BindingKey) {
+        self.unschedulable.insert(key.clone());
+    }
+
+    /// The bindings that are due, most urgent first; they are not due any more.
+    pub fn pop_due(&mut self) -> Vec<BindingKey> {
+        std::mem::take(&mut self.due).into_iter().map(|(_, _, key)| key).collect()
+    }
+
+    /// Whether nothing is due.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// How many bindings are unschedulable.
+    #[must_use]
+    pub fn count_unschedulable(&self) -> usize {
+        self.unschedulable.len()
+    }
+
+    /// What a binding's workload requests; `None` while the workload was not seen.
+    #[must_use]
+    pub fn request_of(&self, binding: &Binding) -> Option<&WorkloadRequest> {
+        self.requests.get(&binding.workload)
+    }
+
+    /// What other objects say about the scheduling of a binding now.
+    #[must_use]
+    pub fn context_of(&self, binding: &Binding, now: Timestamp) -> SchedulingContext {
+        let own = binding.weights.as_ref().and_then(|stated| stated.as_ref().ok());
+        let ranking = self.rankings.ranking_for(own, binding.policy.as_ref(), now);
+        SchedulingContext { peers: self.peers_of(binding), ranking, empty_workloads: self.empty_workloads }
+    }
+
+    /// Where the others of the binding's groups are, or will be once it is written.
+    fn peers_of(&self, binding: &Binding) -> Peers {
+        self.groups.peers(&binding.key.namespace, &binding.groups, &binding.key, |other| {
+            let placed = self.bindings.get(other).map(|other| other.place.previous.as_slice());
+            let targets = self.assumed.get(other).map(Vec::as_slice).or(placed).unwrap_or_default();
+            targets.iter().map(|target| target.cluster.clone()).collect()
+        })
+    }
+}
+
+/// The name under which the fleet knows the node selectors of a workload.
+fn selector_key(workload: &WorkloadRef) -> String {
+    let WorkloadRef { group, kind, namespace, name } = workload;
+    format!("{group}/{kind}/{namespace}/{name}")
+}
+
+fn due_key(binding: &Binding) -> (Reverse<i32>, String, BindingKey) {
+    (Reverse(binding.priority), binding.created.clone(), binding.key.clone())
+}
+
+/// Reads a workload; `None` if it is of no kind in scope.
+#[must_use]
+pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
+    let reference = workload::reference_of(object)?;
+    let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
+    let completes = workload::completed_by(object);
+    Some((reference, WorkloadRequest { gang, queued: workload::names_queue(object), completes }))
+}

@@ -1,0 +1,55 @@
+//! The kinds that the scheduler follows on the host, and their events.
+
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    links::FederationTopology,
+    score::{ClusterScore, Scores},
+    workload::WorkloadKind,
+};
+use caldera_runtime::watch::{Event, Follower, api_resource};
+use kube::runtime::watcher;
+
+use super::{
+    binding::Binding,
+    cache::{WorkloadRequest, read_workload},
+    ranking::{PolicyKey, StatedWeights, read_policy},
+};
+
+/// An event of one of the kinds, with what is kept of its objects.
+pub(crate) enum HostEvent {
+    /// `true` for ClusterResourceBindings.
+    Bindings(bool, Box<Event<Binding>>),
+    Workloads(WorkloadKind, Event<(caldera_core::gang::WorkloadRef, WorkloadRequest)>),
+    Clusters(Box<Event<Cluster>>),
+    /// `true` for ClusterPropagationPolicies.
+    Policies(bool, Event<(PolicyKey, Option<StatedWeights>)>),
+    Scores(Event<Scores>),
+    Links(Box<Event<FederationTopology>>),
+}
+
+/// Follows every kind on the host that placement depends on.
+pub(crate) fn follow_host(follower: &Follower<HostEvent>) {
+    let all = watcher::Config::default;
+    for (global, kind, plural) in
+        [(false, "ResourceBinding", "resourcebindings"), (true, "ClusterResourceBinding", "clusterresourcebindings")]
+    {
+        let resource = api_resource("work.karmada.io", "v1alpha2", kind, plural);
+        let input = move |event| HostEvent::Bindings(global, Box::new(event));
+        follower.follow_json(resource, all(), |object| Binding::parse_binding(&object), input);
+    }
+    for (global, kind, plural) in [
+        (false, "PropagationPolicy", "propagationpolicies"),
+        (true, "ClusterPropagationPolicy", "clusterpropagationpolicies"),
+    ] {
+        let resource = api_resource("policy.karmada.io", "v1alpha1", kind, plural);
+        let input = move |event| HostEvent::Policies(global, event);
+        follower.follow_json(resource, all(), |object| read_policy(&object), input);
+    }
+    for kind in WorkloadKind::ALL {
+        let input = move |event| HostEvent::Workloads(kind, event);
+        follower.follow_json(kind.api_resource(), all(), |object| read_workload(&object), input);
+    }
+    follower.follow_typed::<Cluster, _, _>(all(), Some, |event| HostEvent::Clusters(Box::new(event)));
+    follower.follow_typed(all(), |score: ClusterScore| Some(Scores::from(&score)), HostEvent::Scores);
+    follower.follow_typed::<FederationTopology, _, _>(all(), Some, |event| HostEvent::Links(Box::new(event)));
+}

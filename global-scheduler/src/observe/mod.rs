@@ -1,0 +1,7 @@
+//! What the scheduler sees: the kinds that it follows, and a cache that their events fill.
+
+pub mod assumed;
+pub mod binding;
+pub mod cache;
+pub(crate) mod host_watch;
+pub mod ranking;

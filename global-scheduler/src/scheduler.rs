@@ -1,0 +1,463 @@
+//! The scheduler between two awaits: it applies events and outcomes to the cache, decides what is due, and queues the
+//! writes.
+//!
+//! Rules: nothing is decided before bindings and clusters were listed. Members that have not reported yet are waited
+//! for only for [`GRACE_PERIOD`]. A binding with a write in flight is not decided again before the outcome. What failed
+//! is decided again from fresh state, after a wait that doubles.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use caldera_core::place::{Decision, Target};
+use caldera_estimator::desk::{Desk, Said};
+use caldera_runtime::{
+    clock::SharedClock,
+    lease::LeaseRecord,
+    members::{MemberEvent, Members},
+    serve::Ready,
+    watch::Event,
+    write::{Done, Failure, Write, Writer},
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    config::Config,
+    decide::{
+        lease_fence::LeaseFence,
+        placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
+    },
+    estimates,
+    metrics::Metrics,
+    observe::{
+        binding::{Binding, BindingKey},
+        cache::Cache,
+        host_watch::HostEvent,
+        ranking::StatedWeights,
+    },
+    write::{binding_writes, event_budget::EventBudget, topology_status::TopologyStatusWriter},
+};
+
+/// What a write was for.
+#[derive(Debug, Clone)]
+pub(crate) enum Tag {
+    Place(BindingKey, Decision),
+    Clear(BindingKey, &'static str, String),
+    Status(BindingKey),
+    /// The status of a FederationTopology.
+    Topology(String),
+    Event,
+}
+
+/// A refusal of which only the text changed is written at most this often.
+const REFUSAL_PERIOD: Duration = Duration::from_secs(60);
+/// First wait after a write that failed; doubles up to [`MAX_BACKOFF`].
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// So long after the start decisions wait for members that have not reported yet.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// How often bindings are decided again that wait for capacity which only an estimator knows, and topology statuses
+/// written again that failed: neither makes an event.
+const RECHECK_PERIOD: Duration = Duration::from_secs(30);
+
+/// When to try a write again.
+struct Retry {
+    /// `None` once it is tried.
+    at: Option<Instant>,
+    failures: u32,
+    /// No event may make it due before that: the server refused it, or was too busy.
+    blocks: bool,
+}
+
+pub(crate) struct Scheduler {
+    cache: Cache,
+    members: Members,
+    writer: Writer<Tag>,
+    clock: SharedClock,
+    metrics: Metrics,
+    /// Bindings with a write in flight, and the version it was decided on. Its outcome makes them due again.
+    in_flight: BTreeMap<BindingKey, String>,
+    /// Bindings whose writes failed.
+    retries: BTreeMap<BindingKey, Retry>,
+    fence: LeaseFence,
+    /// The estimators of members whose nodes can not be read.
+    desk: Desk,
+    /// See [`RECHECK_PERIOD`].
+    recheck_at: Option<Instant>,
+    topology_status: TopologyStatusWriter,
+    /// When a refusal was last written.
+    refused_at: BTreeMap<BindingKey, Instant>,
+    event_budget: EventBudget,
+    /// The reported faults of weights that can not be read, by the UID of the object that states them.
+    reported_faults: BTreeMap<String, String>,
+    /// Lists that did not arrive yet: nothing is decided before they do.
+    unlisted: BTreeSet<&'static str>,
+    /// FederationTopologies were listed. Not every host has them, so they are waited for only as long as members are.
+    topologies_listed: bool,
+    /// End of the [`GRACE_PERIOD`]; `None` once it is over.
+    grace_end: Option<Instant>,
+    ready: Ready,
+}
+
+impl Scheduler {
+    pub(crate) fn new(config: Config, members: Members, writer: Writer<Tag>, desk: Desk) -> Self {
+        let mut cache = Cache::default();
+        cache.empty_workloads = config.empty_workloads;
+        Self {
+            cache,
+            members,
+            writer,
+            clock: config.clock,
+            metrics: Metrics::register_metrics(&config.registry),
+            in_flight: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            fence: LeaseFence::new(config.grants.is_some()),
+            desk,
+            recheck_at: None,
+            topology_status: TopologyStatusWriter::default(),
+            refused_at: BTreeMap::new(),
+            event_budget: EventBudget::new(Instant::now()),
+            reported_faults: BTreeMap::new(),
+            unlisted: ["bindings", "clusters"].into_iter().collect(),
+            topologies_listed: false,
+            grace_end: Some(Instant::now() + GRACE_PERIOD),
+            ready: config.ready,
+        }
+    }
+
+    /// When something is due because of the time.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        let retries = self.retries.values().filter_map(|retry| retry.at);
+        let expiry = self.cache.next_deadline().map(|at| {
+            let left = at.duration_since(self.clock.now());
+            Instant::now() + Duration::try_from(left).unwrap_or_default()
+        });
+        retries.chain(self.grace_end).chain(self.recheck_at).chain(expiry).min()
+    }
+
+    pub(crate) fn wake_due(&mut self) {
+        let now = Instant::now();
+        for (key, retry) in &mut self.retries {
+            if retry.at.is_some_and(|at| at <= now) {
+                retry.at = None;
+                self.cache.mark_due(key);
+            }
+        }
+        if self.recheck_at.is_some_and(|at| at <= now) {
+            self.recheck_at = None;
+            self.cache.requeue_unschedulable();
+            self.cache.recheck_topology();
+        }
+    }
+
+    pub(crate) fn apply_host_event(&mut self, event: HostEvent) {
+        match event {
+            HostEvent::Bindings(global, event) => {
+                let event = *event;
+                if matches!(event, Event::Reset(_)) && !global {
+                    self.note_listed("bindings");
+                }
+                if let Event::Deleted(binding) = &event {
+                    self.forget_binding(&binding.key);
+                }
+                self.report_faults(&event, |binding| binding.weights.as_ref());
+                self.cache.apply_bindings(global, event);
+            }
+            HostEvent::Workloads(kind, event) => self.cache.apply_workloads((kind.group(), kind.kind()), event),
+            HostEvent::Policies(global, event) => {
+                self.report_faults(&event, |(_, stated)| stated.as_ref());
+                self.cache.rankings.apply_policies(global, event);
+            }
+            HostEvent::Scores(event) => self.cache.rankings.apply_scores(event),
+            HostEvent::Links(event) => {
+                self.topologies_listed |= matches!(*event, Event::Reset(_));
+                self.cache.apply_topologies(*event);
+            }
+            HostEvent::Clusters(event) => {
+                self.members.follow_clusters(&event);
+                match &*event {
+                    Event::Reset(all) => all.iter().for_each(|cluster| self.desk.observe(cluster)),
+                    Event::Applied(cluster) => self.desk.observe(cluster),
+                    Event::Deleted(cluster) => {
+                        self.desk.forget_cluster(cluster.metadata.name.as_deref().unwrap_or_default());
+                    }
+                }
+                let is_list = matches!(*event, Event::Reset(_));
+                self.cache.apply_clusters(*event);
+                if is_list {
+                    self.note_listed("clusters");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn apply_member_event(&mut self, event: MemberEvent) {
+        self.cache.apply_member(&event.cluster, event.update);
+    }
+
+    pub(crate) fn apply_estimate(&mut self, answer: Said) {
+        let key = self.desk.take(answer);
+        if let Some((namespace, name)) = key.split_once('/') {
+            self.cache.mark_due(&BindingKey { namespace: namespace.to_owned(), name: name.to_owned() });
+        }
+    }
+
+    pub(crate) fn apply_lease(&mut self, lease: Option<&LeaseRecord>) {
+        for key in self.fence.apply_read(lease) {
+            self.cache.mark_due(&key);
+        }
+    }
+
+    pub(crate) fn begin_lease_read(&mut self) -> bool {
+        self.fence.begin_read()
+    }
+
+    /// Records faults of stated weights as Events, once on each object and again when they change.
+    fn report_faults<T>(&mut self, event: &Event<T>, stated: impl Fn(&T) -> Option<&StatedWeights>) {
+        let (objects, gone) = match event {
+            Event::Reset(all) => (all.as_slice(), false),
+            Event::Applied(one) => (std::slice::from_ref(one), false),
+            Event::Deleted(one) => (std::slice::from_ref(one), true),
+        };
+        for fault in objects.iter().filter_map(stated).filter_map(|stated| stated.as_ref().err()) {
+            if gone {
+                self.reported_faults.remove(&fault.on.uid);
+                continue;
+            }
+            let before = self.reported_faults.insert(fault.on.uid.clone(), fault.why.clone());
+            if before.as_ref() != Some(&fault.why) {
+                let (kind, name) = (&fault.on.kind, &fault.on.name);
+                tracing::warn!(kind, namespace = fault.on.namespace, name, why = fault.why, "weights are ignored");
+                let event = binding_writes::ignored_weights_event(fault, self.clock.now());
+                self.writer.queue_write(Tag::Event, event);
+            }
+        }
+    }
+
+    fn note_listed(&mut self, list: &'static str) {
+        if self.unlisted.remove(list) && self.unlisted.is_empty() {
+            self.ready.set_ready(true);
+            tracing::info!(bindings = self.cache.bindings.len(), "the first view is complete");
+        }
+    }
+
+    fn forget_binding(&mut self, key: &BindingKey) {
+        self.fence.forget_binding(key);
+        self.retries.remove(key);
+        self.refused_at.remove(key);
+        self.desk.forget(&key.to_string());
+        self.show_unschedulable();
+    }
+
+    fn show_unschedulable(&self) {
+        self.metrics.unschedulable.set(i64::try_from(self.cache.count_unschedulable()).unwrap_or(i64::MAX));
+    }
+
+    /// Decides about every binding that is due, unless the first view is not complete yet.
+    pub(crate) fn decide_due(&mut self) {
+        self.cache.set_now(self.clock.now());
+        if self.grace_end.is_some_and(|end| end <= Instant::now() || self.has_first_view()) {
+            self.grace_end = None;
+        }
+        if !self.unlisted.is_empty() || self.grace_end.is_some() {
+            return;
+        }
+        if self.cache.take_topology_change() {
+            self.write_topology_statuses();
+        }
+        if self.cache.is_idle() {
+            return;
+        }
+        for key in self.cache.pop_due() {
+            let must_wait = self.retries.get(&key).is_some_and(|retry| retry.blocks && retry.at.is_some());
+            if !must_wait && !self.in_flight.contains_key(&key) {
+                self.decide_about(&key);
+            }
+        }
+        self.show_unschedulable();
+    }
+
+    fn decide_about(&mut self, key: &BindingKey) {
+        self.cache.fleet.refresh();
+        let Some(binding) = self.cache.bindings.get(key) else { return };
+        let _span = tracing::debug_span!("decide", binding = %key).entered();
+        let started = std::time::Instant::now();
+        let (request, fleet) = (self.cache.request_of(binding), &self.cache.fleet);
+        // While it waits for estimators others go on; an answer makes it due again.
+        let Some(estimated) = estimates::gather_estimates(&mut self.desk, binding, request, fleet) else { return };
+        let context = self.cache.context_of(binding, self.clock.now());
+        let Verdict { step, awaits_capacity } = placement::decide_binding(binding, request, context, fleet, &estimated);
+        self.metrics.count_decision(&step, started.elapsed());
+        let may_carry_out = match &step {
+            Step::Place(decision) => {
+                let replicas = decision.targets.iter().map(|target| target.replicas).sum();
+                self.fence.may_place(binding, replicas)
+            }
+            _ => true,
+        };
+        if awaits_capacity {
+            if !estimated.is_empty() {
+                self.recheck_at.get_or_insert_with(|| Instant::now() + RECHECK_PERIOD);
+            }
+            self.cache.add_unschedulable(key);
+        }
+        if may_carry_out {
+            self.carry_out(key, step);
+        }
+    }
+
+    /// Whether everything has reported that is waited for in the grace period.
+    fn has_first_view(&self) -> bool {
+        self.unlisted.is_empty() && self.topologies_listed && self.cache.fleet.unanswered().next().is_none()
+    }
+
+    fn write_topology_statuses(&mut self) {
+        self.cache.fleet.refresh();
+        let (topology, fleet) = (&self.cache.topology, &self.cache.fleet);
+        for (name, write) in self.topology_status.statuses_to_write(topology, fleet, self.clock.now()) {
+            self.writer.queue_write(Tag::Topology(name), write);
+        }
+    }
+
+    fn carry_out(&mut self, key: &BindingKey, step: Step) {
+        let Some(binding) = self.cache.bindings.get(key) else { return };
+        match step {
+            Step::Rest => {}
+            Step::Place(decision) => {
+                let write = binding_writes::place_binding(binding, &decision);
+                self.cache.assume_decision(key, &decision.targets, decision.plan.as_ref());
+                self.write_binding(key, Tag::Place(key.clone(), decision), write);
+            }
+            Step::Confirm { anew } => {
+                let write = binding_writes::write_scheduled(binding, None, anew, self.clock.now());
+                self.write_binding(key, Tag::Status(key.clone()), write);
+            }
+            Step::Refuse { reason, message, clear: true } => {
+                let write = binding_writes::clear_clusters(binding);
+                self.write_binding(key, Tag::Clear(key.clone(), reason, message), write);
+            }
+            Step::Refuse { reason, message, clear: false } => self.write_refusal(key, reason, &message),
+        }
+    }
+
+    fn write_binding(&mut self, key: &BindingKey, tag: Tag, write: Write) {
+        let version = self.cache.bindings.get(key).map(|binding| binding.resource_version.clone()).unwrap_or_default();
+        self.in_flight.insert(key.clone(), version);
+        self.writer.queue_write(tag, write);
+    }
+
+    fn write_events(&self, events: Vec<Write>) {
+        events.into_iter().for_each(|event| self.writer.queue_write(Tag::Event, event));
+    }
+
+    /// Writes the condition, if it says something new, and Events if the reason is new.
+    fn write_refusal(&mut self, key: &BindingKey, reason: &'static str, message: &str) {
+        let Some(binding) = self.cache.bindings.get(key) else { return };
+        let now = self.clock.now();
+        let same_reason = match binding.status.scheduled_condition() {
+            Some(("False", old, text)) if old == reason && text == message => return,
+            Some(("False", old, _)) => old == reason,
+            _ => false,
+        };
+        if same_reason && self.refused_at.get(key).is_some_and(|at| at.elapsed() < REFUSAL_PERIOD) {
+            return;
+        }
+        self.refused_at.insert(key.clone(), Instant::now());
+        let write = binding_writes::write_refused(binding, reason, message, now);
+        let events = (!same_reason).then(|| binding_writes::schedule_events(binding, false, message, now));
+        self.write_binding(key, Tag::Status(key.clone()), write);
+        self.write_events(events.unwrap_or_default());
+    }
+
+    pub(crate) fn apply_outcome(&mut self, Done { tag, result }: Done<Tag>) {
+        match (tag, result) {
+            (Tag::Event, Err(error)) => tracing::debug!(%error, "an event was not recorded"),
+            (Tag::Event | Tag::Topology(_), Ok(_)) => {}
+            (Tag::Topology(name), Err(failure)) => {
+                tracing::warn!(name, %failure, "the status of a topology was not written");
+                self.topology_status.forget_status(&name);
+                self.recheck_at.get_or_insert_with(|| Instant::now() + RECHECK_PERIOD);
+            }
+            (Tag::Place(key, decision), Ok(object)) => self.confirm_placed(&key, &decision, &object),
+            (Tag::Clear(key, reason, message), Ok(object)) => {
+                self.in_flight.remove(&key);
+                self.store_answer(&object);
+                self.write_refusal(&key, reason, &message);
+            }
+            (Tag::Status(key), Ok(object)) => {
+                self.in_flight.remove(&key);
+                self.store_answer(&object);
+                let is_scheduled = |binding: &Binding| {
+                    binding.status.scheduled_condition().is_some_and(|(status, ..)| status == "True")
+                };
+                if self.cache.bindings.get(&key).is_some_and(is_scheduled) {
+                    self.retries.remove(&key);
+                }
+                self.cache.mark_due(&key);
+            }
+            (Tag::Place(key, _) | Tag::Clear(key, ..) | Tag::Status(key), Err(failure)) => {
+                self.apply_failure(&key, failure);
+            }
+        }
+    }
+
+    fn store_answer(&mut self, object: &Value) {
+        if let Some(binding) = Binding::parse_binding(object) {
+            self.cache.update_binding(binding);
+        }
+    }
+
+    /// The clusters are written: now the status, with the generation that the write returned, and the Events.
+    fn confirm_placed(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
+        self.in_flight.remove(key);
+        self.refused_at.remove(key);
+        self.store_answer(object);
+        let Some(binding) = self.cache.bindings.get(key) else { return };
+        let now = self.clock.now();
+        let targets: &[Target] = &decision.targets;
+        let message = binding_writes::success_message(targets);
+        tracing::info!(binding = %key, result = message, "placed");
+        let status = binding_writes::write_scheduled(binding, decision.affinity.as_deref(), true, now);
+        let is_recorded = self.event_budget.take_event(Instant::now());
+        let events = is_recorded.then(|| binding_writes::schedule_events(binding, true, &message, now));
+        self.write_binding(key, Tag::Status(key.clone()), status);
+        self.write_events(events.unwrap_or_default());
+    }
+
+    /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense.
+    fn apply_failure(&mut self, key: &BindingKey, failure: Failure) {
+        let decided_on = self.in_flight.remove(key).unwrap_or_default();
+        self.cache.assume_binding(key);
+        match failure {
+            Failure::Conflict(_) | Failure::Exists(_) => {
+                self.metrics.conflicts.inc();
+                let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
+                if is_newer {
+                    self.cache.mark_due(key);
+                } else {
+                    // Its event is on the way and will make it due; the timer is for the case that it is lost.
+                    self.retry_later(key, false);
+                }
+            }
+            Failure::Gone(_) => {}
+            Failure::Transient(why) => {
+                tracing::warn!(binding = %key, why, "a write did not get through; trying again");
+                self.retry_later(key, true);
+            }
+            Failure::Refused { reason, message, .. } => {
+                let reason = if reason == QUOTA_EXCEEDED { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
+                self.retry_later(key, true);
+                self.write_refusal(key, reason, &message);
+            }
+        }
+    }
+
+    fn retry_later(&mut self, key: &BindingKey, blocks: bool) {
+        let failures = self.retries.get(key).map_or(0, |retry| retry.failures);
+        let wait = INITIAL_BACKOFF.saturating_mul(1 << failures.min(10)).min(MAX_BACKOFF);
+        let retry = Retry { at: Some(Instant::now() + wait), failures: failures + 1, blocks };
+        self.retries.insert(key.clone(), retry);
+    }
+}

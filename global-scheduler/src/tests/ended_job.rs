@@ -1,0 +1,82 @@
+//! A job that has ended as a whole leaves the clusters where it goes on.
+
+use super::*;
+
+/// A master in m0 and workers in m0 and m1, whose job is complete when its master is.
+fn running(policies: &Value) -> (Cache, Value) {
+    let mut object = job(6, 6);
+    let worker = object["spec"]["tasks"][0].clone();
+    let mut master = worker.clone();
+    master["name"] = "m".into();
+    master["replicas"] = 1.into();
+    master["minAvailable"] = 1.into();
+    master["policies"] = policies.clone();
+    object["spec"]["tasks"] = json!([master, worker]);
+    object["spec"]["minAvailable"] = 7.into();
+    let mut binding = binding(6);
+    binding["metadata"]["annotations"]["caldera.dev/admission"] =
+        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"m": 1, "w": 6}, "charged": {}}).to_string().into();
+    binding["spec"]["replicas"] = 7.into();
+    let mut world = index(&[3, 4], &[object, binding.clone()]);
+    let object = placed(binding, &mut world);
+    world.update_binding(Binding::parse_binding(&object).unwrap());
+    (world, object)
+}
+
+/// What is decided once the members say these phases.
+fn after(world: &mut Cache, object: &Value, phases: &[(&str, &str)]) -> Step {
+    let mut object = object.clone();
+    let item = |(cluster, phase): &(&str, &str)| json!({"clusterName": cluster, "status": {"state": {"phase": phase}}, "applied": true});
+    object["status"]["aggregatedStatus"] = phases.iter().map(item).collect();
+    object["metadata"]["resourceVersion"] = "99".into();
+    world.update_binding(Binding::parse_binding(&object).unwrap());
+    verdict(world).step
+}
+
+/// The cluster that holds the master, and another of the two.
+fn homes(object: &Value) -> (String, String) {
+    let plan: Value =
+        serde_json::from_str(object["metadata"]["annotations"]["caldera.dev/plan"].as_str().unwrap()).unwrap();
+    let has = |cluster: &str| plan["clusters"][cluster]["tasks"]["m"]["replicas"] == 1;
+    assert_ne!(has("m0"), has("m1"));
+    if has("m0") { ("m0".into(), "m1".into()) } else { ("m1".into(), "m0".into()) }
+}
+
+fn left(step: Step) -> Vec<String> {
+    let Step::Place(decision) = step else { panic!("{step:?}") };
+    let plan = decision.plan.unwrap();
+    let targets: Vec<String> = decision.targets.into_iter().map(|target| target.cluster).collect();
+    assert_eq!(plan.clusters.keys().map(ToString::to_string).collect::<Vec<_>>(), targets);
+    targets
+}
+
+#[test]
+fn a_job_whose_master_is_done_leaves_the_clusters_of_workers_that_serve_nobody() {
+    let (mut world, object) = running(&json!([{"event": "TaskCompleted", "action": "CompleteJob"}]));
+    let (master, other) = homes(&object);
+    let done = [(master.as_str(), "Completed"), (other.as_str(), "Running")];
+    assert_eq!(left(after(&mut world, &object, &done)), std::slice::from_ref(&master));
+    let (mut world, object) = running(&json!(null));
+    assert_eq!(after(&mut world, &object, &done), Step::Rest, "no policy says so");
+}
+
+#[test]
+fn workers_that_are_done_complete_nothing_that_waits_for_the_master() {
+    let (mut world, object) = running(&json!([{"event": "TaskCompleted", "action": "CompleteJob"}]));
+    let (master, other) = homes(&object);
+    let done = [(master.as_str(), "Running"), (other.as_str(), "Completed")];
+    assert_eq!(after(&mut world, &object, &done), Step::Rest);
+}
+
+#[test]
+fn what_failed_for_good_in_one_cluster_does_not_run_on_in_another() {
+    for phase in ["Failed", "Terminated"] {
+        let (mut world, object) = running(&json!(null));
+        let (master, other) = homes(&object);
+        let failed = [(master.as_str(), "Running"), (other.as_str(), phase)];
+        assert_eq!(left(after(&mut world, &object, &failed)), [other]);
+    }
+    let (mut world, object) = running(&json!(null));
+    let all = [("m0", "Failed"), ("m1", "Completed")];
+    assert_eq!(after(&mut world, &object, &all), Step::Rest, "it has ended everywhere");
+}

@@ -1,0 +1,185 @@
+//! What the scheduler writes on a binding: `spec.clusters` with two annotations, its own part of the status, Events.
+//!
+//! Rule (karmada-scheduler `pkg/scheduler/scheduler.go`: `patchScheduleResultForResourceBinding`,
+//! `updateBindingScheduledConditionIfNeeded`): the same fields with the same texts, but in one patch with a
+//! resourceVersion precondition, and one status patch with the generation that this patch returned.
+
+use caldera_core::place::{Decision, Target};
+use caldera_crds::names::{
+    caldera::{PLAN, SCHEDULER_NAME},
+    karmada::APPLIED_PLACEMENT,
+};
+use caldera_runtime::{
+    clock::format_time,
+    event::{EventType, Regarding, build_event},
+    watch::api_resource,
+    write::{Body, Write},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Value, json};
+
+use crate::{
+    decide::placement::{SUCCESS, SUCCESS_MESSAGE},
+    observe::{
+        binding::{Binding, SCHEDULED},
+        ranking::WeightsFault,
+    },
+};
+
+/// Kind and version of what is written.
+const API_VERSION: &str = "work.karmada.io/v1alpha2";
+
+/// The kind of a binding: cluster-scoped templates have one of their own.
+fn kind_of(binding: &Binding) -> &'static str {
+    if binding.key.is_global() { "ClusterResourceBinding" } else { "ResourceBinding" }
+}
+
+fn binding_write(binding: &Binding, subresource: Option<&'static str>, body: Body) -> Write {
+    let plural = if binding.key.is_global() { "clusterresourcebindings" } else { "resourcebindings" };
+    Write {
+        resource: api_resource("work.karmada.io", "v1alpha2", kind_of(binding), plural),
+        namespace: binding.key.namespace.clone(),
+        name: binding.key.name.clone(),
+        subresource,
+        body,
+    }
+}
+
+/// The one patch that places a binding.
+#[must_use]
+pub fn place_binding(binding: &Binding, decision: &Decision) -> Write {
+    let target = |target: &Target| match target.replicas {
+        0 => json!({"name": target.cluster}),
+        replicas => json!({"name": target.cluster, "replicas": replicas}),
+    };
+    let clusters: Vec<Value> = decision.targets.iter().map(target).collect();
+    let plan = decision.plan.as_ref().and_then(|plan| serde_json::to_string(plan).ok());
+    patch_clusters(binding, &clusters, plan)
+}
+
+/// The patch that takes a binding's clusters away.
+#[must_use]
+pub fn clear_clusters(binding: &Binding) -> Write {
+    patch_clusters(binding, &[], None)
+}
+
+fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
+    let applied = binding.placement.as_ref().map(Value::to_string).unwrap_or_default();
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": binding.resource_version}),
+        json!({"op": "add", "path": "/spec/clusters", "value": clusters}),
+    ];
+    if !binding.annotated {
+        operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    }
+    operations.push(json!({"op": "add", "path": annotation_path(APPLIED_PLACEMENT), "value": applied}));
+    match plan {
+        Some(plan) => operations.push(json!({"op": "add", "path": annotation_path(PLAN), "value": plan})),
+        None if binding.plan.is_some() => operations.push(json!({"op": "remove", "path": annotation_path(PLAN)})),
+        None => {}
+    }
+    binding_write(binding, None, Body::JsonPatch(Value::Array(operations)))
+}
+
+fn annotation_path(key: &str) -> String {
+    format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The status of a binding that is placed. `anew`: it was scheduled just now.
+#[must_use]
+pub fn write_scheduled(binding: &Binding, affinity: Option<&str>, anew: bool, now: Timestamp) -> Write {
+    let mut status = json!({
+        "conditions": with_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
+        "schedulerObservedGeneration": binding.generation,
+    });
+    if anew {
+        status["lastScheduledTime"] = format_time(now).into();
+    }
+    if let Some(affinity) = affinity {
+        status["schedulerObservingAffinityName"] = affinity.into();
+    }
+    status_patch(binding, &status)
+}
+
+/// The status of a binding that can not be placed.
+#[must_use]
+pub fn write_refused(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
+    status_patch(binding, &json!({"conditions": with_condition(binding, ("False", reason, message), now)}))
+}
+
+/// Lists are replaced whole by a merge patch, so the others' conditions are sent along and the version is a
+/// precondition.
+fn status_patch(binding: &Binding, status: &Value) -> Write {
+    let metadata = json!({"resourceVersion": binding.resource_version});
+    binding_write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
+}
+
+fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &str), now: Timestamp) -> Vec<Condition> {
+    let mut conditions = binding.status.conditions.clone();
+    let at = conditions.iter().position(|condition| condition.type_ == SCHEDULED);
+    let same_status = at.map(|at| &conditions[at]).filter(|before| before.status == status);
+    let condition = Condition {
+        type_: SCHEDULED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: same_status.map_or(Time(now), |before| before.last_transition_time.clone()),
+        observed_generation: None,
+    };
+    match at {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+    conditions
+}
+
+/// `Binding has been scheduled successfully. Result: {member1:2, member2:1}`.
+#[must_use]
+pub fn success_message(targets: &[Target]) -> String {
+    let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.cluster, target.replicas)).collect();
+    format!("{SUCCESS_MESSAGE} Result: {{{}}}", targets.join(", "))
+}
+
+/// The Event about weights that can not be read.
+#[must_use]
+pub fn ignored_weights_event(fault: &WeightsFault, now: Timestamp) -> Write {
+    build_event(&fault.on, None, EventType::Warning, "ScoreWeightsIgnored", &fault.why, SCHEDULER_NAME, now)
+}
+
+/// Events on the binding and on its template, as karmada-scheduler writes them. A success is recorded on the template
+/// only, with the binding as the related object: the condition of the binding says the same, and the writes of a job
+/// bound the throughput of a host.
+#[must_use]
+pub fn schedule_events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
+    let on_binding = Regarding {
+        api_version: API_VERSION.to_owned(),
+        kind: kind_of(binding).to_owned(),
+        namespace: binding.key.namespace.clone(),
+        name: binding.key.name.clone(),
+        uid: binding.uid.clone(),
+    };
+    let on_template = Regarding {
+        api_version: binding.api_version.clone(),
+        kind: binding.workload.kind.clone(),
+        namespace: binding.workload.namespace.clone(),
+        name: binding.workload.name.clone(),
+        uid: binding.place.uid.clone(),
+    };
+    if success {
+        let reason = "ScheduleBindingSucceed";
+        return vec![build_event(
+            &on_template,
+            Some(&on_binding),
+            EventType::Normal,
+            reason,
+            message,
+            SCHEDULER_NAME,
+            now,
+        )];
+    }
+    let failed = |regarding: &Regarding| {
+        build_event(regarding, None, EventType::Warning, "ScheduleBindingFailed", message, SCHEDULER_NAME, now)
+    };
+    vec![failed(&on_binding), failed(&on_template)]
+}

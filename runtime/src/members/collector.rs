@@ -1,0 +1,435 @@
+//! A member's collector: watches the member once for all components that need its inventory, and publishes it on the
+//! host.
+//!
+//! Rule: writes do not depend on how many jobs come and go. A part is written when it has changed, at most every
+//! [`Pace::least`] and not more than [`Pace::bytes`] a second in the mean; a heartbeat at a fixed period. Everything is
+//! applied with a field manager of its own. A collector that can not reach its member says so once and sends no more
+//! heartbeats: what it has published grows old, and readers stop trusting it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use caldera_core::{
+    fleet::{Queues, Update},
+    inventory::Change,
+};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    names::caldera::MANAGER_INVENTORY,
+    published::{ClusterInventory, Contents, Heartbeat, Part, Reached, divide_contents},
+};
+use jiff::Timestamp;
+use kube::{Api, Client, api::ApiResource, runtime::watcher};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{MemberEvent, Members, connection::Route};
+use crate::{
+    client::WriteCounts,
+    clock::{SharedClock, format_micro_time},
+    serve::Ready,
+    watch::{Event, Follower, api_resource},
+    write::{self, Body, Failure, Write},
+};
+
+/// After so many heartbeats all parts are written again, in case somebody deleted one. A part that is as it was costs
+/// the host a request, but no write.
+const REWRITE_HEARTBEATS: u32 = 20;
+/// How long the host may take to say what is published.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a collector writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Between two writes of parts.
+    pub least: Duration,
+    /// Bytes of parts a second, in the mean.
+    pub bytes: usize,
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { least: Duration::from_secs(5), bytes: 16 * 1024, heartbeat: Duration::from_secs(30) }
+    }
+}
+
+impl Pace {
+    /// How long to wait after so many bytes were written.
+    #[must_use]
+    pub fn pause_after(&self, bytes: usize) -> Duration {
+        let by_bytes = Duration::from_millis((bytes as u64).saturating_mul(1000) / (self.bytes.max(1) as u64));
+        by_bytes.max(self.least)
+    }
+}
+
+/// What a collector is started with.
+#[derive(Clone)]
+pub struct Config {
+    /// The member, as Karmada names it.
+    pub cluster: String,
+    /// A client of the member, for a collector inside; without one it is reached as Karmada reaches it.
+    pub member: Option<Client>,
+    /// How often it writes.
+    pub pace: Pace,
+    /// The time.
+    pub clock: SharedClock,
+    /// Set once the inventory is published.
+    pub ready: Ready,
+    /// Counts writes to the member (there should be none).
+    pub counts: WriteCounts,
+}
+
+impl Config {
+    /// A collector for this member with the usual pace.
+    #[must_use]
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            member: None,
+            pace: Pace::default(),
+            clock: Arc::new(crate::clock::SystemClock),
+            ready: Ready::default(),
+            counts: WriteCounts::default(),
+        }
+    }
+}
+
+/// The inventory of one member, as far as it is known.
+#[derive(Debug, Default)]
+pub struct View {
+    contents: Contents,
+    /// Whether nodes and pods were listed; HyperNodes come before them.
+    listed: (bool, bool),
+}
+
+impl View {
+    /// Takes in a change.
+    pub fn apply_change(&mut self, change: Change) {
+        let Contents { nodes, pods, hyper_nodes, .. } = &mut self.contents;
+        let key = |pod: &caldera_core::inventory::Pod| (pod.namespace.clone(), pod.name.clone());
+        match change {
+            Change::Nodes(all) => {
+                self.listed.0 = true;
+                *nodes = all.into_iter().map(|node| (node.name.clone(), node)).collect();
+            }
+            Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
+            Change::NodeGone(name) => drop(nodes.remove(&name)),
+            Change::Pods(all) => {
+                self.listed.1 = true;
+                *pods = all.into_iter().map(|pod| (key(&pod), pod)).collect();
+            }
+            Change::Pod(pod) => drop(pods.insert(key(&pod), pod)),
+            Change::PodGone(namespace, name) => drop(pods.remove(&(namespace, name))),
+            Change::HyperNodes(all) => *hyper_nodes = all.into_iter().map(|one| (one.name.clone(), one)).collect(),
+            Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
+            Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
+        }
+    }
+
+    /// Replaces the queues of the member.
+    pub fn set_queues(&mut self, queues: Queues) {
+        self.contents.queues = queues;
+    }
+
+    /// Nothing counts before it was listed again.
+    pub const fn require_list(&mut self) {
+        self.listed = (false, false);
+    }
+
+    /// The whole inventory, once it was listed.
+    #[must_use]
+    pub fn listed_contents(&self) -> Option<&Contents> {
+        (self.listed == (true, true)).then_some(&self.contents)
+    }
+}
+
+/// Publishes the inventory of one member until `shutdown`.
+pub async fn run_collector(config: Config, host: Client, shutdown: CancellationToken) {
+    let stop = shutdown.child_token();
+    let _stop = stop.clone().drop_guard();
+    let (clusters, mut seen_clusters) = mpsc::channel(16);
+    let own = watcher::Config::default().fields(&format!("metadata.name={}", config.cluster));
+    Follower::new(host.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(own, Some, Some);
+    let (events, mut changes) = mpsc::channel(4096);
+    let (answered, mut answers) = watch::channel(None);
+    let mut members = Members {
+        host: host.clone(),
+        component: "inventory".to_owned(),
+        counts: config.counts.clone(),
+        cache: None,
+        clock: Arc::clone(&config.clock),
+        answered: Some(answered),
+        events,
+        shutdown: stop,
+        watched: BTreeMap::new(),
+    };
+    let mut collector = Collector::new(config, host);
+    loop {
+        let next_write = collector.next_write();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            event = seen_clusters.recv() => match event {
+                Some(event) => collector.observe_cluster(event, &mut members),
+                None => return,
+            },
+            Some(MemberEvent { update, .. }) = changes.recv() => collector.observe_update(update),
+            Ok(()) = answers.changed() => {
+                let at = *answers.borrow_and_update();
+                collector.seen = at.or(collector.seen);
+            }
+            () = sleep_until(next_write) => collector.publish_inventory().await,
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Collector {
+    config: Config,
+    host: Client,
+    view: View,
+    /// UID of the Cluster object; nothing is published for a cluster that is none.
+    uid: Option<String>,
+    reached: Reached,
+    /// When the member last answered.
+    seen: Option<Timestamp>,
+    fault: Option<String>,
+    /// What was written last, and how many parts there may be beside.
+    parts: Vec<Part>,
+    stored_parts: Option<u32>,
+    heartbeat: Option<Heartbeat>,
+    dirty: bool,
+    heartbeat_due: bool,
+    heartbeats: u32,
+    /// All parts are to be written.
+    rewrite_all: bool,
+    next_parts: Instant,
+    next_heartbeat: Instant,
+    /// A write failed: none before then.
+    not_before: Instant,
+}
+
+impl Collector {
+    fn new(config: Config, host: Client) -> Self {
+        let now = Instant::now();
+        Self {
+            config,
+            host,
+            view: View::default(),
+            uid: None,
+            reached: Reached::Proxy,
+            seen: None,
+            fault: None,
+            parts: Vec::new(),
+            stored_parts: None,
+            heartbeat: None,
+            dirty: false,
+            heartbeat_due: false,
+            heartbeats: 0,
+            rewrite_all: false,
+            next_parts: now,
+            next_heartbeat: now,
+            not_before: now,
+        }
+    }
+
+    fn observe_cluster(&mut self, event: Event<Cluster>, members: &mut Members) {
+        let cluster = match event {
+            Event::Reset(all) => all.into_iter().next(),
+            Event::Applied(cluster) => Some(cluster),
+            Event::Deleted(_) => None,
+        };
+        let Some(cluster) = cluster.filter(|cluster| cluster.metadata.name.as_deref() == Some(&self.config.cluster))
+        else {
+            tracing::warn!(cluster = self.config.cluster, "Karmada knows no such cluster; nothing is published");
+            members.keep_only(&[]);
+            (self.uid, self.view, self.parts, self.stored_parts, self.heartbeat) =
+                (None, View::default(), Vec::new(), None, None);
+            return;
+        };
+        self.reached = match (Route::of_cluster(&cluster), &self.config.member) {
+            (_, Some(_)) | (Route::Agent, _) => Reached::Agent,
+            (Route::Direct { .. }, None) => Reached::Direct,
+            (Route::Proxy, None) => Reached::Proxy,
+        };
+        self.uid = cluster.metadata.uid.clone();
+        members.observe_cluster_through(&cluster, self.config.member.clone());
+    }
+
+    fn observe_update(&mut self, update: Update) {
+        match update {
+            Update::Change(change) => {
+                self.view.apply_change(change);
+                self.dirty = true;
+            }
+            Update::Up => self.set_fault(None),
+            Update::Down(why) => {
+                self.view.require_list();
+                self.set_fault(Some(why));
+            }
+            Update::Queues(queues) => {
+                self.view.set_queues(queues);
+                self.dirty = true;
+            }
+            Update::From(_) => {}
+        }
+    }
+
+    fn set_fault(&mut self, fault: Option<String>) {
+        // A fault is written at once when it begins or ends, and not each time that its text changes.
+        self.heartbeat_due |= self.fault.is_some() != fault.is_some();
+        self.fault = fault;
+    }
+
+    /// When there may be something to write.
+    fn next_write(&self) -> Option<Instant> {
+        self.uid.as_ref()?;
+        let is_listed = self.view.listed_contents().is_some();
+        let beat = match (&self.heartbeat, &self.fault) {
+            (None, _) => is_listed.then_some(self.next_parts),
+            (Some(_), _) if self.heartbeat_due => Some(self.not_before),
+            (Some(_), None) => is_listed.then_some(self.next_heartbeat),
+            // Who can not see the member has nothing to say.
+            (Some(_), Some(_)) => None,
+        };
+        let parts = (self.dirty && is_listed).then_some(self.next_parts);
+        beat.into_iter().chain(parts).min().map(|at| at.max(self.not_before))
+    }
+
+    async fn publish_inventory(&mut self) {
+        if let Err(failure) = self.write_changes().await {
+            tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
+            self.not_before = Instant::now() + self.config.pace.least;
+        }
+    }
+
+    /// Writes what has changed and is due.
+    async fn write_changes(&mut self) -> Result<(), Failure> {
+        if (self.dirty || self.heartbeat.is_none()) && self.next_parts <= Instant::now() {
+            self.write_parts().await?;
+        }
+        if self.heartbeat_due || (self.fault.is_none() && self.next_heartbeat <= Instant::now()) {
+            self.write_heartbeat().await?;
+        }
+        self.config.ready.set_ready(true);
+        Ok(())
+    }
+
+    async fn write_parts(&mut self) -> Result<(), Failure> {
+        let Some(contents) = self.view.listed_contents() else { return Ok(()) };
+        // One that starts goes on with the division that is there.
+        let there = match self.stored_parts {
+            Some(there) => there,
+            None => self.count_stored_parts().await?,
+        };
+        let parts =
+            divide_contents(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
+        let mut bytes = 0;
+        for part in parts.iter().filter(|part| self.rewrite_all || !self.parts.contains(part)) {
+            let spec = json!({"cluster": self.config.cluster, "part": part});
+            bytes += self.apply_object(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
+        }
+        let count = part_count(&parts);
+        self.stored_parts = Some(there.max(count));
+        (self.parts, self.dirty, self.rewrite_all) = (parts, false, false);
+        self.next_parts = Instant::now() + self.config.pace.pause_after(bytes);
+        // A division counts once the heartbeat says so; only then what is too much of another may go.
+        if self.heartbeat.as_ref().is_none_or(|heartbeat| heartbeat.parts != count) {
+            self.write_heartbeat().await?;
+        }
+        for index in count..there {
+            self.delete_object(&format!("{}.{index}", self.config.cluster)).await?;
+        }
+        self.stored_parts = Some(count);
+        Ok(())
+    }
+
+    /// How many parts are there, whoever wrote them.
+    async fn count_stored_parts(&self) -> Result<u32, Failure> {
+        let objects: Api<ClusterInventory> = Api::all(self.host.clone());
+        let asked = tokio::time::timeout(READ_TIMEOUT, objects.get_opt(&self.config.cluster)).await;
+        match asked {
+            Ok(Ok(object)) => {
+                Ok(object.and_then(|object| object.spec.heartbeat).map_or(0, |heartbeat| heartbeat.parts))
+            }
+            Ok(Err(error)) => Err(write::classify_error(error)),
+            Err(_) => Err(Failure::Transient("the host does not say in time what is published".to_owned())),
+        }
+    }
+
+    async fn write_heartbeat(&mut self) -> Result<(), Failure> {
+        let seen = self.seen.unwrap_or_else(|| self.config.clock.now());
+        let nodes = self.view.contents.nodes.len();
+        let heartbeat = Heartbeat {
+            seen_at: format_micro_time(seen),
+            every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),
+            reached: self.reached.clone(),
+            parts: part_count(&self.parts),
+            nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            fault: self.fault.clone(),
+        };
+        let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
+        self.apply_object(&self.config.cluster.clone(), spec).await?;
+        self.heartbeat = Some(heartbeat);
+        self.heartbeat_due = false;
+        self.heartbeats = self.heartbeats.wrapping_add(1);
+        if self.heartbeats.is_multiple_of(REWRITE_HEARTBEATS) {
+            (self.dirty, self.rewrite_all) = (true, true);
+        }
+        self.next_heartbeat = Instant::now() + self.config.pace.heartbeat;
+        Ok(())
+    }
+
+    /// Applies one object; its size.
+    async fn apply_object(&self, name: &str, spec: Value) -> Result<usize, Failure> {
+        let object = json!({
+            "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventory",
+            "metadata": {
+                "name": name,
+                "ownerReferences": [{
+                    "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                    "name": self.config.cluster, "uid": self.uid,
+                }],
+            },
+            "spec": spec,
+        });
+        let size = object.to_string().len();
+        let body = Body::Apply { object, manager: MANAGER_INVENTORY };
+        write::execute_write(&self.host, &write_to(name, body)).await.map(|_| size)
+    }
+
+    async fn delete_object(&self, name: &str) -> Result<(), Failure> {
+        match write::execute_write(&self.host, &write_to(name, Body::Delete { uid: None })).await {
+            Ok(_) | Err(Failure::Gone(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn part_count(parts: &[Part]) -> u32 {
+    u32::try_from(parts.len()).unwrap_or(u32::MAX)
+}
+
+/// The resource that is written.
+#[must_use]
+fn inventory_resource() -> ApiResource {
+    api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
+}
+
+fn write_to(name: &str, body: Body) -> Write {
+    Write { resource: inventory_resource(), namespace: String::new(), name: name.to_owned(), subresource: None, body }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! A collector on virtual time, between a host and a member that are routers in this process.
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+
+use super::*;
+use crate::clock::Clock;
+
+#[test]
+fn large_parts_are_written_less_often() {
+    let pace = Pace::default();
+    assert_eq!(pace.pause_after(0), Duration::from_secs(5));
+    assert_eq!(pace.pause_after(64 * 1024), Duration::from_secs(5));
+    assert_eq!(pace.pause_after(512 * 1024), Duration::from_secs(32));
+}
+
+/// The wall clock, which goes with virtual time.
+#[derive(Debug)]
+struct Wall(Instant);
+
+impl Clock for Wall {
+    fn now(&self) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        start + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+}
+
+/// Both API servers.
+struct Servers {
+    began: Instant,
+    /// Second, method, name and spec of each write.
+    writes: Mutex<Vec<(u64, Method, String, Value)>>,
+    /// Heartbeat that was there before.
+    there: Value,
+    /// Pods of the member.
+    pods: watch::Sender<u32>,
+    member_is_up: watch::Sender<bool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn list(items: Value) -> Response {
+    Json(json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}))
+        .into_response()
+}
+
+fn silence() -> Response {
+    Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response()
+}
+
+async fn host(State(servers): State<Arc<Servers>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+    if head.method != Method::GET {
+        let body = body.collect().await.unwrap().to_bytes();
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let write = (servers.began.elapsed().as_secs(), head.method, name, object["spec"].clone());
+        lock(&servers.writes).push(write);
+        return Json(object).into_response();
+    }
+    let is_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
+    match () {
+        () if is_watch => silence(),
+        () if path.ends_with("/clusters") => list(json!([{
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": "m1", "uid": "u1"}, "spec": {"syncMode": "Pull"},
+        }])),
+        () if servers.there.is_object() => Json(servers.there.clone()).into_response(),
+        () => {
+            let status =
+                json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
+            (StatusCode::NOT_FOUND, Json(status)).into_response()
+        }
+    }
+}
+
+async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Response {
+    if !*servers.member_is_up.borrow() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    if path.contains("hypernodes") || path.contains("queues") {
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
+        return (StatusCode::NOT_FOUND, Json(status)).into_response();
+    }
+    if !query.contains("watch=true") {
+        let node = json!({
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "1000", "pods": "1000"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        return list(if path.ends_with("/nodes") { json!([node]) } else { json!([]) });
+    }
+    if path.ends_with("/nodes") {
+        return silence();
+    }
+    // Each number is a pod that is bound.
+    let pods = servers.pods.subscribe();
+    let lines = futures::stream::unfold(pods, |mut pods| async move {
+        pods.changed().await.ok()?;
+        let number = *pods.borrow_and_update();
+        let pod = json!({"type": "ADDED", "object": {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p-{number}"), "namespace": "ns", "resourceVersion": (number + 1).to_string()},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        }});
+        Some((Ok::<_, std::io::Error>(bytes::Bytes::from(format!("{pod}\n"))), pods))
+    });
+    Body::from_stream(lines).into_response()
+}
+
+/// A running collector, and what it talks to.
+fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
+    let began = Instant::now();
+    let (pods, member_is_up) = (watch::channel(0).0, watch::channel(true).0);
+    let servers = Arc::new(Servers { began, writes: Mutex::default(), there, pods, member_is_up });
+    let client = |router: Router| Client::new(router, "default");
+    let host = client(Router::new().fallback(host).with_state(Arc::clone(&servers)));
+    let inside = client(Router::new().fallback(member).with_state(Arc::clone(&servers)));
+    let config = Config { member: Some(inside), clock: Arc::new(Wall(began)), ..Config::new("m1") };
+    let stop = CancellationToken::new();
+    tokio::spawn(run_collector(config, host, stop.clone()));
+    (servers, stop)
+}
+
+impl Servers {
+    /// Seconds of the writes to an object.
+    fn seconds(&self, of: &str) -> Vec<u64> {
+        lock(&self.writes).iter().filter(|(_, _, name, _)| name == of).map(|(second, ..)| *second).collect()
+    }
+
+    fn last(&self, of: &str) -> Value {
+        lock(&self.writes).iter().rev().find(|(_, _, name, _)| name == of).map(|(.., spec)| spec.clone()).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_do_not_depend_on_how_many_pods_come_and_go() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!((servers.seconds("m1.0"), servers.seconds("m1")), (vec![0], vec![0]));
+    // A hundred a second for a minute.
+    for number in 0..6000 {
+        servers.pods.send_replace(number);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (parts, beats) = (servers.seconds("m1.0"), servers.seconds("m1"));
+    // The more there is to say the less often.
+    assert!((5..=13).contains(&parts.len()), "{parts:?}");
+    assert!(parts.windows(2).all(|pair| pair[1] - pair[0] >= 5), "{parts:?}");
+    assert!((2..=3).contains(&beats.len()), "{beats:?}");
+    // An idle member costs heartbeats only.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let parts = servers.seconds("m1.0").len();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(servers.seconds("m1.0").len(), parts);
+    assert!((13..=15).contains(&servers.seconds("m1").len()), "{:?}", servers.seconds("m1"));
+    // Now and then all is written again, for the case that somebody took a part away.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(servers.seconds("m1.0").len(), parts + 1);
+    let held = &servers.last("m1.0")["part"]["workloads"];
+    assert_eq!(held.as_array().map(Vec::len), Some(6000));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_does_not_answer_is_said_once_and_its_clock_stands_still() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    servers.member_is_up.send_replace(false);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let beats = servers.seconds("m1").len();
+    let seen: Timestamp = servers.last("m1")["heartbeat"]["seenAt"].as_str().unwrap().parse().unwrap();
+    assert!(seen <= "2026-01-01T00:00:20Z".parse().unwrap(), "{seen}");
+    assert!(servers.last("m1")["heartbeat"]["fault"].as_str().unwrap().contains("does not answer"));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(servers.seconds("m1").len(), beats);
+    servers.member_is_up.send_replace(true);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(servers.last("m1")["heartbeat"]["fault"].is_null());
+    assert_eq!(servers.seconds("m1").len(), beats + 1);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_starts_takes_away_parts_that_are_too_many_after_it_has_said_so() {
+    let heartbeat = json!({"seenAt": "", "everySeconds": 30, "reached": "Direct", "parts": 3, "nodes": 9});
+    let there = json!({
+        "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "ClusterInventory",
+        "metadata": {"name": "m1"}, "spec": {"cluster": "m1", "heartbeat": heartbeat},
+    });
+    let (servers, stop) = collector(there);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let writes: Vec<(Method, String)> =
+        lock(&servers.writes).iter().map(|(_, method, name, _)| (method.clone(), name.clone())).collect();
+    let (applied, deleted) = (Method::PATCH, Method::DELETE);
+    let want = [(&applied, "m1.0"), (&applied, "m1"), (&deleted, "m1.1"), (&deleted, "m1.2")];
+    assert_eq!(writes.iter().map(|(method, name)| (method, name.as_str())).collect::<Vec<_>>(), want);
+    stop.cancel();
+}

@@ -1,0 +1,240 @@
+//! The informers of one member: what is followed in it, and how well that goes.
+//!
+//! Rule: nothing is passed on before nodes and pods were listed. Then everything is passed on at once, HyperNodes
+//! first, so that nobody decides by nodes without their domains or by pods of an earlier connection; then that the
+//! member is up.
+
+use std::collections::BTreeSet;
+
+use caldera_core::{
+    fleet::{Origin, Queues, Update},
+    inventory::{Change, HyperNode},
+};
+use caldera_crds::inventory::{hyper_node, name_of, namespace_of, read_node, read_pod, read_queue};
+use kube::{Client, api::ApiResource};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT};
+use crate::watch::{Event, Follower, WatchHealth, api_resource, list_json};
+
+/// What is followed in a member during one connection.
+pub(super) struct Informers {
+    follower: Follower<Message>,
+    messages: mpsc::Sender<Message>,
+    stop: CancellationToken,
+    /// Aborted with the informers: nothing is passed on of a member that was forgotten.
+    tasks: Vec<AbortOnDropHandle<()>>,
+    health: Vec<(&'static str, WatchHealth)>,
+    listed: watch::Receiver<bool>,
+}
+
+/// From the informers to [`forward_updates`].
+enum Message {
+    Change(Change),
+    /// The same, as a list of a kind that must be listed.
+    Listed(&'static str, Change),
+    Queues(Queues),
+    /// The lists did not come in time: why.
+    Late(String),
+}
+
+impl Informers {
+    pub(super) fn start_informers(member: &Member, connection: &Connection, stop: &CancellationToken) -> Self {
+        let (messages, arriving) = mpsc::channel(256);
+        let (is_listed, listed) = watch::channel(false);
+        let forward = forward_updates(member.access.cluster.clone(), arriving, member.events.clone(), is_listed);
+        let tasks = vec![AbortOnDropHandle::new(tokio::spawn(forward))];
+        let stop = stop.child_token();
+        let follower = Follower::new(connection.client.clone(), messages.clone(), stop.clone());
+        Self { follower, messages, stop, tasks, health: Vec::new(), listed }
+    }
+
+    /// Follows the kinds that must be listed before anything is known.
+    pub(super) fn follow_required(&mut self) {
+        for (kind, plural, convert) in REQUIRED {
+            self.follow_changes(kind, api_resource("", "v1", kind, plural), convert, true);
+        }
+    }
+
+    pub(super) fn follow_hyper_nodes(&mut self) {
+        self.follow_changes("HyperNode", hyper_node_resource(), hyper_node_change, false);
+    }
+
+    fn follow_changes(&mut self, kind: &'static str, resource: ApiResource, convert: Convert, required: bool) {
+        let to_message = move |event: Event<Value>| {
+            let is_list = required && matches!(event, Event::Reset(_));
+            let change = convert(event)?;
+            Some(if is_list { Message::Listed(kind, change) } else { Message::Change(change) })
+        };
+        let health = WatchHealth::default();
+        self.health.push((kind, health.clone()));
+        let task = self.follower.follow_json(resource, health, Some, to_message);
+        self.tasks.push(AbortOnDropHandle::new(task));
+    }
+
+    /// Follows the queues of the member's own Volcano. Nothing waits for them, and while they can not be read what was
+    /// read last counts: the worst that follows is a job that has to be withdrawn again.
+    pub(super) fn follow_queues(&mut self) {
+        let (mut queues, mut is_first) = (Queues::new(), true);
+        let to_message = move |event: Event<Value>| {
+            let before = queues.clone();
+            match event {
+                Event::Reset(all) => queues = all.iter().filter_map(read_queue).collect(),
+                Event::Applied(one) => queues.extend(read_queue(&one)),
+                Event::Deleted(one) => drop(queues.remove(&name_of(&one)?)),
+            }
+            // Their status changes all the time.
+            (std::mem::take(&mut is_first) || queues != before).then(|| Message::Queues(queues.clone()))
+        };
+        let health = WatchHealth::default();
+        let task = self.follower.follow_json(queue_resource(), health, Some, to_message);
+        self.tasks.push(AbortOnDropHandle::new(task));
+    }
+
+    /// Passes on that the member has no queues.
+    pub(super) async fn send_no_queues(&self) {
+        let _ = self.messages.send(Message::Queues(Queues::new())).await;
+    }
+
+    /// Passes on what was read otherwise.
+    pub(super) async fn send_change(&self, change: Change) {
+        let _ = self.messages.send(Message::Change(change)).await;
+    }
+
+    /// Passes on that the member is down, unless it was listed after all.
+    pub(super) async fn send_late(&self, why: String) {
+        let _ = self.messages.send(Message::Late(why)).await;
+    }
+
+    /// Becomes true once everything that must be listed was listed and passed on.
+    pub(super) fn is_listed(&self) -> watch::Receiver<bool> {
+        self.listed.clone()
+    }
+
+    /// The kind whose watch has failed for longest, and since when.
+    pub(super) fn longest_failing(&self) -> Option<(&'static str, Instant)> {
+        let failing = self.health.iter().filter_map(|(kind, health)| Some((*kind, health.failing_since()?)));
+        failing.min_by_key(|(_, since)| *since)
+    }
+
+    /// Waits until nobody receives the updates any more.
+    pub(super) async fn wait_until_unheard(&self) {
+        self.messages.closed().await;
+    }
+
+    pub(super) async fn stop_informers(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+/// Holds messages back until the required kinds are listed, then passes them on as they come.
+async fn forward_updates(
+    cluster: String,
+    mut arriving: mpsc::Receiver<Message>,
+    events: mpsc::Sender<MemberEvent>,
+    is_listed: watch::Sender<bool>,
+) {
+    let send = async |update| events.send(MemberEvent { cluster: cluster.clone(), update }).await;
+    let (mut held_back, mut listed) = (Vec::new(), BTreeSet::new());
+    while let Some(message) = arriving.recv().await {
+        let update = match message {
+            Message::Listed(kind, change) => {
+                listed.insert(kind);
+                Update::Change(change)
+            }
+            Message::Change(change) => Update::Change(change),
+            Message::Queues(queues) => Update::Queues(queues),
+            Message::Late(_) if *is_listed.borrow() => continue,
+            Message::Late(why) => {
+                if send(Update::Down(why)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        held_back.push(update);
+        if listed.len() < REQUIRED.len() {
+            continue;
+        }
+        let is_first = !*is_listed.borrow();
+        if is_first {
+            held_back.extend([Update::From(Origin::Member), Update::Up]);
+        }
+        for update in held_back.drain(..) {
+            if send(update).await.is_err() {
+                return;
+            }
+        }
+        if is_first {
+            is_listed.send_replace(true);
+        }
+    }
+}
+
+/// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
+pub(super) async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
+    let read = |object: Value| hyper_node(&object);
+    let resource = hyper_node_resource();
+    let listed = list_json(client.clone(), &resource, None, None, read);
+    match tokio::time::timeout(PROBE_TIMEOUT, listed).await {
+        Ok(Ok(all)) => Ok(Some(all)),
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
+        Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
+        Err(_) => Err(MemberError::Timeout),
+    }
+}
+
+/// Whether the member has Volcano's queues, and lets them be read.
+pub(super) async fn has_queues(client: &Client) -> bool {
+    let Ok(request) = http::Request::get("/apis/scheduling.volcano.sh/v1beta1/queues?limit=1").body(Vec::new()) else {
+        return false;
+    };
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, client.request::<Value>(request)).await;
+    matches!(answer, Ok(Ok(list)) if list["items"].is_array())
+}
+
+fn queue_resource() -> ApiResource {
+    api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
+}
+
+fn hyper_node_resource() -> ApiResource {
+    api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
+}
+
+pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
+
+/// The kinds without which a member is not up.
+pub(super) const REQUIRED: [(&str, &str, Convert); 2] = [("Node", "nodes", node_change), ("Pod", "pods", pod_change)];
+
+fn hyper_node_change(event: Event<Value>) -> Option<Change> {
+    Some(match event {
+        Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(hyper_node).collect()),
+        Event::Applied(one) => Change::HyperNode(hyper_node(&one)?),
+        Event::Deleted(one) => Change::HyperNodeGone(name_of(&one)?),
+    })
+}
+
+fn node_change(event: Event<Value>) -> Option<Change> {
+    Some(match event {
+        Event::Reset(all) => Change::Nodes(all.iter().filter_map(read_node).collect()),
+        Event::Applied(one) => Change::Node(read_node(&one)?),
+        Event::Deleted(one) => Change::NodeGone(name_of(&one)?),
+    })
+}
+
+fn pod_change(event: Event<Value>) -> Option<Change> {
+    Some(match event {
+        Event::Reset(all) => Change::Pods(all.iter().filter_map(read_pod).collect()),
+        Event::Applied(one) => Change::Pod(read_pod(&one)?),
+        Event::Deleted(one) => Change::PodGone(namespace_of(&one), name_of(&one)?),
+    })
+}

@@ -1,0 +1,154 @@
+//! Karmada's resource interpreter for Volcano Jobs: what a job needs, how the copy of a cluster is made, how statuses
+//! merge.
+//!
+//! Rule (Karmada `pkg/resourceinterpreter/customized/webhook`, the `ResourceInterpreterContext` of
+//! config.karmada.io/v1alpha1): without InterpretReplica and ReviseReplica every target cluster would get a full copy;
+//! without Retain the member's Volcano would refuse a re-sync; without AggregateStatus the status of the last cluster
+//! would win.
+
+mod dependencies;
+mod job_copies;
+mod replicas;
+mod statuses;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::patch::{encode_patch, patch_between};
+use crate::observe::cache::{Cache, binding_name};
+
+#[derive(Deserialize)]
+struct InterpreterContext<'a> {
+    #[serde(borrow)]
+    request: InterpreterRequest<'a>,
+}
+
+/// What Karmada asks.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InterpreterRequest<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    kind: WorkloadGroupKind,
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    operation: Cow<'a, str>,
+    object: Value,
+    #[serde(default)]
+    observed_object: Option<Value>,
+    #[serde(default)]
+    replicas: Option<i64>,
+    #[serde(default)]
+    aggregated_status: Option<Vec<statuses::ClusterStatus>>,
+}
+
+#[derive(Deserialize)]
+struct WorkloadGroupKind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+}
+
+/// An HTTP answer.
+#[derive(Debug, PartialEq)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// JSON, or a sentence where the status is not 200.
+    pub body: Vec<u8>,
+}
+
+/// Answers one request.
+#[must_use]
+pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
+    let context: InterpreterContext<'_> = match serde_json::from_slice(body) {
+        Ok(context) => context,
+        Err(error) => {
+            let text = format!("failed to read the body as a ResourceInterpreterContext: {error}");
+            return Reply { status: 400, body: text.into_bytes() };
+        }
+    };
+    let request = context.request;
+    let answer = answer_operation(&request, cache);
+    let successful = answer.is_ok();
+    let mut response = answer.unwrap_or_else(|message| fields([("status", json!({"code": 400, "message": message}))]));
+    response.extend(fields([("successful", successful.into()), ("uid", request.uid.as_ref().into())]));
+    let context =
+        json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response});
+    Reply { status: 200, body: context.to_string().into_bytes() }
+}
+
+fn answer_operation(request: &InterpreterRequest<'_>, cache: &Cache) -> Result<Map<String, Value>, String> {
+    let WorkloadGroupKind { group, kind } = &request.kind;
+    if (group.as_str(), kind.as_str()) != ("batch.volcano.sh", "Job") {
+        return Err(format!("{kind} of group {group:?} is not interpreted here, only Job of batch.volcano.sh"));
+    }
+    let job = &request.object;
+    check_shape(job, "object")?;
+    if let Some(observed) = &request.observed_object {
+        check_shape(observed, "observedObject")?;
+    }
+    match request.operation.as_ref() {
+        "InterpretReplica" => replicas::interpret_replicas(job, &request.namespace),
+        "InterpretComponent" => replicas::interpret_components(job),
+        "ReviseReplica" => {
+            let replicas = request.replicas.and_then(|replicas| u32::try_from(replicas).ok());
+            let replicas = replicas.ok_or("ReviseReplica without a number of replicas")?;
+            Ok(patch_fields(job, &job_copies::revise_replicas(job, replicas)))
+        }
+        "Retain" => {
+            let observed = request.observed_object.as_ref().ok_or("Retain without an observed object")?;
+            Ok(patch_fields(job, &job_copies::retain_fields(job, observed)))
+        }
+        "AggregateStatus" => {
+            let items = request.aggregated_status.as_deref().unwrap_or_default();
+            let key = (request.namespace.as_ref().to_owned(), binding_name(&request.name, kind));
+            Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
+        }
+        "InterpretStatus" => {
+            Ok(fields([("rawStatus", job.get("status").cloned().unwrap_or_else(|| Value::Object(Map::new())))]))
+        }
+        "InterpretHealth" => Ok(fields([("healthy", statuses::is_healthy(job).into())])),
+        "InterpretDependency" => {
+            Ok(fields([("dependencies", dependencies::list_dependencies(job, &request.namespace))]))
+        }
+        other => Err(format!("operation {other:?} is not known")),
+    }
+}
+
+/// Whether an object has the shape that the operations write into.
+fn check_shape(job: &Value, what: &str) -> Result<(), String> {
+    let absent_or = |pointer: &str, is: fn(&Value) -> bool| job.pointer(pointer).is_none_or(is);
+    let tasks_are_objects = |tasks: &Value| tasks.as_array().is_some_and(|tasks| tasks.iter().all(Value::is_object));
+    let right = job.is_object()
+        && absent_or("/metadata", Value::is_object)
+        && absent_or("/spec", Value::is_object)
+        && absent_or("/spec/tasks", tasks_are_objects);
+    if right {
+        Ok(())
+    } else {
+        Err(format!("{what} is not shaped like a Job: metadata, spec and spec.tasks[*] are objects"))
+    }
+}
+
+fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A patch from `old` to `new`; nothing where they are equal.
+fn patch_fields(old: &Value, new: &Value) -> Map<String, Value> {
+    let patch = patch_between(old, new);
+    if patch.is_empty() {
+        return Map::new();
+    }
+    fields([("patchType", "JSONPatch".into()), ("patch", encode_patch(&patch).into())])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+use base64::{Engine, engine::general_purpose::STANDARD};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{decide::patch::tests::any_json, observe::cache::CachedBinding};
+
+fn job(replicas: &[u64]) -> Value {
+    let task = |(cache, replicas): (usize, &u64)| {
+        json!({
+            "name": format!("t{cache}"), "replicas": replicas, "minAvailable": replicas,
+            "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": format!("{}00m", cache + 1)}}}]}},
+        })
+    };
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+        "spec": {"minAvailable": replicas.iter().sum::<u64>(), "queue": "q", "tasks": replicas.iter().enumerate().map(task).collect::<Vec<_>>()},
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
+fn ask_with(operation: &str, object: &Value, more: Value, cache: &Cache) -> Value {
+    let mut request = json!({
+        "uid": "u", "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}, "name": "j",
+        "namespace": "ns", "operation": operation, "object": object, "replicas": 0,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        request[key] = value.clone();
+    }
+    let reply = interpret_request(json!({"request": request}).to_string().as_bytes(), cache);
+    assert_eq!(reply.status, 200);
+    let answer: Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!(answer["response"]["uid"], "u");
+    answer["response"].clone()
+}
+
+fn ask(operation: &str, object: &Value, more: Value) -> Value {
+    ask_with(operation, object, more, &Cache::default())
+}
+
+fn applied(object: &Value, response: &Value) -> Value {
+    let Some(patch) = response.get("patch") else { return object.clone() };
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch: json_patch::Patch = serde_json::from_slice(&STANDARD.decode(patch.as_str().unwrap()).unwrap()).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}
+
+#[test]
+fn a2_02_replicas_and_requirements_cover_all_tasks() {
+    let response = ask("InterpretReplica", &job(&[1, 3]), json!({}));
+    assert_eq!(response["replicas"], 4);
+    // 100m + 3 x 200m = 700m over four pods: 175m.
+    assert_eq!(response["replicaRequirements"]["resourceRequest"], json!({"cpu": "175m"}));
+    let response = ask("InterpretComponent", &job(&[1, 3]), json!({}));
+    assert_eq!(response["components"][1]["replicas"], 3);
+    assert_eq!(response["components"][1]["replicaRequirements"]["resourceRequest"], json!({"cpu": "200m"}));
+}
+
+#[test]
+fn an_average_is_rounded_up_in_the_unit_that_karmada_counts() {
+    let mut object = job(&[1, 2]);
+    let requests = "/template/spec/containers/0/resources/requests";
+    for (task, request) in [(0, json!({"cpu": "1", "memory": "1Gi"})), (1, json!({"cpu": "2", "memory": "3Gi"}))] {
+        *object["spec"]["tasks"][task].pointer_mut(requests).unwrap() = request;
+    }
+    let gpus = json!({"cpu": "2", "memory": "3Gi", "nvidia.com/gpu": 8});
+    *object["spec"]["tasks"][1].pointer_mut(requests).unwrap() = gpus.clone();
+    let response = ask("InterpretReplica", &object, json!({}));
+    let want = json!({"cpu": "1667m", "memory": "2505397590", "nvidia.com/gpu": "6"});
+    assert_eq!(response["replicaRequirements"]["resourceRequest"], want);
+    *object["spec"]["tasks"][0].pointer_mut(requests).unwrap() = gpus;
+    let response = ask("InterpretReplica", &object, json!({}));
+    assert_eq!(response["replicaRequirements"]["resourceRequest"]["memory"], "3Gi");
+}
+
+#[test]
+fn a_job_scaled_to_nothing_is_still_a_workload_to_karmada() {
+    // Without requirements it would count as a plain object and go whole to every cluster.
+    let response = ask("InterpretReplica", &job(&[0]), json!({}));
+    assert_eq!(response["replicas"], 0);
+    assert!(response["replicaRequirements"].is_object());
+}
+
+#[test]
+fn a2_30_revised_copies_are_valid_by_themselves() {
+    let whole = job(&[1, 9]);
+    let same = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 10})));
+    assert_eq!(same["spec"], whole["spec"]);
+    assert_eq!(same["metadata"]["annotations"]["caldera.dev/revised-replicas"], "10");
+    let part = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 4})));
+    assert_eq!(caldera_crds::job_admission::validate_create(&part), Vec::<String>::new());
+    assert_eq!(part["spec"]["minAvailable"], 4);
+}
+
+#[test]
+fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
+    let mut observed = job(&[2, 3]);
+    caldera_crds::job_admission::default_job(&mut observed);
+    observed["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "made-by-the-member"}]);
+    let mut desired = job(&[4, 3]);
+    desired["spec"]["volumes"] = json!([{"mountPath": "/a"}]);
+    desired["spec"].as_object_mut().unwrap().remove("queue");
+    let kept = applied(&desired, &ask("Retain", &desired, json!({"observedObject": observed})));
+    assert_eq!(caldera_crds::job_admission::validate_update(&observed, &kept), Vec::<String>::new());
+    assert_eq!(kept["spec"]["tasks"][0]["replicas"], 4);
+    assert_eq!(kept["spec"]["minAvailable"], 7);
+    assert_eq!(kept["spec"]["volumes"][0]["volumeClaimName"], "made-by-the-member");
+    // Different task lists do not fail.
+    let fewer = job(&[1]);
+    assert_eq!(ask("Retain", &fewer, json!({"observedObject": observed}))["successful"], true);
+}
+
+fn kept(desired: &Value, observed: &Value) -> Value {
+    applied(desired, &ask("Retain", desired, json!({"observedObject": observed})))
+}
+
+/// As the member has it after its Volcano's defaults.
+fn in_the_member(replicas: &[u64]) -> Value {
+    let mut observed = job(replicas);
+    caldera_crds::job_admission::default_job(&mut observed);
+    observed
+}
+
+#[test]
+fn a_task_may_shrink_below_the_minimum_that_volcano_filled_in() {
+    let observed = in_the_member(&[1, 9]);
+    let mut desired = job(&[1, 4]);
+    for task in desired["spec"]["tasks"].as_array_mut().unwrap() {
+        task.as_object_mut().unwrap().remove("minAvailable");
+    }
+    desired["spec"].as_object_mut().unwrap().remove("minAvailable");
+    let got = kept(&desired, &observed);
+    assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+    assert_eq!(got["spec"]["tasks"][1]["minAvailable"], 4);
+    assert_eq!(got["spec"]["minAvailable"], 5);
+}
+
+#[test]
+fn a2_31_a_new_minimum_reaches_the_member() {
+    let mut desired = job(&[4]);
+    desired["spec"]["minAvailable"] = 2.into();
+    desired["spec"]["tasks"][0]["minAvailable"] = 2.into();
+    let got = kept(&desired, &in_the_member(&[4]));
+    assert_eq!((&got["spec"]["minAvailable"], &got["spec"]["tasks"][0]["minAvailable"]), (&json!(2), &json!(2)));
+}
+
+#[test]
+fn a2_31_other_tasks_than_observed_keep_the_members() {
+    let observed = in_the_member(&[1, 9]);
+    for desired in [job(&[5]), job(&[5, 5, 5])] {
+        let got = kept(&desired, &observed);
+        assert_eq!(got["spec"]["tasks"], observed["spec"]["tasks"]);
+        assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a2_36_a_claim_name_that_the_member_made_stays() {
+    let mut observed = in_the_member(&[2]);
+    let claim = json!({"accessModes": ["ReadWriteOnce"]});
+    observed["spec"]["volumes"] = json!([{"mountPath": "/v", "volumeClaimName": "j-volume-x7", "volumeClaim": claim}]);
+    let mut desired = job(&[2]);
+    desired["spec"]["volumes"] = json!([{"mountPath": "/v", "volumeClaim": claim}]);
+    assert_eq!(kept(&desired, &observed)["spec"]["volumes"], observed["spec"]["volumes"]);
+}
+
+#[test]
+fn a2_27_failed_copies_are_unhealthy() {
+    for (phase, healthy) in [
+        ("Running", true),
+        ("Completing", true),
+        ("Completed", true),
+        ("Pending", false),
+        ("Restarting", false),
+        ("Failed", false),
+        ("Aborting", false),
+        ("Aborted", false),
+        ("Terminated", false),
+        ("Dreaming", false),
+    ] {
+        let mut object = job(&[1]);
+        object["status"] = json!({"state": {"phase": phase}});
+        assert_eq!(ask("InterpretHealth", &object, json!({}))["healthy"], healthy, "{phase}");
+    }
+    assert_eq!(ask("InterpretHealth", &job(&[1]), json!({}))["healthy"], false);
+}
+
+#[test]
+fn a2_28_the_whole_status_is_reflected() {
+    let mut object = job(&[1]);
+    object["status"] =
+        json!({"state": {"phase": "Running"}, "retryCount": 2, "conditions": [], "anything": {"else": 1}});
+    assert_eq!(ask("InterpretStatus", &object, json!({}))["rawStatus"], object["status"]);
+}
+
+#[test]
+fn a2_29_a_silent_cluster_keeps_a_job_from_being_completed() {
+    let mut cache = Cache::default();
+    let binding = json!({
+        "metadata": {"annotations": {"caldera.dev/gate": "open"}},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}],
+        },
+    });
+    cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
+    let object = job(&[4]);
+    let completed = |cluster: &str| {
+        json!({"clusterName": cluster, "applied": true, "status": {
+            "state": {"phase": "Completed", "lastTransitionTime": "2026-01-01T00:00:00Z"}, "succeeded": 2, "minAvailable": 2,
+        }})
+    };
+    let one =
+        applied(&object, &ask_with("AggregateStatus", &object, json!({"aggregatedStatus": [completed("m1")]}), &cache));
+    assert_ne!(one["status"]["state"]["phase"], "Completed");
+    let both = json!({"aggregatedStatus": [completed("m1"), completed("m2")]});
+    let all = applied(&one, &ask_with("AggregateStatus", &one, both.clone(), &cache));
+    assert_eq!(all["status"]["state"]["phase"], "Completed");
+    assert_eq!(all["status"]["succeeded"], 4);
+    // Nothing new: no patch, so no write.
+    assert!(ask_with("AggregateStatus", &all, both, &cache).get("patch").is_none());
+}
+
+#[test]
+fn a_copy_that_is_being_left_does_not_fail_the_job() {
+    let mut cache = Cache::default();
+    let binding = json!({"spec": {
+        "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
+        "clusters": [{"name": "m2", "replicas": 4}],
+    }});
+    cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
+    let items = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": {"state": {"phase": "Failed"}, "failed": 1}},
+        {"clusterName": "m2", "status": {"state": {"phase": "Running"}, "running": 4}},
+    ]});
+    let object = job(&[4]);
+    let got = applied(&object, &ask_with("AggregateStatus", &object, items, &cache));
+    assert_eq!(got["status"]["state"]["phase"], "Running");
+}
+
+#[test]
+fn the_binding_of_another_kind_with_the_same_name_is_not_asked() {
+    let mut cache = Cache::default();
+    let binding = json!({"spec": {
+        "resource": {"apiVersion": "batch/v1", "kind": "Job"}, "clusters": [{"name": "m9", "replicas": 4}],
+    }});
+    cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
+    let done = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": {"state": {"phase": "Completed"}, "succeeded": 4}},
+    ]});
+    let object = job(&[4]);
+    let got = applied(&object, &ask_with("AggregateStatus", &object, done, &cache));
+    assert_eq!(got["status"]["state"]["phase"], "Completed");
+}
+
+#[test]
+fn dependencies_are_told_once_and_sorted() {
+    let mut object = job(&[1, 1]);
+    for task in 0..2 {
+        object["spec"]["tasks"][task]["template"]["spec"]["volumes"] =
+            json!([{"configMap": {"name": "b"}}, {"secret": {"secretName": "s"}}, {"configMap": {"name": "a"}}]);
+        object["spec"]["tasks"][task]["template"]["spec"]["serviceAccountName"] = "default".into();
+    }
+    let response = ask("InterpretDependency", &object, json!({}));
+    let names: Vec<_> =
+        response["dependencies"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "s"]);
+}
+
+#[test]
+fn what_is_not_ours_or_not_known_is_unsuccessful_with_a_status() {
+    let response = ask("Dance", &job(&[1]), json!({}));
+    assert_eq!(response["successful"], false);
+    assert!(response["status"]["message"].as_str().unwrap().contains("Dance"));
+    let response = ask("InterpretReplica", &job(&[1]), json!({"kind": {"group": "apps", "kind": "Deployment"}}));
+    assert_eq!(response["successful"], false);
+    assert_eq!(interpret_request(b"{}", &Cache::default()).status, 400);
+}
+
+proptest! {
+    #[test]
+    fn no_json_makes_it_panic(object in any_json(), observed in any_json(), operation in 0usize..8) {
+        let operation = ["InterpretReplica", "InterpretComponent", "ReviseReplica", "Retain", "AggregateStatus",
+            "InterpretStatus", "InterpretHealth", "InterpretDependency"][operation];
+        let body = json!({"request": {
+            "uid": "u", "kind": {"group": "batch.volcano.sh", "kind": "Job"}, "operation": operation, "object": object,
+            "observedObject": observed, "replicas": 3,
+        }});
+        let _ = interpret_request(body.to_string().as_bytes(), &Cache::default());
+    }
+
+    #[test]
+    fn volcano_takes_whatever_is_retained(
+        before in prop::collection::vec(0u64..9, 1..4), after in prop::collection::vec(0u64..9, 1..4),
+        job_minimum in prop::option::of(0u64..30), minimums in any::<bool>(),
+    ) {
+        let observed = in_the_member(&before);
+        let mut desired = job(&after);
+        desired["spec"]["minAvailable"] = json!(job_minimum);
+        if !minimums {
+            for task in desired["spec"]["tasks"].as_array_mut().unwrap() {
+                task["minAvailable"] = Value::Null;
+            }
+        }
+        let got = kept(&desired, &observed);
+        prop_assert_eq!(caldera_crds::job_admission::validate_update(&observed, &got), Vec::<String>::new());
+        prop_assert_eq!(&kept(&got, &observed), &got);
+        if before.len() == after.len() {
+            for (task, replicas) in got["spec"]["tasks"].as_array().unwrap().iter().zip(&after) {
+                prop_assert_eq!(&task["replicas"], &json!(replicas));
+            }
+        }
+    }
+
+    #[test]
+    fn a_revised_copy_has_the_replicas_asked_for(replicas in prop::collection::vec(0u64..20, 1..5), part in 0u64..100) {
+        let whole: u64 = replicas.iter().sum();
+        let part = part.min(whole);
+        let object = job(&replicas);
+        let revised = super::job_copies::revise_replicas(&object, u32::try_from(part).unwrap());
+        let tasks = revised["spec"]["tasks"].as_array().unwrap();
+        prop_assert_eq!(tasks.iter().map(|task| task["replicas"].as_u64().unwrap()).sum::<u64>(), part);
+        for task in tasks {
+            prop_assert!(task["minAvailable"].as_u64() <= task["replicas"].as_u64());
+        }
+        prop_assert!(revised["spec"]["minAvailable"].as_u64().unwrap() <= part);
+    }
+}

@@ -1,0 +1,268 @@
+//! Admission of Volcano Jobs on the host: Volcano's defaults, and its refusals with field, value and limit.
+//!
+//! Rules (Volcano `pkg/webhooks/admission/jobs/{mutate,validate}`): Volcano sets defaults on creation only. A manifest
+//! that is applied again takes them out of its tasks, because a list is replaced whole, and Volcano refuses that
+//! change. So a job that has the defaults gets them back. A member would refuse the same job later, where nobody looks.
+//! A queue that does not exist or is not open is only a warning here: queue and job may come in one `kubectl apply`, in
+//! any order.
+
+use caldera_crds::{
+    job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals},
+    names::caldera::DATA,
+    workload::{data_of, priority_class_of, queue_of},
+};
+use serde_json::Value;
+
+use super::{
+    patch::patch_between,
+    ssh_keys::{KeyPair, share_key_pair},
+    verdict::Verdict,
+};
+use crate::observe::{cache::Cache, request::ReviewRequest};
+
+/// Fills in Volcano's defaults, and the keys that a split job's pods need for each other.
+#[must_use]
+pub fn default_job_review(request: &ReviewRequest<'_, Value>) -> Verdict {
+    let Some(job) = &request.object else { return Verdict::UNCHANGED };
+    let with_defaults = |job: &Value| {
+        let mut defaulted = job.clone();
+        default_job(&mut defaulted);
+        defaulted
+    };
+    // A job from before us that has none would be changed by what its user never wrote.
+    let had_them = |old: &Value| old.get("spec") != job.get("spec") && with_defaults(old) == *old;
+    if !request.is_create() && !request.old_object.as_ref().is_some_and(had_them) {
+        return Verdict::UNCHANGED;
+    }
+    let mut whole = with_defaults(job);
+    share_key_pair(&mut whole, request.old_object.as_ref(), KeyPair::generate_pair);
+    Verdict::allow_with(patch_between(job, &whole))
+}
+
+/// Refuses what can not be a job.
+#[must_use]
+pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
+    let Some(job) = &request.object else { return Verdict::UNCHANGED };
+    // The last update of a job that goes away only takes its finalizers.
+    if job.pointer("/metadata/deletionTimestamp").is_some() {
+        return Verdict::UNCHANGED;
+    }
+    // It changes where nothing else of the job may.
+    let says = |job: &Value| job.pointer("/metadata/annotations").and_then(|all| all.get(DATA)).cloned();
+    let is_said_now = request.is_create() || request.old_object.as_ref().is_some_and(|old| says(old) != says(job));
+    if let (true, Some(Err(error))) = (is_said_now, data_of(job)) {
+        return Verdict::deny_invalid(format!("metadata.annotations[{DATA}]: {error}"));
+    }
+    // What a newer rule would refuse stays updatable where its spec does not change.
+    if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
+        return Verdict::UNCHANGED;
+    }
+    let refusals = match (request.is_create(), &request.old_object) {
+        (true, _) | (false, None) => create_refusals(job),
+        (false, Some(old)) => update_refusals(old, job),
+    };
+    let mut sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
+    if sentences.is_empty()
+        && let Err(error) = caldera_crds::workload::read_gang(job)
+    {
+        sentences.push(error.to_string());
+    }
+    if !sentences.is_empty() {
+        return Verdict::deny_invalid(sentences.join("; "));
+    }
+    Verdict::Allow {
+        patch: Vec::new(),
+        warnings: if request.is_create() { collect_warnings(job, cache) } else { Vec::new() },
+    }
+}
+
+fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
+    let name = queue_of(job);
+    let name = name.as_str();
+    let queue = cache.queues.get(name);
+    // The controller opens what has no state yet.
+    let state = queue.map(|queue| match queue.pointer("/status/state").and_then(Value::as_str) {
+        None | Some("") => "Open",
+        Some(state) => state,
+    });
+    let view = state.map(|state| QueueView { state, children: cache.count_children(name) });
+    let refusals = queue_refusals(name, view.as_ref());
+    let mut warnings: Vec<String> =
+        refusals.iter().map(|refusal| format!("{}; the job will wait", refusal.why)).collect();
+    let class = priority_class_of(job);
+    if !class.is_empty() && cache.listed.contains("PriorityClass") && !cache.priority_classes.contains_key(class) {
+        warnings.push(format!("PriorityClass {class:?} does not exist; the job's priority counts as 0"));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{decide::patch::tests::applied, observe::cache::PriorityClass};
+
+    fn job() -> Value {
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+            "spec": {"queue": "q", "minAvailable": 1, "tasks": [{
+                "name": "t", "replicas": 2,
+                "template": {"spec": {"restartPolicy": "Never", "containers": [{
+                    "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}},
+                }]}},
+            }]},
+        })
+    }
+
+    fn create(object: Value) -> ReviewRequest<'static, Value> {
+        ReviewRequest {
+            uid: "u".into(),
+            operation: "CREATE".into(),
+            namespace: Some("ns".into()),
+            name: None,
+            dry_run: None,
+            object: Some(object),
+            old_object: None,
+        }
+    }
+
+    #[test]
+    fn defaults_are_volcanos() {
+        let mut bare = job();
+        bare["spec"].as_object_mut().unwrap().remove("queue");
+        let Verdict::Allow { patch, .. } = default_job_review(&create(bare.clone())) else { panic!() };
+        let defaulted = applied(&bare, &patch);
+        assert_eq!(defaulted["spec"]["queue"], "default");
+        assert_eq!(defaulted["spec"]["tasks"][0]["minAvailable"], 2);
+        assert_eq!(default_job_review(&create(defaulted)), Verdict::UNCHANGED);
+    }
+
+    fn update(old: &Value, new: &Value) -> ReviewRequest<'static, Value> {
+        ReviewRequest { operation: "UPDATE".into(), old_object: Some(old.clone()), ..create(new.clone()) }
+    }
+
+    #[test]
+    fn a_manifest_may_be_applied_again() {
+        let Verdict::Allow { patch, .. } = default_job_review(&create(job())) else { panic!() };
+        let stored = applied(&job(), &patch);
+        // What kubectl makes of it: the tasks as the user wrote them.
+        let mut again = stored.clone();
+        again["spec"]["tasks"] = job()["spec"]["tasks"].clone();
+        let Verdict::Deny(_) = validate_job(&update(&stored, &again), &Cache::default()) else { panic!() };
+        let Verdict::Allow { patch, .. } = default_job_review(&update(&stored, &again)) else { panic!() };
+        assert_eq!(applied(&again, &patch), stored);
+        assert_eq!(validate_job(&update(&stored, &stored), &Cache::default()), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_mpi_job_of_a_clusterset_may_be_split_from_its_creation_on() {
+        let mut mpi = job();
+        mpi["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+        mpi["spec"]["plugins"] = json!({"mpi": ["--master=t"]});
+        mpi["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["mpirun"]);
+        let Verdict::Allow { patch, .. } = default_job_review(&create(mpi.clone())) else { panic!() };
+        let stored = applied(&mpi, &patch);
+        assert_eq!(caldera_crds::workload::read_gang(&stored).unwrap().one_cluster, None);
+        let mut again = stored.clone();
+        again["spec"]["plugins"] = mpi["spec"]["plugins"].clone();
+        again["spec"]["tasks"] = mpi["spec"]["tasks"].clone();
+        let Verdict::Allow { patch, .. } = default_job_review(&update(&stored, &again)) else { panic!() };
+        assert_eq!(applied(&again, &patch), stored);
+    }
+
+    #[test]
+    fn a_job_that_never_had_defaults_is_given_none() {
+        let mut scaled = job();
+        scaled["spec"]["tasks"][0]["replicas"] = 3.into();
+        assert_eq!(default_job_review(&update(&job(), &scaled)), Verdict::UNCHANGED);
+        let mut labelled = job();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(default_job_review(&update(&job(), &labelled)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a2_24_a_job_may_come_before_its_queue_with_a_warning() {
+        let mut cache = Cache::default();
+        let Verdict::Allow { warnings, .. } = validate_job(&create(job()), &cache) else { panic!() };
+        assert!(warnings[0].contains("\"q\" does not exist"), "{warnings:?}");
+        cache.queues.insert("q".into(), json!({}));
+        assert_eq!(validate_job(&create(job()), &cache), Verdict::UNCHANGED);
+        cache.queues.insert("q".into(), json!({"status": {"state": "Closed"}}));
+        let Verdict::Allow { warnings, .. } = validate_job(&create(job()), &cache) else { panic!() };
+        assert!(warnings[0].contains("Closed"), "{warnings:?}");
+    }
+
+    #[test]
+    fn an_unknown_priority_class_is_a_warning() {
+        let mut cache = Cache::default();
+        cache.queues.insert("q".into(), json!({}));
+        cache.listed.insert("PriorityClass");
+        let mut object = job();
+        object["spec"]["priorityClassName"] = "nobody".into();
+        let Verdict::Allow { warnings, .. } = validate_job(&create(object.clone()), &cache) else { panic!() };
+        assert_eq!(warnings, ["PriorityClass \"nobody\" does not exist; the job's priority counts as 0"]);
+        cache.priority_classes.insert("nobody".into(), PriorityClass { value: 5, is_default: false });
+        assert_eq!(validate_job(&create(object), &cache), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_job_that_says_where_its_data_is_says_it_so_that_it_can_be_read() {
+        let with = |text: &str| {
+            let mut object = job();
+            object["metadata"]["annotations"] = json!({"caldera.dev/data": text});
+            object
+        };
+        let mut cache = Cache::default();
+        cache.queues.insert("q".into(), json!({}));
+        assert_eq!(validate_job(&create(with("cluster=member1:500,region=eu|region=us")), &cache), Verdict::UNCHANGED);
+        let refused = |request: &ReviewRequest<'_, Value>| {
+            let Verdict::Deny(denial) = validate_job(request, &cache) else { panic!("it is taken") };
+            denial.message
+        };
+        let message = refused(&create(with("node=n1")));
+        let words = "metadata.annotations[caldera.dev/data]: \"node=n1\" is not KEY=VALUE with cluster, region, zone or provider";
+        assert!(message.contains(words), "{message}");
+        assert!(refused(&update(&job(), &with("cluster=a:0"))).contains("\"0\" is no size: a whole number from 1 to"));
+        // What is there already stays, also when something else changes.
+        let mut labelled = with("node=n1");
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(validate_job(&update(&with("node=n1"), &labelled), &cache), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_change_of_labels_is_never_refused() {
+        let mut bad = job();
+        bad["spec"]["minAvailable"] = 99.into();
+        let mut labelled = bad.clone();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        let update = |old: &Value, new: &Value| {
+            let mut request = create(new.clone());
+            request.operation = "UPDATE".into();
+            request.old_object = Some(old.clone());
+            validate_job(&request, &Cache::default())
+        };
+        assert_eq!(update(&bad, &labelled), Verdict::UNCHANGED);
+        let Verdict::Deny(denial) = update(&job(), &bad) else { panic!() };
+        assert!(denial.message.contains("99"), "{}", denial.message);
+    }
+
+    #[test]
+    fn what_can_not_be_a_job_is_refused_with_field_value_and_limit() {
+        let refused = |change: &dyn Fn(&mut Value), words: &[&str]| {
+            let mut object = job();
+            change(&mut object);
+            let Verdict::Deny(denial) = validate_job(&create(object), &Cache::default()) else { panic!("{words:?}") };
+            assert_eq!(denial.code, 422);
+            for word in words {
+                assert!(denial.message.contains(word), "{word} not in {}", denial.message);
+            }
+        };
+        refused(&|job| job["spec"]["tasks"] = json!([]), &["spec.tasks"]);
+        refused(&|job| job["spec"]["minAvailable"] = 3.into(), &["minAvailable", "3", "2"]);
+        refused(&|job| job["spec"]["tasks"][0]["minAvailable"] = 3.into(), &["spec.tasks[0].minAvailable", "3", "2"]);
+        let request = "/spec/tasks/0/template/spec/containers/0/resources/requests/cpu";
+        refused(&|job| *job.pointer_mut(request).unwrap() = "-1".into(), &["cpu", "-1"]);
+        refused(&|job| *job.pointer_mut(request).unwrap() = "lots".into(), &["cpu", "lots"]);
+    }
+}

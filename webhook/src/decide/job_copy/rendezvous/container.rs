@@ -1,0 +1,50 @@
+//! Variables of a container, and a shell before its command that adds what a manifest can not add.
+//!
+//! Kubernetes expands variables but does not add numbers. The index of a pod in the whole job is its index in this
+//! cluster, which plugin `env` sets, plus the pods in the clusters before it. `/bin/sh` adds them and then becomes the
+//! command.
+
+use serde_json::{Value, json};
+
+/// Sets variables of a container, in place where they are there.
+pub(super) fn set_variables(container: &mut Value, variables: &[(String, String)]) -> Option<()> {
+    let container = container.as_object_mut()?;
+    let env = container.entry("env").or_insert_with(|| json!([])).as_array_mut()?;
+    for (name, value) in variables {
+        let one = json!({"name": name, "value": value});
+        match env.iter_mut().find(|one| one["name"] == name.as_str()) {
+            Some(there) => *there = one,
+            None => env.push(one),
+        }
+    }
+    Some(())
+}
+
+/// Adds this cluster's offset to the index that plugin `env` gives a pod, and names the rank and TensorFlow's task.
+const ADD_OFFSETS: &str = "VC_TASK_INDEX=$((${VC_TASK_INDEX:-0}+${CALDERA_TASK_OFFSET:-0})); VK_TASK_INDEX=$VC_TASK_INDEX; \
+                      export VC_TASK_INDEX VK_TASK_INDEX; if [ -n \"${CALDERA_FIRST_RANK:-}\" ]; then \
+                      RANK=$((VC_TASK_INDEX+CALDERA_FIRST_RANK)); export RANK; fi; \
+                      if [ -n \"${CALDERA_TF_CLUSTER:-}\" ]; then \
+                      TF_CONFIG=\"{\\\"cluster\\\":$CALDERA_TF_CLUSTER,\\\"task\\\":{\\\"type\\\":\\\"$CALDERA_TF_TYPE\\\",\\\"index\\\":$VC_TASK_INDEX}}\"; \
+                      export TF_CONFIG; fi; ";
+
+/// Has a shell put the whole job's numbers in place of the cluster's before the command runs.
+pub(super) fn add_offsets(container: &mut Value, tasks: &[String]) {
+    let Some(command) = container.get("command").and_then(Value::as_array).filter(|command| !command.is_empty()) else {
+        return;
+    };
+    if command.get(2).and_then(Value::as_str).is_some_and(|script| script.starts_with(ADD_OFFSETS)) {
+        return;
+    }
+    let lists =
+        tasks.iter().flat_map(|task| [format!("{}_HOSTS", upper_name(task)), format!("{}_NUM", upper_name(task))]);
+    let lists: String = lists.map(|list| format!("export VC_{list}=\"$CALDERA_{list}\"; ")).collect();
+    let script = format!("{ADD_OFFSETS}{lists}exec \"$0\" \"$@\"");
+    let shell = ["/bin/sh", "-c", &script].map(Value::from);
+    container["command"] = shell.into_iter().chain(command.iter().cloned()).collect();
+}
+
+/// A task's name as part of a variable's.
+pub(super) fn upper_name(task: &str) -> String {
+    task.to_uppercase().replace('-', "_")
+}

@@ -1,0 +1,11 @@
+//! What the webhook decides: plain functions of a request and of the cache, one file for each kind that is reviewed.
+
+pub mod binding_gate;
+pub mod interpreter;
+pub mod job;
+pub mod job_copy;
+pub mod patch;
+pub mod queue;
+mod ssh_keys;
+pub mod verdict;
+pub mod work_copy;

@@ -1,0 +1,281 @@
+//! The cache that reviews are decided from: bindings with gate, clusters and plan, workloads with queue and priority
+//! class, PriorityClasses, opted-in namespaces, queues.
+//!
+//! Rule: watches fill it, and each review reads it under a short lock. Where it may be behind, a rule asks for a read
+//! from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use caldera_core::plan::Plan;
+use caldera_crds::{
+    binding::{BindingView, parse_binding},
+    names::caldera::PLAN,
+    workload::{WorkloadKind, priority_class_of},
+};
+use serde_json::Value;
+
+use super::scope::queue_of;
+
+/// Namespace and name.
+pub type BindingKey = (String, String);
+
+/// A workload of a kind that can be in scope.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkloadKey {
+    /// Which kind.
+    pub kind: WorkloadKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What matters of a workload.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CachedWorkload {
+    /// The queue it names.
+    pub queue: Option<Arc<str>>,
+    /// The PriorityClass it names.
+    pub priority_class: Option<Arc<str>>,
+}
+
+impl CachedWorkload {
+    /// Out of the object.
+    #[must_use]
+    pub fn from_object(kind: WorkloadKind, object: &Value) -> Self {
+        let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
+        Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from) }
+    }
+}
+
+/// What matters of a ResourceBinding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CachedBinding {
+    /// `apiVersion` and `kind` of its workload: two kinds of one name share a binding's name.
+    pub resource: (Arc<str>, Arc<str>),
+    /// Whether we gated it, or it carries our scheduler's name.
+    pub ours: bool,
+    /// Replicas by cluster, as placed.
+    pub clusters: BTreeMap<String, u32>,
+    /// The plan; an error is its text that does not parse.
+    pub plan: Option<Result<Arc<Plan>, String>>,
+    /// Of the plan's text; 0 without one.
+    pub plan_fingerprint: u64,
+}
+
+impl CachedBinding {
+    /// Out of the object. What can not be read at all is not ours.
+    #[must_use]
+    pub fn from_object(object: &Value) -> Self {
+        let Some(object) = parse_binding(object) else { return Self::default() };
+        let view = BindingView::from(&object);
+        let text = view.annotation(PLAN);
+        Self {
+            resource: (view.spec.resource.api_version.as_str().into(), view.spec.resource.kind.as_str().into()),
+            ours: view.gate().is_some() || view.names_our_scheduler(),
+            clusters: view.clusters().map(|(cluster, replicas)| (cluster.to_string(), replicas)).collect(),
+            plan: text.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
+            plan_fingerprint: fingerprint_plan(text),
+        }
+    }
+}
+
+/// A number that differs where plans differ (FNV-1a); 0 without a plan.
+#[must_use]
+pub fn fingerprint_plan(plan: Option<&str>) -> u64 {
+    let hash = |text: &str| {
+        text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    };
+    plan.map_or(0, hash)
+}
+
+/// What matters of a PriorityClass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PriorityClass {
+    /// Its value.
+    pub value: i32,
+    /// Whether it counts for workloads that name none.
+    pub is_default: bool,
+}
+
+impl PriorityClass {
+    /// Out of the object.
+    #[must_use]
+    pub fn from_object(object: &Value) -> Self {
+        let value = object["value"].as_i64().and_then(|value| i32::try_from(value).ok()).unwrap_or(0);
+        Self { value, is_default: object["globalDefault"] == true }
+    }
+}
+
+/// What to read live, because the cache does not have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// A workload, and whether its namespace is opted in.
+    Workload(WorkloadKey),
+    /// A binding.
+    Binding(BindingKey),
+}
+
+/// What a live read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveRead {
+    /// The workload if it is there, and whether its namespace is opted in.
+    Workload(Option<CachedWorkload>, bool),
+    /// The binding, if it is there.
+    Binding(Option<Box<CachedBinding>>),
+    /// The read failed: why.
+    Failed(String),
+}
+
+/// Everything that reviews are decided from.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// Workloads of the kinds in scope.
+    pub workloads: BTreeMap<WorkloadKey, CachedWorkload>,
+    /// Bindings of those kinds.
+    pub bindings: BTreeMap<BindingKey, CachedBinding>,
+    /// PriorityClasses.
+    pub priority_classes: BTreeMap<String, PriorityClass>,
+    /// Namespaces, and whether their workloads are in scope.
+    pub opted_in: BTreeMap<String, bool>,
+    /// Queues, whole, because rules compare them.
+    pub queues: BTreeMap<String, Value>,
+    /// Kinds that were listed at least once.
+    pub listed: BTreeSet<&'static str>,
+    /// Fingerprints of plans that went through admission and are not in `bindings` yet.
+    announced: BTreeMap<BindingKey, u64>,
+}
+
+impl Cache {
+    /// Stores a binding as its watch shows it.
+    pub fn put_binding(&mut self, key: BindingKey, binding: CachedBinding) {
+        if self.announced.get(&key) == Some(&binding.plan_fingerprint) {
+            self.announced.remove(&key);
+        }
+        self.bindings.insert(key, binding);
+    }
+
+    /// Removes a binding.
+    pub fn remove_binding(&mut self, key: &BindingKey) {
+        self.announced.remove(key);
+        self.bindings.remove(key);
+    }
+
+    /// A binding with this plan went through admission: until the watch shows it, the cache is not to be trusted.
+    pub fn announce_plan(&mut self, key: BindingKey, plan: u64) {
+        if self.bindings.get(&key).map_or(0, |binding| binding.plan_fingerprint) == plan {
+            self.announced.remove(&key);
+        } else {
+            self.announced.insert(key, plan);
+        }
+    }
+
+    /// Whether [`Self::announce_plan`] would change anything.
+    #[must_use]
+    pub fn is_news(&self, key: &BindingKey, plan: u64) -> bool {
+        let known = self.bindings.get(key).map_or(0, |binding| binding.plan_fingerprint);
+        self.announced.get(key).map_or(known != plan, |announced| *announced != plan)
+    }
+
+    /// Whether every kind was listed without which decisions may need live reads.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let expected = [WorkloadKind::VolcanoJob.title(), "ResourceBinding", "PriorityClass", "Namespace", "Queue"];
+        expected.into_iter().all(|kind| self.listed.contains(kind))
+    }
+
+    /// Number of queues whose parent is `name`.
+    #[must_use]
+    pub fn count_children(&self, name: &str) -> usize {
+        self.queues.values().filter(|queue| queue["spec"]["parent"] == name).count()
+    }
+}
+
+/// The cache and, if one was made, a live read.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// The cache.
+    pub cache: &'a Cache,
+    /// The live read.
+    pub live: Option<&'a LiveRead>,
+}
+
+/// Whether something is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known<T> {
+    /// It is there.
+    Yes(T),
+    /// It is not there.
+    No,
+    /// Nobody has looked.
+    Unread,
+    /// Looking failed.
+    Failed(String),
+}
+
+impl<'a> Snapshot<'a> {
+    /// The cache alone.
+    #[must_use]
+    pub const fn of_cache(cache: &'a Cache) -> Self {
+        Self { cache, live: None }
+    }
+
+    /// A workload, from the live read or from the cache.
+    #[must_use]
+    pub fn find_workload(&self, key: &WorkloadKey) -> Known<&'a CachedWorkload> {
+        if let Some(workload) = self.cache.workloads.get(key) {
+            return Known::Yes(workload);
+        }
+        match self.live {
+            Some(LiveRead::Workload(Some(workload), _)) => Known::Yes(workload),
+            Some(LiveRead::Workload(None, _)) => Known::No,
+            Some(LiveRead::Failed(error)) => Known::Failed(error.clone()),
+            _ => Known::Unread,
+        }
+    }
+
+    /// Whether a namespace is opted in.
+    #[must_use]
+    pub fn is_opted_in(&self, namespace: &str) -> bool {
+        self.cache.opted_in.get(namespace) == Some(&true) || matches!(self.live, Some(LiveRead::Workload(_, true)))
+    }
+
+    /// A binding: the live read wins; the cache counts unless a newer plan was announced.
+    #[must_use]
+    pub fn find_binding(&self, key: &BindingKey) -> Known<&'a CachedBinding> {
+        match self.live {
+            Some(LiveRead::Binding(Some(binding))) => return Known::Yes(binding),
+            Some(LiveRead::Binding(None)) => return Known::No,
+            Some(LiveRead::Failed(error)) => return Known::Failed(error.clone()),
+            _ => {}
+        }
+        match self.cache.bindings.get(key) {
+            Some(binding) if !self.cache.announced.contains_key(key) => Known::Yes(binding),
+            _ => Known::Unread,
+        }
+    }
+
+    /// A PriorityClass's value.
+    #[must_use]
+    pub fn priority_of(&self, class: Option<&str>) -> Option<i32> {
+        let classes = &self.cache.priority_classes;
+        match class {
+            // A class that does not exist counts as none does: zero, never "drop the job".
+            Some(name) if self.cache.listed.contains("PriorityClass") => {
+                Some(classes.get(name).map_or(0, |class| class.value))
+            }
+            Some(name) => classes.get(name).map(|class| class.value),
+            // Of several defaults Kubernetes takes the lowest (`plugin/pkg/admission/priority`).
+            None => classes.values().filter(|class| class.is_default).map(|class| class.value).min(),
+        }
+    }
+}
+
+/// The name of the binding of a workload (`pkg/util/names`): kind, not group, tells them apart.
+#[must_use]
+pub fn binding_name(workload: &str, kind: &str) -> String {
+    format!("{workload}-{kind}").to_lowercase().replace(':', ".")
+}

@@ -1,0 +1,95 @@
+//! The kinds that are followed on the host, and how each event brings the cache up to date.
+
+use caldera_crds::{
+    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE},
+    workload::WorkloadKind,
+};
+use caldera_runtime::watch::{Event, Follower, api_resource};
+use kube::runtime::watcher;
+use serde_json::Value;
+
+use super::cache::{BindingKey, Cache, CachedBinding, CachedWorkload, PriorityClass, WorkloadKey};
+
+/// An event of one of the kinds, with what is kept of its objects.
+pub enum HostEvent {
+    /// Of workloads of a kind.
+    Workloads(WorkloadKind, Event<(WorkloadKey, CachedWorkload)>),
+    /// Of ResourceBindings.
+    Bindings(Event<(BindingKey, CachedBinding)>),
+    /// Of PriorityClasses.
+    PriorityClasses(Event<(String, PriorityClass)>),
+    /// Of Namespaces: whether they are opted in.
+    Namespaces(Event<(String, bool)>),
+    /// Of Queues.
+    Queues(Event<(String, Value)>),
+}
+
+/// Follows every kind on the host that reviews depend on.
+pub fn follow_host(follower: &Follower<HostEvent>) {
+    let all = watcher::Config::default;
+    for kind in WorkloadKind::ALL {
+        let read = move |object: Value| {
+            let (namespace, name) = key_of(&object);
+            Some((WorkloadKey { kind, namespace, name }, CachedWorkload::from_object(kind, &object)))
+        };
+        let event = move |event| HostEvent::Workloads(kind, event);
+        follower.follow_json(kind.api_resource(), all(), read, event);
+    }
+    let bindings = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
+    let read = |object: Value| Some((key_of(&object), CachedBinding::from_object(&object)));
+    follower.follow_json(bindings, all(), read, HostEvent::Bindings);
+    let classes = api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
+    let read = |object: Value| Some((key_of(&object).1, PriorityClass::from_object(&object)));
+    follower.follow_json(classes, all(), read, HostEvent::PriorityClasses);
+    let read = |object: Value| Some((key_of(&object).1, is_opted_in(&object["metadata"]["labels"])));
+    follower.follow_json(api_resource("", "v1", "Namespace", "namespaces"), all(), read, HostEvent::Namespaces);
+    let queues = api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
+    follower.follow_json(queues, all(), |object| Some((key_of(&object).1, object)), HostEvent::Queues);
+}
+
+/// Whether a namespace with these labels is opted in.
+pub(crate) fn is_opted_in(labels: &Value) -> bool {
+    labels[NAMESPACE_OPT_IN] == NAMESPACE_OPT_IN_VALUE
+}
+
+fn key_of(object: &Value) -> BindingKey {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/metadata/namespace"), text("/metadata/name"))
+}
+
+impl Cache {
+    /// Brings the cache up to date.
+    pub fn apply_event(&mut self, event: HostEvent) {
+        match event {
+            HostEvent::Workloads(kind, event) => {
+                self.listed.insert(kind.title());
+                match event {
+                    // Workloads of all kinds are in one map.
+                    Event::Reset(all) => {
+                        self.workloads.retain(|key, _| key.kind != kind);
+                        self.workloads.extend(all);
+                    }
+                    event => event.apply_to(&mut self.workloads),
+                }
+            }
+            HostEvent::Bindings(event) => {
+                self.listed.insert("ResourceBinding");
+                let (stored, gone) = event.split_changes(self.bindings.keys().cloned(), |(key, _)| key.clone());
+                gone.iter().for_each(|key| self.remove_binding(key));
+                stored.into_iter().for_each(|(key, binding)| self.put_binding(key, binding));
+            }
+            HostEvent::PriorityClasses(event) => {
+                self.listed.insert("PriorityClass");
+                event.apply_to(&mut self.priority_classes);
+            }
+            HostEvent::Namespaces(event) => {
+                self.listed.insert("Namespace");
+                event.apply_to(&mut self.opted_in);
+            }
+            HostEvent::Queues(event) => {
+                self.listed.insert("Queue");
+                event.apply_to(&mut self.queues);
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the webhook sees: the requests that arrive, and a cache of the host's objects that watches fill.
+
+pub mod cache;
+pub mod host_watch;
+pub mod request;
+pub mod scope;

@@ -1,0 +1,4 @@
+//! What the webhook answers with, and the configurations by which its callers find it.
+
+pub mod configurations;
+pub mod review;

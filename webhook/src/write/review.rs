@@ -1,0 +1,128 @@
+//! The answer to an AdmissionReview, as HTTP carries it.
+//!
+//! Rule (`admission.k8s.io/v1`): a decision is a 200 with the uid of the question and a JSON patch in base64; a body
+//! that is no review is a 400, and what could not be decided is a 500, so that the failure policy of the webhook
+//! applies.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    decide::{
+        patch::encode_patch,
+        verdict::{Denial, Verdict},
+    },
+    observe::{
+        cache::Lookup,
+        request::{MalformedReview, ReviewRequest, parse_review},
+    },
+};
+
+/// An answer as HTTP carries it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Status and body (JSON for 200, plain text otherwise).
+    Reply(u16, Vec<u8>),
+    /// Read this and ask again.
+    Read(Lookup),
+}
+
+/// Carries a verdict back.
+#[must_use]
+pub fn encode_verdict(uid: &str, verdict: Verdict) -> Outcome {
+    match verdict {
+        Verdict::Allow { patch, warnings } => {
+            let mut response = json!({"uid": uid, "allowed": true});
+            if !patch.is_empty() {
+                response["patchType"] = "JSONPatch".into();
+                response["patch"] = encode_patch(&patch).into();
+            }
+            if !warnings.is_empty() {
+                response["warnings"] = warnings.into();
+            }
+            encode_response(&response)
+        }
+        Verdict::Deny(Denial { code, reason, message }) => {
+            let status = json!({"code": code, "reason": reason, "message": message});
+            encode_response(&json!({"uid": uid, "allowed": false, "status": status}))
+        }
+        Verdict::Read(lookup) => Outcome::Read(lookup),
+        Verdict::Undecided(message) => Outcome::Reply(500, message.into_bytes()),
+    }
+}
+
+/// Reads a body, asks `rule`, carries the verdict back.
+pub fn answer_review<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    rule: impl FnOnce(&ReviewRequest<'a, T>) -> Verdict,
+) -> Outcome {
+    match parse_review::<T>(body) {
+        Ok(request) => encode_verdict(&request.uid, rule(&request)),
+        Err(MalformedReview::Review(error)) => {
+            Outcome::Reply(400, MalformedReview::Review(error).to_string().into_bytes())
+        }
+        Err(MalformedReview::Object { uid, error }) => {
+            let text = MalformedReview::Object { uid: uid.clone(), error }.to_string();
+            encode_verdict(&uid, Verdict::Deny(Denial { code: 400, reason: "BadRequest", message: text }))
+        }
+    }
+}
+
+fn encode_response(response: &Value) -> Outcome {
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    Outcome::Reply(200, review.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::de::IgnoredAny;
+
+    use super::*;
+    use crate::decide::patch::set_field;
+
+    fn reply(outcome: Outcome) -> (u16, Value) {
+        match outcome {
+            Outcome::Reply(code, body) => {
+                (code, serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))))
+            }
+            Outcome::Read(lookup) => panic!("{lookup:?}"),
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_review_is_a_400_with_a_sentence() {
+        for body in ["", "[]", "{}", "{\"request\": 5}", "\u{0}\u{1}", "{\"request\":{\"operation\":\"CREATE\"}}"] {
+            let (code, text) = reply(answer_review::<IgnoredAny>(body.as_bytes(), |_| Verdict::UNCHANGED));
+            assert_eq!(code, 400, "{body}");
+            assert!(text.as_str().unwrap().starts_with("failed to read the body as an AdmissionReview"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_of_another_shape_is_denied_with_the_uid() {
+        #[derive(Deserialize)]
+        struct Shape {
+            #[expect(dead_code, reason = "only its type matters")]
+            spec: u32,
+        }
+        let body = br#"{"request": {"uid": "u1", "operation": "CREATE", "object": {"spec": "text"}}}"#;
+        let (code, answer) = reply(answer_review::<Shape>(body, |_| Verdict::UNCHANGED));
+        assert_eq!((code, &answer["response"]["uid"]), (200, &json!("u1")));
+        assert_eq!(answer["response"]["allowed"], false);
+        assert_eq!(answer["response"]["status"]["code"], 400);
+    }
+
+    #[test]
+    fn a_patch_is_base64_of_its_json_and_a_denial_has_code_and_reason() {
+        let (_, allowed) = reply(encode_verdict("u", Verdict::allow_with(vec![set_field(&["a"], 1)])));
+        let patch = STANDARD.decode(allowed["response"]["patch"].as_str().unwrap()).unwrap();
+        assert_eq!(patch, br#"[{"op":"add","path":"/a","value":1}]"#);
+        assert_eq!(allowed["response"]["patchType"], "JSONPatch");
+        let (_, unchanged) = reply(encode_verdict("u", Verdict::UNCHANGED));
+        assert_eq!(unchanged["response"], json!({"uid": "u", "allowed": true}));
+        let (_, denied) = reply(encode_verdict("u", Verdict::deny_invalid("no")));
+        assert_eq!(denied["response"]["status"], json!({"code": 422, "reason": "Invalid", "message": "no"}));
+        assert_eq!(reply(encode_verdict("u", Verdict::Undecided("later".into()))), (500, json!("later")));
+    }
+}
