@@ -177,7 +177,7 @@ fn room(index: &mut Index) {
         // A duplicated job asks for as many copies as there are clusters for it, also while it runs.
         index.restand_all(|binding| {
             binding.placement.as_deref().is_some_and(|placement| {
-                caldera_core::place::select::is_duplicated(placement.placement.division.as_ref())
+                caldera_core::place::spread_constraints::is_duplicated(placement.placement.division.as_ref())
             })
         });
         index.moved = true;

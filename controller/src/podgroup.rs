@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::{Gang, Task, Topology},
-    podgroup::minimum,
+    pod_group::pod_group_minimum,
     queue::ledger::Stage,
     reason::Reason,
     resources::Resources,
@@ -52,7 +52,7 @@ pub fn spec(workload: &Workload, priority_of: impl Fn(&str) -> i32) -> PodGroupS
         ..PodGroupSpec::default()
     };
     let Ok(gang) = &workload.gang else { return spec };
-    let needs = minimum(gang, priority_of);
+    let needs = pod_group_minimum(gang, priority_of);
     spec.min_member = Some(count(needs.min_member));
     spec.min_task_member = match workload.kind {
         WorkloadKind::VolcanoJob => {

@@ -10,11 +10,11 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, AWAY, Leaving, Promise, Update, takes_jobs},
+    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, takes_jobs},
     gang::{ClusterName, Gang, Taint, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision},
-    plan::{Plan, Within},
+    plan::{PinnedDomains, Plan},
     queue::{Ask, CapacityGrowth, Fit, FitClass, Fleet, JobId, ReservedClusters},
     resources::Resources,
     split::FederationTopology,
@@ -106,9 +106,9 @@ impl Room {
         }
         // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
         let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
-        let only_takes = binds && !self.fleet.awaits(cluster);
+        let only_takes = binds && !self.fleet.has_assumed_pods(cluster);
         let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
-        if self.fleet.update(cluster, update) {
+        if self.fleet.apply_update(cluster, update) {
             self.free = None;
             self.changed |= !pods;
             match pods {
@@ -132,7 +132,7 @@ impl Room {
             };
             (cluster.to_string(), pods)
         };
-        let within = binding.plan.as_ref().map(|plan| plan.within()).unwrap_or_default();
+        let within = binding.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
         self.hold(binding, gang, binding.clusters.iter().map(pods).collect(), within, queued);
     }
 
@@ -146,16 +146,17 @@ impl Room {
         binding: &Binding,
         gang: &Arc<Gang>,
         pods: BTreeMap<String, Vec<u32>>,
-        within: BTreeMap<String, Within>,
+        within: BTreeMap<String, PinnedDomains>,
         queued: bool,
     ) {
         self.changed |=
             pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.promised.contains(&binding.id);
-        let promise = Promise { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, within };
+        let promise =
+            AssumedPods { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, pinned: within };
         let replaced = if queued {
-            self.fleet.promise(binding.id.as_str(), promise)
+            self.fleet.assume_pods(binding.id.as_str(), promise)
         } else {
-            self.fleet.promise_unqueued(binding.id.as_str(), promise)
+            self.fleet.assume_unqueued_pods(binding.id.as_str(), promise)
         };
         self.grew_in.extend(replaced);
         self.free = None;
@@ -166,18 +167,18 @@ impl Room {
     pub fn forget(&mut self, id: &JobId) {
         self.withdraw(id.as_str());
         self.tolerates(id, None);
-        self.fleet.withdraw(id.as_str());
+        self.fleet.forget_assumed(id.as_str());
     }
 
     /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
     pub fn selects(&mut self, id: &str, gang: Option<&Gang>) {
-        self.fleet.selects(id, gang);
+        self.fleet.set_selected_labels(id, gang);
     }
 
     /// Its place is not kept any longer.
     pub fn withdraw(&mut self, id: &str) {
         if self.promised.remove(id) {
-            let was_in = self.fleet.retire(id);
+            let was_in = self.fleet.retire_assumed(id);
             self.changed |= was_in.iter().any(|cluster| self.closed.contains(cluster));
             self.grew_in.extend(was_in);
             self.free = None;
@@ -279,14 +280,14 @@ impl Room {
     /// What all clusters have together: for jobs of queues, beside what others use there. A cluster counts if jobs may
     /// start there, where a taint counts that nobody who waits or holds stands; of the others counts what jobs hold.
     pub fn total(&mut self) -> Fleet {
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerant.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();
-        for (name, cluster) in self.fleet.names() {
+        for (name, cluster) in self.fleet.cluster_names() {
             let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
-            total.ready.add(&self.fleet.offer(name, open));
+            total.ready.add(&self.fleet.capacity_for_queues(name, open));
             total.ready_clusters += usize::from(open);
             if !open {
                 closed.insert(name.to_owned());
@@ -296,7 +297,8 @@ impl Room {
             clusters += 1;
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
-            let has = if is_there { self.fleet.offer(&cluster.name, true) } else { capacity.allocatable() };
+            let has =
+                if is_there { self.fleet.capacity_for_queues(&cluster.name, true) } else { capacity.allocatable() };
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
@@ -311,16 +313,16 @@ impl Room {
     /// Clusters that a binding was promised something in.
     #[must_use]
     pub fn place_of(&self, id: &str) -> Vec<String> {
-        self.fleet.promised_in(id)
+        self.fleet.clusters_assumed_in(id)
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
     #[must_use]
     pub fn copies(&self, binding: &place::Binding) -> u32 {
-        if !place::select::is_duplicated(binding.placement.division.as_ref()) {
+        if !place::spread_constraints::is_duplicated(binding.placement.division.as_ref()) {
             return 1;
         }
-        let copies = place::copies(binding, self.fleet.clusters().map(|(cluster, _)| cluster));
+        let copies = place::count_copies(binding, self.fleet.clusters().map(|(cluster, _)| cluster));
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
@@ -330,7 +332,7 @@ impl Room {
     /// # Errors
     /// [`Fit::No`], with what is short.
     pub fn find(&mut self, question: Question<'_>, ask: &Ask, kept: &[&ReservedClusters]) -> Result<Decision, Fit> {
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         if let Some(never) = self.never.get(&ask.fit).copied()
             && let Some(detail) = self.short(ask)
         {
@@ -361,13 +363,13 @@ impl Room {
     /// runs there is gone, those with the most free first, so that it need not wait for more than it must. Not those that were
     /// kept in `vain`.
     pub fn keep(&mut self, question: Question<'_>, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         let minimum = ask.minimum();
-        self.fleet.work_out_emptied();
+        self.fleet.refresh_emptied_clusters();
         let tolerations = &question.binding.placement.tolerations;
         let mut emptied: Vec<(&Cluster, &Capacity, Resources)> = self
             .fleet
-            .emptied()
+            .emptied_clusters()
             .filter(|(cluster, ..)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
             .filter(|(cluster, ..)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
             .map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free()))
@@ -395,9 +397,9 @@ impl Room {
     }
 
     /// Whether it would fit if pods of these bindings were gone.
-    pub fn fits_after(&mut self, question: Question<'_>, gone: &BTreeMap<String, Leaving>) -> bool {
-        self.fleet.refresh();
-        let after = self.fleet.after(gone);
+    pub fn fits_after(&mut self, question: Question<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
+        self.fleet.refresh_capacities();
+        let after = self.fleet.capacities_after(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
@@ -408,7 +410,7 @@ impl Room {
     /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
     #[must_use]
     pub fn reached(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
-        self.fleet.reached(cluster, workload)
+        self.fleet.pods_that_reached_nodes(cluster, workload)
     }
 
     /// True if pods of a workload are seen in some member.
@@ -419,7 +421,7 @@ impl Room {
 
     /// What is free in all clusters together.
     pub fn free(&mut self) -> &Resources {
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         let clusters = &self.fleet;
         self.free.get_or_insert_with(|| {
             let mut free = Resources::new();
@@ -449,9 +451,9 @@ impl Room {
         if !self.fleet.clusters().all(certain) {
             return false;
         }
-        self.fleet.work_out_emptied();
+        self.fleet.refresh_emptied_clusters();
         let emptied: Vec<(&Cluster, &Capacity)> =
-            self.fleet.emptied().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+            self.fleet.emptied_clusters().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
         !emptied.is_empty() && place(question, &self.fleet, emptied).is_err()
     }
 }
@@ -462,7 +464,7 @@ fn place(
     clusters: Vec<(&Cluster, &Capacity)>,
 ) -> Result<Decision, place::NotPlaced> {
     let Question { binding, gang, whole, previous } = question;
-    place::place(&place::Request { binding, gang, whole, previous, clusters, near: fleet.near() })
+    place::place_binding(&place::Request { binding, gang, whole, previous, clusters, linked: fleet.linked_groups() })
 }
 
 /// A place that was found.
@@ -471,14 +473,14 @@ pub struct Place {
     /// Pods of each task by cluster.
     pub pods: BTreeMap<String, Vec<u32>>,
     /// Where in them, for clusters where it is smaller than the cluster.
-    pub within: BTreeMap<String, Within>,
+    pub within: BTreeMap<String, PinnedDomains>,
 }
 
 impl Place {
     /// Where a decision puts a gang.
     #[must_use]
     pub fn of(decision: &Decision, gang: &Gang) -> Self {
-        let within = decision.plan.as_ref().map(Plan::within).unwrap_or_default();
+        let within = decision.plan.as_ref().map(Plan::pinned_domains).unwrap_or_default();
         Self { pods: pods_of(decision, gang), within }
     }
 

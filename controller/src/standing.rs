@@ -8,7 +8,7 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{ClusterName, Gang, QueueName},
     place::Group,
-    podgroup,
+    pod_group,
     queue::{
         Ask, FitClass, Job, TaskAsk,
         ledger::{self, Charge, ChargeFacts, Stage},
@@ -146,7 +146,7 @@ pub(crate) fn ask(
 ) -> Ask {
     let kind = workload.kind;
     let elastic = kind == WorkloadKind::VolcanoJob;
-    let minimum = podgroup::minimum(gang, priority_of);
+    let minimum = pod_group::pod_group_minimum(gang, priority_of);
     let tasks = gang
         .tasks
         .iter()
@@ -188,7 +188,7 @@ fn regranted(
     if binding.deleting || workload.deleting || binding.suspended || workload.progress.ended.is_some() {
         return None;
     }
-    let minimum = podgroup::minimum(gang, priority_of).pods;
+    let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut regrant = regrant(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
     if let Regrant::More(more) = &mut regrant {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{admission::Admission, gang::Gang, place::select::is_duplicated, queue::ledger::Stage};
+use caldera_core::{admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, queue::ledger::Stage};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{

@@ -11,8 +11,8 @@ use caldera_core::{
     gang::{Gang, NodeClaim, Operator, Requirement, Task, Toleration},
     inventory::{Amounts, Capacity, Shape, Source},
     place::{
-        Affinity, Binding, Cluster, Division, Placement, Request, Spread, SpreadBy, Target, WeightRule, divide, place,
-        select::Candidate,
+        Affinity, Binding, Cluster, Division, Placement, Request, Spread, SpreadBy, Target, WeightRule, place_binding,
+        replica_division, spread_constraints::Candidate,
     },
     quantity::Quantity,
 };
@@ -68,7 +68,7 @@ fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
 fn division(bencher: Bencher<'_, '_>, (count, replicas): (usize, i64), division: Division) {
     let (clusters, binding) = (clusters(count), binding(replicas, division));
     let candidates = candidates(&clusters, replicas);
-    bencher.bench_local(|| divide::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 #[divan::bench(args = SIZES)]
@@ -105,7 +105,7 @@ fn divide_growth_of_what_is_placed(bencher: Bencher<'_, '_>, (count, replicas): 
     let target = |cluster: &Cluster| Target { cluster: cluster.name.clone(), replicas: each };
     binding.previous = clusters.iter().step_by(2).map(target).collect();
     let candidates = candidates(&clusters, replicas);
-    bencher.bench_local(|| divide::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 /// Clusters of eight node shapes each, four nodes of every shape.
@@ -157,8 +157,8 @@ fn decision(bencher: Bencher<'_, '_>, count: usize, binding: &Binding) {
     bencher.bench_local(|| {
         let clusters = clusters.iter().zip(&capacities).collect();
         let request =
-            Request { binding: black_box(binding), gang: &gang, whole: false, previous: None, clusters, near: &[] };
-        place(&request).unwrap()
+            Request { binding: black_box(binding), gang: &gang, whole: false, previous: None, clusters, linked: &[] };
+        place_binding(&request).unwrap()
     });
 }
 

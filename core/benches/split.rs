@@ -9,10 +9,13 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{ClusterName, Gang, NodeClaim, Operator, Requirement, Task, Topology},
     inventory::{Amounts, Capacity, Change, HyperNode, Inventory, Member, Node, Pod, Shape, Source},
-    place::{Binding, Cluster, Division, Placement, Request, WeightRule, divide, place, select::Candidate},
+    place::{
+        Binding, Cluster, Division, Placement, Request, WeightRule, place_binding, replica_division,
+        spread_constraints::Candidate,
+    },
     quantity::Quantity,
     resources::Resources,
-    split::{self, Problem, Strategy, solve},
+    split::{self, Problem, Strategy, split_gang},
     webster::Tie,
 };
 use divan::{Bencher, black_box};
@@ -55,7 +58,7 @@ fn division(bencher: Bencher<'_, '_>, (count, replicas): (usize, i64), division:
         placement: Placement { division: Some(division), ..Placement::default() },
         ..Binding::default()
     };
-    bencher.bench_local(|| divide::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 #[divan::bench(args = SIZES)]
@@ -153,7 +156,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
             members: (4 * s..4 * s + 4).map(|r| Member::HyperNode(format!("rack-{r:02}"))).collect(),
             ..HyperNode::default()
         };
-        inventory.apply(Change::HyperNodes((0..16).map(rack).chain((0..4).map(spine)).collect()));
+        inventory.apply_change(Change::HyperNodes((0..16).map(rack).chain((0..4).map(spine)).collect()));
         let node = |(r, i): (usize, usize)| Node {
             name: format!("n-{r}-{i}"),
             labels: [("rack".to_owned(), r.to_string())].into(),
@@ -162,7 +165,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
             ..Node::default()
         };
         let all = || (0..16).flat_map(|r| (0..8).map(move |i| (r, i)));
-        inventory.apply(Change::Nodes(all().map(node).collect()));
+        inventory.apply_change(Change::Nodes(all().map(node).collect()));
         let pod = |(r, i): (usize, usize)| Pod {
             namespace: "ns".into(),
             name: format!("p-{r}-{i}"),
@@ -170,7 +173,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
             request: amounts(4 * number((cluster + i) % 4), number((cluster + r + i) % 3), 1),
             ..Pod::default()
         };
-        inventory.apply(Change::Pods(all().map(pod).collect()));
+        inventory.apply_change(Change::Pods(all().map(pod).collect()));
         inventory.capacity()
     };
     ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
@@ -202,21 +205,21 @@ fn training(scale: u32) -> Gang {
 fn split_gang_of_three_tasks(bencher: Bencher<'_, '_>, count: usize) {
     let (gang, rooms) = (training(10), rooms(count, 8));
     let problem = problem(&gang, &rooms, Strategy::Aggregated);
-    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_that_fits_one_cluster(bencher: Bencher<'_, '_>, count: usize) {
     let (gang, rooms) = (training(1), rooms(count, 8));
     let problem = problem(&gang, &rooms, Strategy::Aggregated);
-    bencher.bench_local(|| solve(black_box(&problem)).unwrap());
+    bencher.bench_local(|| split_gang(black_box(&problem)).unwrap());
 }
 
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_by_dynamic_weight(bencher: Bencher<'_, '_>, count: usize) {
     let (gang, rooms) = (training(10), rooms(count, 8));
     let problem = problem(&gang, &rooms, Strategy::DynamicWeight);
-    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 /// Pods of three tasks in one cluster: there are GPUs enough in each, and places for each task alone; not for all.
@@ -225,8 +228,8 @@ fn split_gang_refused_by_fragments(bencher: Bencher<'_, '_>, count: usize) {
     let (mut gang, rooms) = (gang(vec![task("a", 10, 1, 4), task("b", 9, 2, 4), task("c", 8, 1, 0)]), rooms(count, 8));
     gang.one_cluster = Some("ranks".into());
     let problem = problem(&gang, &rooms, Strategy::Aggregated);
-    assert!(solve(&problem).is_err());
-    bencher.bench_local(|| solve(black_box(&problem)).is_err());
+    assert!(split_gang(&problem).is_err());
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_err());
 }
 
 /// What a gang of three tasks asks of a fleet with sixteen racks in each cluster.
@@ -261,9 +264,9 @@ fn split_gang_by_topology<const CLUSTERS: usize>(bencher: Bencher<'_, '_>, asks:
     let problem = problem(&gang, &rooms, Strategy::Aggregated);
     println!(
         "{asks:?}: {:?}",
-        solve(&problem).map(|plan| (plan.clusters.len(), plan.replicas())).map_err(|e| e.to_string())
+        split_gang(&problem).map(|plan| (plan.clusters.len(), plan.replicas())).map_err(|e| e.to_string())
     );
-    bencher.bench_local(|| solve(black_box(&problem)).is_ok());
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 /// Filters, selection and split together.
@@ -286,7 +289,7 @@ fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
         whole: true,
         previous: None,
         clusters: clusters.iter().zip(&rooms.1).collect(),
-        near: &[],
+        linked: &[],
     };
-    bencher.bench_local(|| place(black_box(&request)).unwrap());
+    bencher.bench_local(|| place_binding(black_box(&request)).unwrap());
 }

@@ -29,12 +29,12 @@ fn main() {
     for cluster in 0..clusters {
         let name = format!("member-{cluster:03}");
         fleet.set_cluster(Cluster { name: name.clone(), ready: true, ..Cluster::default() }, Capacity::default());
-        let mut tell = |change| _ = fleet.update(&name, Update::Change(change));
+        let mut tell = |change| _ = fleet.apply_update(&name, Update::Change(change));
         tell(Change::HyperNodes(hyper_nodes()));
         tell(Change::Nodes((0..nodes).map(|n| node(cluster, n)).collect()));
         tell(Change::Pods((0..nodes * pods).map(|p| pod(cluster, p, p % nodes)).collect()));
     }
-    fleet.refresh();
+    fleet.refresh_capacities();
     let shapes: usize = fleet.clusters().map(|(_, capacity)| capacity.shapes.len()).sum();
     profiled(&fleet);
     let (pods_each, own) = (nodes * pods, world.own_labels);
@@ -48,8 +48,8 @@ fn main() {
     let looked_up = fit(&fleet);
     println!("a job selects on a label that no shape carries: {} ms for all clusters", start.elapsed().as_millis());
     let start = Instant::now();
-    fleet.selects("job", Some(&gang));
-    fleet.refresh();
+    fleet.set_selected_labels("job", Some(&gang));
+    fleet.refresh_capacities();
     profiled(&fleet);
     println!("shapes carry it: made anew in {} ms", start.elapsed().as_millis());
     let start = Instant::now();
@@ -59,8 +59,8 @@ fn main() {
         let mut times: Vec<u128> = Vec::new();
         for (at, change) in changes.into_iter().enumerate() {
             let start = Instant::now();
-            fleet.update(&format!("member-{:03}", at % clusters), Update::Change(change));
-            fleet.refresh();
+            fleet.apply_update(&format!("member-{:03}", at % clusters), Update::Change(change));
+            fleet.refresh_capacities();
             profiled(&fleet);
             times.push(start.elapsed().as_micros());
         }

@@ -8,10 +8,10 @@
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
-mod after;
-mod offer;
-mod queues;
-mod selected;
+mod eviction;
+mod member_queues;
+mod queue_capacity;
+mod selected_labels;
 #[cfg(test)]
 mod tests;
 
@@ -20,18 +20,18 @@ use std::{
     sync::Arc,
 };
 
-pub use after::Leaving;
-pub use offer::{AWAY, takes_jobs};
-pub use queues::{Queue, Queues};
-use selected::Selected;
+pub use eviction::EvictedPods;
+pub use member_queues::{Queue, Queues};
+pub use queue_capacity::{AWAY, takes_jobs};
+use selected_labels::Selected;
 
 use crate::{
     gang::{ClusterName, Gang, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Seen, Source},
     place::Cluster,
-    plan::Within,
+    plan::PinnedDomains,
     resources::Resources,
-    split::{FederationTopology, Near, held_in},
+    split::{FederationTopology, LinkedGroups, take_assumed},
 };
 
 /// What a member's watcher tells.
@@ -67,7 +67,7 @@ pub enum Origin {
 
 /// Pods that a workload was promised, by cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
+pub struct AssumedPods {
     /// Whose pods.
     pub workload: WorkloadRef,
     /// Its pods' requests; a promise and its gang have the same tasks.
@@ -75,14 +75,14 @@ pub struct Promise {
     /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
     pub pods: BTreeMap<String, Vec<u32>>,
     /// Where they are kept, for clusters where it is smaller than the cluster.
-    pub within: BTreeMap<String, Within>,
+    pub pinned: BTreeMap<String, PinnedDomains>,
 }
 
-impl Promise {
+impl AssumedPods {
     /// A capacity without so many pods of each task, which this promise has in the cluster.
-    fn hold(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
-        let anywhere = Within::default();
-        held_in(capacity, &self.gang, pods, self.within.get(cluster).unwrap_or(&anywhere))
+    fn take_from(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
+        let anywhere = PinnedDomains::default();
+        take_assumed(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
     }
 
     /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
@@ -111,7 +111,7 @@ struct Member {
     /// Those of them with pods that were not seen here, and how many of each task.
     unseen: BTreeMap<String, Vec<u32>>,
     /// What promised pods hold on nodes here.
-    ours: offer::Ours,
+    ours: queue_capacity::AssumedOnNodes,
     /// Those of the promises that promise nothing any more ([`Fleet::retire`]).
     retired: BTreeSet<String>,
     /// Without any promised pods; `None` after anything changed.
@@ -127,8 +127,8 @@ struct Member {
 
 /// A promise, and its place in the order in which they were made.
 #[derive(Debug, Clone)]
-struct Made {
-    promise: Promise,
+struct Assumed {
+    promise: AssumedPods,
     at: u64,
     /// Some queue is charged for it.
     queued: bool,
@@ -138,12 +138,12 @@ struct Made {
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
     members: BTreeMap<String, Member>,
-    promises: BTreeMap<String, Made>,
+    promises: BTreeMap<String, Assumed>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
     made: u64,
     links: FederationTopology,
     /// What the links make of the clusters that there are; stale while `relink`.
-    near: Vec<Near>,
+    near: Vec<LinkedGroups>,
     /// Clusters or links are others than when `near` was worked out.
     relink: bool,
     selected: Selected,
@@ -153,13 +153,16 @@ pub struct Fleet {
 
 impl Fleet {
     /// Takes in a cluster and what its resource summary offers; true if that may change a decision.
-    pub fn set_cluster(&mut self, cluster: Cluster, summary: Capacity) -> bool {
+    pub fn set_cluster(&mut self, mut cluster: Cluster, summary: Capacity) -> bool {
         let member = self.members.entry(cluster.name.clone()).or_default();
         let falls_back = member.down.is_some();
+        // Published numbers change with every heartbeat. No decision goes by them where the nodes can be read.
+        let published = cluster.published.take();
+        member.cluster.published = None;
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
         self.relink |= !member.known;
-        (member.cluster, member.summary, member.known) = (cluster, summary, true);
+        (member.cluster, member.summary, member.known) = (Cluster { published, ..cluster }, summary, true);
         changed
     }
 
@@ -181,7 +184,7 @@ impl Fleet {
     }
 
     /// Takes in what a member's watcher tells; true if that may change a decision.
-    pub fn update(&mut self, cluster: &str, update: Update) -> bool {
+    pub fn apply_update(&mut self, cluster: &str, update: Update) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let changed = match update {
             Update::Change(change) => {
@@ -200,13 +203,13 @@ impl Fleet {
                     | Change::HyperNodeGone(_) => Some([None, None]),
                     Change::Pods(_) => None,
                 };
-                let changed = member.inventory.apply(change);
+                let changed = member.inventory.apply_change(change);
                 match workloads {
                     Some(workloads) if changed => {
                         let mut ours = false;
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
                             let made = self.promises.get(key);
-                            count(member, cluster, key, made.map(|made| (&made.promise, made.queued)));
+                            count_unseen(member, cluster, key, made.map(|made| (&made.promise, made.queued)));
                             ours |= made.is_some_and(|made| made.queued);
                         }
                         self.others_moved |= !ours;
@@ -237,21 +240,21 @@ impl Fleet {
     }
 
     /// Takes in what the binding `key` was promised; the clusters where another promise of it was replaced.
-    pub fn promise(&mut self, key: &str, promise: Promise) -> Vec<String> {
-        self.make(key, promise, true)
+    pub fn assume_pods(&mut self, key: &str, promise: AssumedPods) -> Vec<String> {
+        self.replace_assumed(key, promise, true)
     }
 
     /// The same for a binding of no queue: its place is kept, and its pods are not those that queues are charged for
     /// ([`Fleet::offer`]).
-    pub fn promise_unqueued(&mut self, key: &str, promise: Promise) -> Vec<String> {
-        self.make(key, promise, false)
+    pub fn assume_unqueued_pods(&mut self, key: &str, promise: AssumedPods) -> Vec<String> {
+        self.replace_assumed(key, promise, false)
     }
 
-    fn make(&mut self, key: &str, promise: Promise, queued: bool) -> Vec<String> {
+    fn replace_assumed(&mut self, key: &str, promise: AssumedPods, queued: bool) -> Vec<String> {
         if self.promises.get(key).is_some_and(|made| made.promise == promise && made.queued == queued) {
             return Vec::new();
         }
-        let replaced = self.take_back(key);
+        let replaced = self.remove_assumed(key);
         for cluster in promise.pods.keys() {
             // A cluster that is not known yet is remembered: its object may come later than the binding.
             let member = self.members.entry(cluster.clone()).or_default();
@@ -259,7 +262,7 @@ impl Fleet {
             if promise.pods[cluster].iter().all(|pods| *pods == 0) {
                 member.retired.insert(key.to_owned());
             }
-            if count(member, cluster, key, Some((&promise, queued))) {
+            if count_unseen(member, cluster, key, Some((&promise, queued))) {
                 // Pods that are there already were somebody else's until now.
                 self.others_moved = true;
                 member.emptied = None;
@@ -270,18 +273,18 @@ impl Fleet {
         }
         self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
         self.made += 1;
-        self.promises.insert(key.to_owned(), Made { promise, at: self.made, queued });
+        self.promises.insert(key.to_owned(), Assumed { promise, at: self.made, queued });
         replaced
     }
 
     /// Forgets what the binding `key` was promised.
-    pub fn withdraw(&mut self, key: &str) {
-        self.take_back(key);
+    pub fn forget_assumed(&mut self, key: &str) {
+        self.remove_assumed(key);
     }
 
     /// In which clusters it was promised something.
-    fn take_back(&mut self, key: &str) -> Vec<String> {
-        let Some(Made { promise: old, .. }) = self.promises.remove(key) else { return Vec::new() };
+    fn remove_assumed(&mut self, key: &str) -> Vec<String> {
+        let Some(Assumed { promise: old, .. }) = self.promises.remove(key) else { return Vec::new() };
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
                 member.promised.remove(key);
@@ -302,54 +305,54 @@ impl Fleet {
 
     /// Promises the binding `key` nothing more; pods of it that are still there stay its own. In which clusters it was
     /// promised something.
-    pub fn retire(&mut self, key: &str) -> Vec<String> {
-        let Some(Made { promise: old, .. }) = self.promises.get(key).cloned() else { return Vec::new() };
+    pub fn retire_assumed(&mut self, key: &str) -> Vec<String> {
+        let Some(Assumed { promise: old, .. }) = self.promises.get(key).cloned() else { return Vec::new() };
         let stays = |(name, pods): (&String, &Vec<u32>)| {
             let member = self.members.get(name)?;
             member.ours.has(key).then(|| (name.clone(), vec![0; pods.len()]))
         };
         let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
-        let was_in = self.take_back(key);
+        let was_in = self.remove_assumed(key);
         if !left.is_empty() {
-            self.promise(key, Promise { pods: left, within: BTreeMap::new(), ..old });
+            self.assume_pods(key, AssumedPods { pods: left, pinned: BTreeMap::new(), ..old });
         }
         was_in
     }
 
     /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
     /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the same.
-    pub fn selects(&mut self, asks: &str, gang: Option<&Gang>) {
+    pub fn set_selected_labels(&mut self, asks: &str, gang: Option<&Gang>) {
         self.selected.set(asks, gang);
     }
 
     /// Brings every capacity, and who is near whom, up to date. Call before [`Self::clusters`]. A new promise is held in
     /// what is left by those before it, as its decision was; only when anything else changed all are held anew, in the
     /// order in which they were made.
-    pub fn refresh(&mut self) {
+    pub fn refresh_capacities(&mut self) {
         if std::mem::take(&mut self.relink) {
             let known = self.members.values().filter(|member| member.known);
             let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
-            self.near = self.links.near(&names.iter().collect::<Vec<_>>());
+            self.near = self.links.group_by_links(&names.iter().collect::<Vec<_>>());
         }
         let selected = self.selected.labels();
         for (name, member) in &mut self.members {
-            member.dirty |= member.inventory.show(selected);
+            member.dirty |= member.inventory.carry_labels(selected);
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
                 for key in member.promised.clone() {
                     let made = self.promises.get(&key).map(|made| (&made.promise, made.queued));
-                    count(member, name, &key, made);
+                    count_unseen(member, name, &key, made);
                 }
             }
             let added = std::mem::take(&mut member.added);
             if std::mem::take(&mut member.dirty) {
                 member.emptied = None;
-                member.capacity = free(member, name, in_order(&self.promises, member.unseen.keys()));
+                member.capacity = free_capacity(member, name, sort_by_age(&self.promises, member.unseen.keys()));
                 continue;
             }
             for key in added {
                 if let (Some(made), Some(unseen)) = (self.promises.get(&key), member.unseen.get(&key)) {
-                    member.capacity = made.promise.hold(std::mem::take(&mut member.capacity), name, unseen);
+                    member.capacity = made.promise.take_from(std::mem::take(&mut member.capacity), name, unseen);
                 }
             }
         }
@@ -362,7 +365,7 @@ impl Fleet {
 
     /// Which clusters are close by declared links, from near to far.
     #[must_use]
-    pub fn near(&self) -> &[Near] {
+    pub fn linked_groups(&self) -> &[LinkedGroups] {
         &self.near
     }
 
@@ -374,12 +377,12 @@ impl Fleet {
 
     /// The same as if the binding `key` held nothing: what it could have if it started afresh.
     #[must_use]
-    pub fn without(&self, key: &str) -> BTreeMap<String, Capacity> {
-        self.after(&[(key.to_owned(), Leaving::All)].into())
+    pub fn capacities_without(&self, key: &str) -> BTreeMap<String, Capacity> {
+        self.capacities_after(&[(key.to_owned(), EvictedPods::All)].into())
     }
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
-    pub fn unanswered(&self) -> impl Iterator<Item = &str> {
+    pub fn clusters_not_listed_yet(&self) -> impl Iterator<Item = &str> {
         let silent = |member: &&Member| {
             let expected = member.known && member.cluster.ready && !member.cluster.deleting;
             expected && member.down.is_none() && !member.inventory.is_complete()
@@ -388,7 +391,7 @@ impl Fleet {
     }
 
     /// Ready clusters whose nodes can not be read.
-    pub fn unread(&self) -> impl Iterator<Item = &Cluster> {
+    pub fn unreadable_clusters(&self) -> impl Iterator<Item = &Cluster> {
         let can_not = |member: &&Member| {
             member.known && member.cluster.ready && !member.cluster.deleting && member.down.is_some()
         };
@@ -397,19 +400,19 @@ impl Fleet {
 
     /// Clusters that a binding was promised something in.
     #[must_use]
-    pub fn promised_in(&self, key: &str) -> Vec<String> {
+    pub fn clusters_assumed_in(&self, key: &str) -> Vec<String> {
         let pods = self.promises.get(key).into_iter().flat_map(|made| &made.promise.pods);
         pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
     }
 
     /// Whether pods that were promised in a cluster are not seen there yet: where they will be is assumed.
     #[must_use]
-    pub fn awaits(&self, cluster: &str) -> bool {
+    pub fn has_assumed_pods(&self, cluster: &str) -> bool {
         self.members.get(cluster).is_some_and(|member| !member.unseen.is_empty())
     }
 
     /// What bindings other than `key` were promised in a cluster and is not seen there: pods of each task.
-    pub fn unseen_of_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&Promise, &[u32])> {
+    pub fn pods_assumed_by_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&AssumedPods, &[u32])> {
         let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
         let others = unseen.filter(move |(other, _)| *other != key);
         others.filter_map(|(other, pods)| Some((&self.promises.get(other)?.promise, pods.as_slice())))
@@ -424,7 +427,7 @@ impl Fleet {
 
     /// Why a cluster's numbers are not its nodes', or not of now, where they are not.
     #[must_use]
-    pub fn doubt(&self, cluster: &str) -> Option<String> {
+    pub fn capacity_caveat(&self, cluster: &str) -> Option<String> {
         let member = self.members.get(cluster)?;
         match (&member.down, member.inventory.is_complete(), member.summary.source) {
             (None, true, _) => match &member.origin {
@@ -441,23 +444,28 @@ impl Fleet {
 }
 
 /// The promises of these keys, as they were made.
-fn in_order<'a>(promises: &'a BTreeMap<String, Made>, keys: impl Iterator<Item = &'a String>) -> Vec<&'a Promise> {
-    let mut made: Vec<&Made> = keys.filter_map(|key| promises.get(key)).collect();
+fn sort_by_age<'a>(
+    promises: &'a BTreeMap<String, Assumed>,
+    keys: impl Iterator<Item = &'a String>,
+) -> Vec<&'a AssumedPods> {
+    let mut made: Vec<&Assumed> = keys.filter_map(|key| promises.get(key)).collect();
     made.sort_unstable_by_key(|made| made.at);
     made.into_iter().map(|made| &made.promise).collect()
 }
 
 /// Notes how many pods of a promise were not seen in this member, and what those hold that are there; true if that is not
 /// what it was.
-fn count(member: &mut Member, name: &str, key: &str, promise: Option<(&Promise, bool)>) -> bool {
+fn count_unseen(member: &mut Member, name: &str, key: &str, promise: Option<(&AssumedPods, bool)>) -> bool {
     let queued = promise.is_some_and(|(_, queued)| queued);
-    let there = promise.and_then(|(promise, _)| Some((promise, promise.pods.get(name)?, by_task(member, promise))));
+    let there =
+        promise.and_then(|(promise, _)| Some((promise, promise.pods.get(name)?, pods_seen_by_task(member, promise))));
     let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
-    let bound =
-        |(promise, _, seen): &(&Promise, _, Vec<Seen>)| offer::asked(promise, seen.iter().map(|seen| seen.bound));
+    let bound = |(promise, _, seen): &(&AssumedPods, _, Vec<Seen>)| {
+        queue_capacity::request_of(promise, seen.iter().map(|seen| seen.bound))
+    };
     let changed = member.ours.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
@@ -466,26 +474,26 @@ fn count(member: &mut Member, name: &str, key: &str, promise: Option<(&Promise, 
     changed
 }
 
-fn free(member: &Member, name: &str, promises: Vec<&Promise>) -> Capacity {
+fn free_capacity(member: &Member, name: &str, promises: Vec<&AssumedPods>) -> Capacity {
     let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
     for promise in promises {
         let Some(planned) = promise.pods.get(name) else { continue };
-        let seen = seen(member, promise);
+        let seen = pods_seen(member, promise);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = promise.hold(capacity, name, &unseen);
+            capacity = promise.take_from(capacity, name, &unseen);
         }
     }
     capacity
 }
 
 /// Pods of each task that are on nodes, or were and are not followed by others.
-fn seen(member: &Member, promise: &Promise) -> Vec<u32> {
-    by_task(member, promise).into_iter().map(|seen| seen.bound + seen.finished).collect()
+fn pods_seen(member: &Member, promise: &AssumedPods) -> Vec<u32> {
+    pods_seen_by_task(member, promise).into_iter().map(|seen| seen.bound + seen.finished).collect()
 }
 
-fn by_task(member: &Member, promise: &Promise) -> Vec<Seen> {
-    let by_task = member.inventory.seen(&promise.workload);
+fn pods_seen_by_task(member: &Member, promise: &AssumedPods) -> Vec<Seen> {
+    let by_task = member.inventory.pods_seen(&promise.workload);
     let is_replaced = promise.is_replaced();
     let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };
     let sum = |sum: Seen, one: Seen| Seen { bound: sum.bound + one.bound, finished: sum.finished + one.finished };

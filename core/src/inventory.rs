@@ -12,12 +12,12 @@
 mod amounts;
 mod capacity;
 mod domain;
-mod gone;
 mod held;
 mod named;
 mod pool;
 mod profile;
 mod relabel;
+mod removed_pods;
 mod shown;
 mod sorted;
 
@@ -30,9 +30,9 @@ pub use amounts::Amounts;
 pub(crate) use capacity::Less;
 pub use capacity::{Capacity, Shape, Source};
 pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
-pub use gone::Gone;
 pub use named::NodeRef;
 pub use profile::{Profile, WHOLE, ceil, floor, scale};
+pub use removed_pods::RemovedPods;
 
 use crate::{
     gang::{Taint, TaskName, WorkloadRef},
@@ -184,7 +184,7 @@ impl Inventory {
     }
 
     /// Takes a change in; true if what the member offers (or who holds it) may have changed.
-    pub fn apply(&mut self, change: Change) -> bool {
+    pub fn apply_change(&mut self, change: Change) -> bool {
         match change {
             Change::Nodes(nodes) => {
                 self.listed.0 = true;
@@ -229,7 +229,7 @@ impl Inventory {
 
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
-    pub fn seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Seen> {
+    pub fn pods_seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Seen> {
         let WorkloadRef { group, kind, namespace, name } = workload;
         let first = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task: None };
         let is_same = |(ns, owner): &(Arc<str>, Arc<Owner>)| {
@@ -271,7 +271,7 @@ impl Inventory {
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
-    pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, Gone>) -> Capacity {
+    pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
         self.with_given_back(&self.given_back(gone))
     }
 

@@ -50,14 +50,14 @@ pub struct Part {
 
 /// Where in a cluster pods are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Within {
+pub struct PinnedDomains {
     /// As [`Share::domain`].
     pub domain: Option<Domain>,
     /// As [`Share::parts`].
     pub parts: BTreeMap<TaskName, Vec<Part>>,
 }
 
-impl From<Option<&Domain>> for Within {
+impl From<Option<&Domain>> for PinnedDomains {
     fn from(domain: Option<&Domain>) -> Self {
         Self { domain: domain.cloned(), parts: BTreeMap::new() }
     }
@@ -92,8 +92,8 @@ pub struct TaskShare {
 impl Share {
     /// Where its pods are kept.
     #[must_use]
-    pub fn within(&self) -> Within {
-        Within { domain: self.domain.clone(), parts: self.parts.clone() }
+    pub fn pinned_domains(&self) -> PinnedDomains {
+        PinnedDomains { domain: self.domain.clone(), parts: self.parts.clone() }
     }
 
     /// Pods of all tasks.
@@ -112,9 +112,9 @@ impl Plan {
 
     /// Where pods are kept, for clusters where it is smaller than the cluster.
     #[must_use]
-    pub fn within(&self) -> BTreeMap<String, Within> {
+    pub fn pinned_domains(&self) -> BTreeMap<String, PinnedDomains> {
         let some = |(_, share): &(&ClusterName, &Share)| share.domain.is_some() || !share.parts.is_empty();
-        self.clusters.iter().filter(some).map(|(name, share)| (name.to_string(), share.within())).collect()
+        self.clusters.iter().filter(some).map(|(name, share)| (name.to_string(), share.pinned_domains())).collect()
     }
 
     /// Pods by cluster, as `spec.clusters` of a ResourceBinding lists them.

@@ -5,9 +5,9 @@
 //! Karmada hands out seat by seat and compares quotients as IEEE doubles, and so does the comparison here: the only one
 //! in this crate, exact for votes below 2^52 divided by twice the house, and tied where Karmada's ties beyond. But seats
 //! are not handed out one by one: bounds in whole numbers say how many everybody surely gets and at most can get, and of
-//! the few seats in between the best are picked at once. The cost is linear in the claimants whatever the house.
+//! the few seats in between the best are picked at once. The cost is linear in the candidates whatever the house.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 
 /// Which name wins among equals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,26 +37,26 @@ impl Tie {
     }
 }
 
-/// A seat that some claimant may get; the least is given first.
+/// A seat that some candidate may get; the least is given first.
 #[derive(Clone, Copy)]
 struct Seat {
     /// Descending with the quotient: its bits, inverted (positive doubles sort as their bits do).
     rank: u64,
-    /// Seats that the claimant has before this one.
+    /// Seats that the candidate has before this one.
     before: u64,
-    claimant: usize,
+    candidate: usize,
 }
 
 impl Seat {
-    fn new(votes: u64, before: u64, claimant: usize) -> Self {
-        Self { rank: !(votes as f64 / (2.0 * before as f64 + 1.0)).to_bits(), before, claimant }
+    fn new(votes: u64, before: u64, candidate: usize) -> Self {
+        Self { rank: !(votes as f64 / (2.0 * before as f64 + 1.0)).to_bits(), before, candidate }
     }
 
-    fn order<N: Ord + ?Sized>(&self, other: &Self, claimants: &[(u64, &N)], tie: Tie) -> Ordering {
+    fn order<N: Ord + ?Sized>(&self, other: &Self, candidates: &[(u64, &N)], tie: Tie) -> Ordering {
         (self.rank, self.before)
             .cmp(&(other.rank, other.before))
-            .then_with(|| tie.order(claimants[self.claimant].1, claimants[other.claimant].1))
-            .then_with(|| self.claimant.cmp(&other.claimant))
+            .then_with(|| tie.order(candidates[self.candidate].1, candidates[other.candidate].1))
+            .then_with(|| self.candidate.cmp(&other.candidate))
     }
 }
 
@@ -90,16 +90,16 @@ impl Quota {
     }
 }
 
-/// Divides `house` seats among claimants with `(votes, name)`; seats in the same order. Without any vote nobody gets
+/// Divides `house` seats among candidates with `(votes, name)`; seats in the same order. Without any vote nobody gets
 /// anything.
 #[must_use]
-pub fn divide<N: Ord + ?Sized>(house: u64, claimants: &[(u64, &N)], tie: Tie) -> Vec<u64> {
-    let mut seats: Vec<u64> = vec![0; claimants.len()];
-    let total: u128 = claimants.iter().map(|(votes, _)| u128::from(*votes)).sum();
+pub fn divide_seats<N: Ord + ?Sized>(house: u64, candidates: &[(u64, &N)], tie: Tie) -> Vec<u64> {
+    let mut seats: Vec<u64> = vec![0; candidates.len()];
+    let total: u128 = candidates.iter().map(|(votes, _)| u128::from(*votes)).sum();
     if total == 0 || house == 0 {
         return seats;
     }
-    let voters = claimants.iter().filter(|(votes, _)| *votes > 0).count() as u128;
+    let voters = candidates.iter().filter(|(votes, _)| *votes > 0).count() as u128;
     let twice = 2 * u128::from(house);
     // Quotients above `total / (2 * house - voters)` are at most as many as the house, those that reach
     // `total / (2 * house + voters)` at least as many. The margin is wider than what doubles round off, so that nothing
@@ -109,33 +109,33 @@ pub fn divide<N: Ord + ?Sized>(house: u64, claimants: &[(u64, &N)], tie: Tie) ->
     let least = Quota::new(sure.saturating_sub(margin(sure)), total);
     let most = Quota::new(twice + voters + margin(twice + voters), total);
     let mut left = house;
-    let mut open: Vec<Seat> = Vec::with_capacity(2 * claimants.len() + 8);
-    for (claimant, (votes, _)) in claimants.iter().enumerate().filter(|(_, (votes, _))| *votes > 0) {
-        seats[claimant] = least.least(*votes);
-        left -= seats[claimant];
-        open.extend((seats[claimant]..most.most(*votes)).map(|before| Seat::new(*votes, before, claimant)));
+    let mut open: Vec<Seat> = Vec::with_capacity(2 * candidates.len() + 8);
+    for (candidate, (votes, _)) in candidates.iter().enumerate().filter(|(_, (votes, _))| *votes > 0) {
+        seats[candidate] = least.least(*votes);
+        left -= seats[candidate];
+        open.extend((seats[candidate]..most.most(*votes)).map(|before| Seat::new(*votes, before, candidate)));
     }
     let given = usize::try_from(left).unwrap_or(usize::MAX).min(open.len());
     if given < open.len() {
-        open.select_nth_unstable_by(given, |a, b| a.order(b, claimants, tie));
+        open.select_nth_unstable_by(given, |a, b| a.order(b, candidates, tie));
     }
     for seat in &open[..given] {
-        seats[seat.claimant] += 1;
+        seats[seat.candidate] += 1;
     }
     seats
 }
 
-/// As [`divide`], but nobody gets more than their cap; what is over goes to the others by the same rule. Seats remain
+/// As [`divide_seats`], but nobody gets more than their cap; what is over goes to the others by the same rule. Seats remain
 /// only if all who have votes are at their caps.
 #[must_use]
-pub fn divide_capped<N: Ord + ?Sized>(house: u64, claimants: &[(u64, u64, &N)], tie: Tie) -> Vec<u64> {
-    let mut seats: Vec<u64> = vec![0; claimants.len()];
-    let mut open: Vec<usize> = (0..claimants.len()).filter(|i| claimants[*i].0 > 0 && claimants[*i].1 > 0).collect();
+pub fn divide_seats_capped<N: Ord + ?Sized>(house: u64, candidates: &[(u64, u64, &N)], tie: Tie) -> Vec<u64> {
+    let mut seats: Vec<u64> = vec![0; candidates.len()];
+    let mut open: Vec<usize> = (0..candidates.len()).filter(|i| candidates[*i].0 > 0 && candidates[*i].1 > 0).collect();
     let mut left = house;
     while left > 0 && !open.is_empty() {
-        let votes: Vec<(u64, &N)> = open.iter().map(|i| (claimants[*i].0, claimants[*i].2)).collect();
-        let round = divide(left, &votes, tie);
-        let over: Vec<bool> = open.iter().zip(&round).map(|(i, got)| *got > claimants[*i].1).collect();
+        let votes: Vec<(u64, &N)> = open.iter().map(|i| (candidates[*i].0, candidates[*i].2)).collect();
+        let round = divide_seats(left, &votes, tie);
+        let over: Vec<bool> = open.iter().zip(&round).map(|(i, got)| *got > candidates[*i].1).collect();
         if !over.contains(&true) {
             for (i, got) in open.iter().zip(round) {
                 seats[*i] = got;
@@ -146,8 +146,8 @@ pub fn divide_capped<N: Ord + ?Sized>(house: u64, claimants: &[(u64, u64, &N)], 
         let mut still = Vec::with_capacity(open.len());
         for (i, over) in open.into_iter().zip(over) {
             if over {
-                seats[i] = claimants[i].1;
-                left -= claimants[i].1;
+                seats[i] = candidates[i].1;
+                left -= candidates[i].1;
             } else {
                 still.push(i);
             }
@@ -155,14 +155,6 @@ pub fn divide_capped<N: Ord + ?Sized>(house: u64, claimants: &[(u64, u64, &N)], 
         open = still;
     }
     seats
-}
-
-/// Orders by descending votes, for callers that need the largest first; stable.
-#[must_use]
-pub fn by_votes<T>(items: &[T], votes: impl Fn(&T) -> u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|i| Reverse(votes(&items[*i])));
-    order
 }
 
 #[cfg(test)]
@@ -207,8 +199,8 @@ mod tests {
 
     fn named(votes: &[u64], tie: Tie, house: u64) -> Vec<u64> {
         let names: Vec<String> = (0..votes.len()).map(|i| format!("c{i:03}")).collect();
-        let claimants: Vec<(u64, &str)> = votes.iter().zip(&names).map(|(v, n)| (*v, n.as_str())).collect();
-        divide(house, &claimants, tie)
+        let candidates: Vec<(u64, &str)> = votes.iter().zip(&names).map(|(v, n)| (*v, n.as_str())).collect();
+        divide_seats(house, &candidates, tie)
     }
 
     #[test]
@@ -265,9 +257,9 @@ mod tests {
             claims in prop::collection::vec((0..20u64, 0..20u64), 0..8), house in 0..100u64,
         ) {
             let names: Vec<String> = (0..claims.len()).map(|i| format!("c{i}")).collect();
-            let claimants: Vec<(u64, u64, &str)> =
+            let candidates: Vec<(u64, u64, &str)> =
                 claims.iter().zip(&names).map(|((v, c), n)| (*v, *c, n.as_str())).collect();
-            let seats = divide_capped(house, &claimants, Tie::Ascending);
+            let seats = divide_seats_capped(house, &candidates, Tie::Ascending);
             prop_assert!(seats.iter().zip(&claims).all(|(seats, (_, cap))| seats <= cap));
             let room: u64 = claims.iter().filter(|(votes, _)| *votes > 0).map(|(_, cap)| cap).sum();
             prop_assert_eq!(seats.iter().sum::<u64>(), house.min(room));

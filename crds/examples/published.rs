@@ -134,7 +134,7 @@ fn main() {
         let (reading, changes) = measured(|| before.changes_since(None).unwrap());
         let mut inventory = Inventory::new();
         let began = Instant::now();
-        changes.into_iter().for_each(|change| _ = inventory.apply(change));
+        changes.into_iter().for_each(|change| _ = inventory.apply_change(change));
         println!("  a start: parsed in {parsing:?}, read in {reading:?}, applied in {:?}", began.elapsed());
         for moved in [1, 100, 2000] {
             let mut after = contents.clone();
@@ -145,7 +145,7 @@ fn main() {
             let (comparing, changes) = measured(|| after.changes_since(Some(&before)).unwrap());
             let (count, mut copy) = (changes.len(), inventory.clone());
             let began = Instant::now();
-            changes.into_iter().for_each(|change: Change| _ = copy.apply(change));
+            changes.into_iter().for_each(|change: Change| _ = copy.apply_change(change));
             let applying = began.elapsed();
             let began = Instant::now();
             let shapes = copy.capacity().shapes.len();
@@ -175,7 +175,7 @@ fn fleet(own_labels: bool) {
         .iter()
         .map(|published| {
             let mut inventory = Inventory::new();
-            published.changes_since(None).unwrap().into_iter().for_each(|change| _ = inventory.apply(change));
+            published.changes_since(None).unwrap().into_iter().for_each(|change| _ = inventory.apply_change(change));
             inventory
         })
         .collect();

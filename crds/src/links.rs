@@ -12,7 +12,7 @@ use std::{
 
 use caldera_core::{
     gang::ClusterName,
-    split::{self, Near},
+    split::{self, LinkedGroups},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -137,7 +137,7 @@ impl Links {
 
     /// The condition of each object, by name, for the existing clusters and the groups that the links make of them.
     #[must_use]
-    pub fn said(&self, clusters: &BTreeSet<&str>, near: &[Near]) -> BTreeMap<String, Said> {
+    pub fn said(&self, clusters: &BTreeSet<&str>, near: &[LinkedGroups]) -> BTreeMap<String, Said> {
         let (_, wrong) = self.read();
         let said = |(name, object): (&String, &FederationTopology)| {
             let wrong = wrong.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
@@ -224,7 +224,7 @@ fn read_link(link: &Link) -> Result<split::Link, String> {
     Ok(split::Link { from, to, latency, bandwidth })
 }
 
-fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>, near: &[Near]) -> Said {
+fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>, near: &[LinkedGroups]) -> Said {
     let named = object.spec.links.iter().flat_map(|link| link.from.iter().chain(&link.to));
     let unknown: BTreeSet<&str> = named.map(String::as_str).filter(|name| !clusters.contains(name)).collect();
     let mut parts = wrong.to_vec();
@@ -241,10 +241,10 @@ fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>
 }
 
 /// `campus: m1 m2, m3 m4`, for each of the object's tiers.
-fn describe_groups(object: &FederationTopology, near: &[Near]) -> Vec<String> {
-    let own = |near: &&Near| object.spec.tiers.iter().any(|tier| tier.name.trim() == near.name);
+fn describe_groups(object: &FederationTopology, near: &[LinkedGroups]) -> Vec<String> {
+    let own = |near: &&LinkedGroups| object.spec.tiers.iter().any(|tier| tier.name.trim() == near.name);
     let group = |group: &Vec<ClusterName>| group.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(" ");
-    let tier = |near: &Near| match near.groups.as_slice() {
+    let tier = |near: &LinkedGroups| match near.groups.as_slice() {
         [] => format!("{}: no clusters are that close", near.name),
         groups => format!("{}: {}", near.name, groups.iter().map(group).collect::<Vec<_>>().join(", ")),
     };
@@ -288,7 +288,7 @@ mod tests {
 
     fn say(links: &Links, clusters: &[&str]) -> BTreeMap<String, Said> {
         let names: Vec<ClusterName> = clusters.iter().map(|name| ClusterName::from(*name)).collect();
-        let near = links.merge_topology().near(&names.iter().collect::<Vec<_>>());
+        let near = links.merge_topology().group_by_links(&names.iter().collect::<Vec<_>>());
         links.said(&clusters.iter().copied().collect(), &near)
     }
 

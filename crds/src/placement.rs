@@ -8,7 +8,7 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{self, Requirement},
     inventory::Capacity,
-    place::{self, general},
+    place::{self, general_estimator},
     quantity::Quantity,
     resources::Resources,
 };
@@ -45,7 +45,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
-        published: place::Numbers(read_published_capacity(cluster).map(Arc::new)),
+        published: read_published_capacity(cluster).map(Arc::new),
     }
 }
 
@@ -64,15 +64,15 @@ pub fn read_summary(status: Option<&ClusterStatus>) -> Capacity {
 
 /// What the cluster says of its capacity, for Karmada's estimates; `None` where it says nothing yet.
 #[must_use]
-pub fn read_published_capacity(cluster: &Cluster) -> Option<general::Published> {
+pub fn read_published_capacity(cluster: &Cluster) -> Option<general_estimator::Published> {
     let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
     let models = &cluster.spec.resource_models;
-    let grade = |counted: &AllocatableModeling| general::Grade {
+    let grade = |counted: &AllocatableModeling| general_estimator::Grade {
         count: counted.count,
         least: models.iter().find(|model| model.grade == counted.grade).map(lower_ends),
     };
     let counts: &[_] = if models.is_empty() { &[] } else { &summary.allocatable_modelings };
-    Some(general::Published {
+    Some(general_estimator::Published {
         allocatable: read_resources(&summary.allocatable),
         allocated: read_resources(&summary.allocated),
         allocating: read_resources(&summary.allocating),

@@ -20,7 +20,7 @@ mod volcano_job;
 
 use caldera_core::{
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
-    place::data::{Data, ParseDataError},
+    place::data_locality::{Data, ParseDataError},
     resources::Resources,
     status::duration,
 };

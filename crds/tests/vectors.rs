@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 
 use caldera_core::place::{
-    self, divide,
+    self,
     filter::{self, Filter, Reason},
-    select::{self, Candidate},
+    replica_division,
+    spread_constraints::{self, Candidate},
 };
 use caldera_crds::{karmada::cluster::Cluster, karmada::work, placement, wire::ResourceList};
 use serde_json::{Value, json};
@@ -99,7 +100,7 @@ fn division() {
             })
             .collect();
         let empty = input["enableEmptyWorkloadPropagation"] == true;
-        let ours = divide::assign(&binding(input), &candidates, empty)
+        let ours = replica_division::assign(&binding(input), &candidates, empty)
             .map(|targets| {
                 let one = |target: &place::Target| json!({"name": target.cluster, "replicas": target.replicas});
                 json!({"clusters": targets.iter().map(one).collect::<Vec<_>>()})
@@ -133,7 +134,7 @@ fn selection() {
             let names = value["clusters"].as_array().into_iter().flatten();
             names.map(|cluster| cluster["name"].as_str().unwrap_or_default().to_owned()).collect()
         };
-        let ours = select::select(&binding, candidates.collect());
+        let ours = spread_constraints::select_clusters(&binding, candidates.collect());
         match (ours, vector["error"].as_str()) {
             (Err(ours), Some(wanted)) if ours == wanted => Ok(()),
             (Ok(ours), None) => {

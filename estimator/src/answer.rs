@@ -8,7 +8,8 @@
 use caldera_core::{
     gang::{Gang, Task, WorkloadRef},
     inventory::Capacity,
-    split::{self, pods_that_fit, without},
+    plan::PinnedDomains,
+    split::{self, pods_that_fit, take_assumed},
 };
 use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
@@ -57,7 +58,7 @@ pub fn sets(capacity: &Capacity, set: &Gang) -> i32 {
 pub fn less(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
     let taken = |capacity: Capacity, gang: &Gang| {
         let pods: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-        without(&capacity, gang, &pods)
+        take_assumed(capacity, gang, &pods, &PinnedDomains::default())
     };
     assumed.iter().fold(capacity.clone(), taken)
 }
@@ -116,8 +117,8 @@ mod tests {
             ..Node::default()
         };
         let mut inventory = Inventory::new();
-        inventory.apply(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
-        inventory.apply(Change::Pods(vec![]));
+        inventory.apply_change(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
+        inventory.apply_change(Change::Pods(vec![]));
         inventory.capacity()
     }
 

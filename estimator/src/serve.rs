@@ -145,7 +145,7 @@ impl View {
     fn apply(&mut self, update: Update) {
         match update {
             Update::Change(change) => {
-                if self.inventory.apply(change) {
+                if self.inventory.apply_change(change) {
                     self.capacity = None;
                 }
             }

@@ -20,7 +20,7 @@ pub fn gather_estimates(
     if desk.is_empty() {
         return Some(BTreeMap::new());
     }
-    let mut unread = fleet.unread().filter(|cluster| desk.knows(&cluster.name)).peekable();
+    let mut unread = fleet.unreadable_clusters().filter(|cluster| desk.knows(&cluster.name)).peekable();
     if unread.peek().is_none() {
         return Some(BTreeMap::new());
     }
@@ -31,7 +31,7 @@ pub fn gather_estimates(
     let mut known = BTreeMap::new();
     let mut waits = false;
     for cluster in names {
-        let held = fleet.unseen_of_others(&cluster, &key).map(|(promise, pods)| Held {
+        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(promise, pods)| Held {
             namespace: promise.workload.namespace.clone(),
             gang: promise.gang.clone(),
             pods: pods.to_vec(),

@@ -280,7 +280,7 @@ impl Scheduler {
     }
 
     fn decide_about(&mut self, key: &BindingKey) {
-        self.cache.fleet.refresh();
+        self.cache.fleet.refresh_capacities();
         let Some(binding) = self.cache.bindings.get(key) else { return };
         let _span = tracing::debug_span!("decide", binding = %key).entered();
         let started = std::time::Instant::now();
@@ -310,11 +310,13 @@ impl Scheduler {
 
     /// Whether everything has reported that is waited for in the grace period.
     fn has_first_view(&self) -> bool {
-        self.unlisted.is_empty() && self.topologies_listed && self.cache.fleet.unanswered().next().is_none()
+        self.unlisted.is_empty()
+            && self.topologies_listed
+            && self.cache.fleet.clusters_not_listed_yet().next().is_none()
     }
 
     fn write_topology_statuses(&mut self) {
-        self.cache.fleet.refresh();
+        self.cache.fleet.refresh_capacities();
         let (topology, fleet) = (&self.cache.topology, &self.cache.fleet);
         for (name, write) in self.topology_status.statuses_to_write(topology, fleet, self.clock.now()) {
             self.writer.queue_write(Tag::Topology(name), write);

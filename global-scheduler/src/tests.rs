@@ -118,7 +118,7 @@ fn set_cores(index: &mut Cache, member: usize, cores: i64) {
 }
 
 fn verdict(index: &mut Cache) -> Verdict {
-    index.fleet.refresh();
+    index.fleet.refresh_capacities();
     let binding = &index.bindings[&key()];
     decide_binding(binding, index.request_of(binding), index.context_of(binding, now()), &index.fleet)
 }
@@ -291,7 +291,7 @@ fn promised_room_is_not_given_twice() {
     other["metadata"]["name"] = "other".into();
     world.apply_workloads(("", ""), Event::Applied(read_workload(&other).unwrap()));
     world.update_binding(Binding::parse_binding(&second).unwrap());
-    world.fleet.refresh();
+    world.fleet.refresh_capacities();
     let binding = &world.bindings[&BindingKey { name: "other-job".into(), ..key() }];
     let verdict = decide_binding(binding, world.request_of(binding), world.context_of(binding, now()), &world.fleet);
     let Step::Refuse { reason: "Unschedulable", message, .. } = verdict.step else { panic!("{verdict:?}") };
@@ -302,7 +302,7 @@ fn promised_room_is_not_given_twice() {
     ended["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]);
     ended["metadata"]["resourceVersion"] = "9".into();
     world.update_binding(Binding::parse_binding(&ended).unwrap());
-    world.fleet.refresh();
+    world.fleet.refresh_capacities();
     let binding = &world.bindings[&BindingKey { name: "other-job".into(), ..key() }];
     assert_eq!(
         targets(

@@ -16,6 +16,7 @@ use caldera_core::{
     gang::{Gang, Toleration},
     inventory::{Capacity, Change, Pod},
     place::Cluster,
+    plan::PinnedDomains,
     quantity::Quantity,
     queue::{self, CapacityGrowth},
     resources::{ResourceName, Resources},
@@ -127,8 +128,8 @@ impl Members {
         let mut capacity = 0;
         for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
             members.fleet.set_cluster(one.cluster.clone(), Capacity::default());
-            members.fleet.update(&one.cluster.name, Update::Change(Change::Nodes(one.nodes.clone())));
-            members.fleet.update(&one.cluster.name, Update::Change(Change::Pods(Vec::new())));
+            members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Nodes(one.nodes.clone())));
+            members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Pods(Vec::new())));
             let mut nodes = HashMap::new();
             for node in one.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
                 sums.allocatable.add(&node.allocatable);
@@ -143,14 +144,14 @@ impl Members {
         }
         members.tally.capacity = units(capacity);
         for (job, of) in world.jobs.iter().enumerate() {
-            members.fleet.selects(&job.to_string(), Some(&of.shape.gang));
+            members.fleet.set_selected_labels(&job.to_string(), Some(&of.shape.gang));
         }
         members
     }
 
     /// All clusters with what is free in each.
     pub fn clusters(&mut self) -> Vec<(&Cluster, &Capacity)> {
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         self.fleet.clusters().collect()
     }
 
@@ -270,7 +271,7 @@ impl Members {
             }
             self.count(hold, -1);
             let gone = Change::PodGone(String::new(), pod_name(job, &hold.node));
-            self.fleet.update(&self.names[hold.cluster], Update::Change(gone));
+            self.fleet.apply_update(&self.names[hold.cluster], Update::Change(gone));
             self.grew[hold.cluster] = true;
         }
         for (line, sums) in self.lines.iter_mut().zip(&mut self.sums) {
@@ -291,7 +292,7 @@ impl Members {
             request: hold.amount.clone(),
             ..Pod::default()
         };
-        self.fleet.update(&self.names[hold.cluster], Update::Change(Change::Pod(pod)));
+        self.fleet.apply_update(&self.names[hold.cluster], Update::Change(Change::Pod(pod)));
         self.sums[hold.cluster].allocated.add(&hold.amount);
         if !self.nodes[hold.cluster].contains_key(&hold.node) {
             self.sums[hold.cluster].beyond.add(&hold.amount);
@@ -310,10 +311,10 @@ impl Members {
         if !demand.iter().all(within) {
             return None;
         }
-        self.fleet.refresh();
+        self.fleet.refresh_capacities();
         let name = &self.names[part.cluster];
         let (_, before) = self.fleet.clusters().find(|(cluster, _)| cluster.name == *name)?;
-        let after = split::without(before, &part.gang, &part.pods);
+        let after = split::take_assumed(before.clone(), &part.gang, &part.pods, &PinnedDomains::default());
         let holds: Vec<Hold> = taken(before, &after)
             .into_iter()
             .map(|(node, amount)| Hold { cluster: part.cluster, node, amount })

@@ -147,10 +147,10 @@ impl<'w> Site<'w> {
     /// Clusters that a duplicated job would run in; 1 for a divided one.
     pub fn copies(&mut self, job: usize) -> u32 {
         let binding = &self.world.jobs[job].shape.binding;
-        if !place::select::is_duplicated(binding.placement.division.as_ref()) {
+        if !place::spread_constraints::is_duplicated(binding.placement.division.as_ref()) {
             return 1;
         }
-        let copies = place::copies(binding, self.world.clusters.iter().map(|one| &one.cluster));
+        let copies = place::count_copies(binding, self.world.clusters.iter().map(|one| &one.cluster));
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
@@ -214,7 +214,7 @@ impl<'w> Site<'w> {
             })
             .collect();
         let clusters = after.iter().map(|(cluster, capacity)| (*cluster, capacity.as_ref())).collect();
-        place::place(&question(shape, &shape.gang, clusters)).is_ok()
+        place::place_binding(&question(shape, &shape.gang, clusters)).is_ok()
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
@@ -237,7 +237,7 @@ impl<'w> Site<'w> {
         let together = together.map(|n| 0..n.min(emptied.len()));
         let decision = alone.chain(together).find_map(|some| {
             let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
-            place::place(&question(shape, &shape.gang, clusters)).ok()
+            place::place_binding(&question(shape, &shape.gang, clusters)).ok()
         })?;
         let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
         let mut free = Resources::new();
@@ -263,7 +263,7 @@ impl<'w> Site<'w> {
         let barred = barred(shape, kept);
         let mut clusters = self.members.clusters();
         clusters.retain(|(cluster, _)| !barred.contains(cluster.name.as_str()));
-        let decision = place::place(&question(shape, gang, clusters))?;
+        let decision = place::place_binding(&question(shape, gang, clusters))?;
         Ok(self.parts(job, gang, &decision))
     }
 
@@ -312,7 +312,7 @@ impl<'w> Site<'w> {
             .map(|(cluster, capacity)| (cluster.clone(), capacity.emptied()))
             .collect();
         let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
-        place::place(&question(shape, &shape.gang, clusters)).is_err()
+        place::place_binding(&question(shape, &shape.gang, clusters)).is_err()
     }
 }
 
@@ -416,7 +416,7 @@ fn barred<'a>(shape: &Shape, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str>
 }
 
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
-    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters, near: &[] }
+    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters, linked: &[] }
 }
 
 /// The capacity with these parts of its nodes free.

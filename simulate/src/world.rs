@@ -10,7 +10,7 @@ use caldera_core::{
     gang::{Gang, NodeClaim, QueueName, Task},
     inventory::{Node, whole_units},
     place::{self, Division},
-    podgroup,
+    pod_group,
     quantity::Quantity,
     queue::{Ask, FitClass, QueueSpec, TaskAsk},
     resources::{ResourceName, Resources},
@@ -248,7 +248,7 @@ fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
     let need = |(task, pods): (&Task, u32)| {
         if whole { pods.next_multiple_of(task.unit()).min(task.replicas) } else { task.replicas }
     };
-    gang.tasks.iter().zip(podgroup::minimum(gang, |_| 0).pods).map(need).collect()
+    gang.tasks.iter().zip(pod_group::pod_group_minimum(gang, |_| 0).pods).map(need).collect()
 }
 
 /// A task of `replicas` pods, all needed unless `min` says fewer.

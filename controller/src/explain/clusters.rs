@@ -36,7 +36,7 @@ pub struct ClusterView {
 }
 
 fn refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
-    let reason = filter::refusal(binding, cluster)?;
+    let reason = filter::first_refusal(binding, cluster)?;
     match (reason, binding.peers.there(&cluster.name)) {
         (filter::Reason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
         _ => Some(reason.to_string()),
@@ -68,7 +68,7 @@ pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<Cluster
                 fit: split::pods_that_fit(gang, capacity).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
-                doubt: fleet.doubt(&cluster.name),
+                doubt: fleet.capacity_caveat(&cluster.name),
                 published: match fleet.origin(&cluster.name) {
                     Some(Origin::Published { seen_at, .. }) => Some(seen_at.clone()),
                     Some(Origin::Member) | None => None,

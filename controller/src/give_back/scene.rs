@@ -8,9 +8,9 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::Leaving,
+    fleet::EvictedPods,
     gang::{ClusterName, Gang, QueueName, TaskName, WorkloadRef},
-    place::{self, Division, select::is_duplicated},
+    place::{self, Division, spread_constraints::is_duplicated},
     quantity::Quantity,
     queue::{
         JobId,
@@ -341,13 +341,13 @@ impl<'a> After<'a> {
         })
     }
 
-    fn leaving(&self, victim: &Victim) -> Option<Leaving> {
-        let EvictedPart::Surplus(less) = &victim.taken else { return Some(Leaving::All) };
+    fn leaving(&self, victim: &Victim) -> Option<EvictedPods> {
+        let EvictedPart::Surplus(less) = &victim.taken else { return Some(EvictedPods::All) };
         let binding = &self.entries.get(self.ids.get(&victim.id)?)?.binding;
         let gang = self.workloads.get(&binding.workload)?.gang.as_ref().ok()?;
         let pods = |tasks: &BTreeMap<TaskName, u32>| {
             gang.tasks.iter().map(|task| tasks.get(&task.name).copied().unwrap_or(0)).collect()
         };
-        Some(Leaving::Some(less.clusters.iter().map(|(name, tasks)| (name.to_string(), pods(tasks))).collect()))
+        Some(EvictedPods::Some(less.clusters.iter().map(|(name, tasks)| (name.to_string(), pods(tasks))).collect()))
     }
 }

@@ -25,8 +25,8 @@ fn gang() -> Arc<Gang> {
     Arc::new(Gang::new(vec![task], 3))
 }
 
-fn promise(pods: u32) -> Promise {
-    Promise {
+fn promise(pods: u32) -> AssumedPods {
+    AssumedPods {
         workload: WorkloadRef {
             group: "batch.volcano.sh".into(),
             kind: "Job".into(),
@@ -35,7 +35,7 @@ fn promise(pods: u32) -> Promise {
         },
         gang: gang(),
         pods: [("m1".to_owned(), vec![pods])].into(),
-        within: BTreeMap::new(),
+        pinned: BTreeMap::new(),
     }
 }
 
@@ -70,40 +70,40 @@ fn nodes(cores: &[i64]) -> Update {
 fn fleet_of(cores: &[i64]) -> Fleet {
     let mut fleet = Fleet::default();
     fleet.set_cluster(Cluster { name: "m1".into(), ready: true, ..Cluster::default() }, Capacity::default());
-    fleet.update("m1", nodes(cores));
-    fleet.update("m1", Update::Change(Change::Pods(vec![])));
+    fleet.apply_update("m1", nodes(cores));
+    fleet.apply_update("m1", Update::Change(Change::Pods(vec![])));
     fleet
 }
 
 fn cpu(fleet: &mut Fleet) -> i128 {
-    fleet.refresh();
+    fleet.refresh_capacities();
     fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
 }
 
 #[test]
 fn promised_pods_hold_their_room_until_they_are_seen_and_never_twice() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", promise(3));
     assert_eq!(cpu(&mut fleet), 4);
-    fleet.update("m1", pod("a", false));
+    fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
-    fleet.update("m1", pod("a", true));
+    fleet.apply_update("m1", pod("a", true));
     assert_eq!(cpu(&mut fleet), 6);
-    fleet.withdraw("ns/rb");
+    fleet.forget_assumed("ns/rb");
     assert_eq!(cpu(&mut fleet), 10);
 }
 
 #[test]
 fn starting_afresh_gives_back_what_the_binding_holds() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
-    fleet.update("m1", pod("a", false));
+    fleet.assume_pods("ns/rb", promise(3));
+    fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
-    assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.capacities_without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
 }
 
 /// A kind's promise, and a pod of it.
-fn of_kind(group: &str, kind: &str, planned: u32) -> (Promise, impl Fn(&str, bool) -> Update) {
+fn of_kind(group: &str, kind: &str, planned: u32) -> (AssumedPods, impl Fn(&str, bool) -> Update) {
     let mut promise = promise(planned);
     (promise.workload.group, promise.workload.kind) = (group.to_owned(), kind.to_owned());
     let (group, kind) = (group.to_owned(), kind.to_owned());
@@ -124,11 +124,11 @@ fn pods_that_others_follow_are_held_anew_once_they_have_finished() {
         let (promise, pod) = of_kind("apps", kind, 3);
         let mut fleet = fleet();
         for name in ["a", "b", "c"] {
-            fleet.update("m1", pod(name, true));
+            fleet.apply_update("m1", pod(name, true));
         }
-        fleet.promise("ns/rb", promise);
+        fleet.assume_pods("ns/rb", promise);
         assert_eq!(cpu(&mut fleet), 4, "{kind}");
-        fleet.update("m1", pod("d", false));
+        fleet.apply_update("m1", pod("d", false));
         assert_eq!(cpu(&mut fleet), 4, "{kind}");
     }
 }
@@ -139,9 +139,9 @@ fn pods_of_a_batch_job_are_followed_by_others_while_more_must_succeed_than_run()
         let (mut promise, pod) = of_kind("batch", "Job", 3);
         Arc::make_mut(&mut promise.gang).min_success = completions;
         let mut fleet = fleet();
-        fleet.promise("ns/rb", promise);
-        fleet.update("m1", pod("a", true));
-        fleet.update("m1", pod("b", false));
+        fleet.assume_pods("ns/rb", promise);
+        fleet.apply_update("m1", pod("a", true));
+        fleet.apply_update("m1", pod("b", false));
         cpu(&mut fleet)
     };
     assert_eq!([Some(9), Some(3), None].map(free), [4, 6, 6]);
@@ -150,30 +150,30 @@ fn pods_of_a_batch_job_are_followed_by_others_while_more_must_succeed_than_run()
 #[test]
 fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", promise(3));
     for (name, finished) in [("a", true), ("b", true), ("c", false)] {
-        fleet.update("m1", pod(name, finished));
+        fleet.apply_update("m1", pod(name, finished));
     }
     assert_eq!(cpu(&mut fleet), 8);
-    assert_eq!(fleet.without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.capacities_without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
 }
 
 #[test]
 fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", promise(3));
     for name in ["j-w-0", "j-w-1"] {
-        fleet.update("m1", pod(name, false));
+        fleet.apply_update("m1", pod(name, false));
     }
     assert_eq!(cpu(&mut fleet), 4);
     let after = |fleet: &Fleet, leaving| {
-        let after = fleet.after(&[("ns/rb".to_owned(), leaving)].into());
+        let after = fleet.capacities_after(&[("ns/rb".to_owned(), leaving)].into());
         after["m1"].free().get("cpu").units_ceil()
     };
-    assert_eq!(after(&fleet, Leaving::All), 10);
-    let some = |pods| Leaving::Some([("m1".to_owned(), vec![pods])].into());
+    assert_eq!(after(&fleet, EvictedPods::All), 10);
+    let some = |pods| EvictedPods::Some([("m1".to_owned(), vec![pods])].into());
     assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
-    assert!(fleet.after(&[("ns/other".to_owned(), Leaving::All)].into()).is_empty());
+    assert!(fleet.capacities_after(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
     assert_eq!(cpu(&mut fleet), 4);
     assert!(fleet.runs_anywhere(&promise(3).workload));
 }
@@ -182,65 +182,65 @@ fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
 #[test]
 fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothing() {
     let mut fleet = fleet();
-    fleet.update("m1", Update::Down("no route".into()));
+    fleet.apply_update("m1", Update::Down("no route".into()));
     assert_eq!(cpu(&mut fleet), 0);
-    assert!(fleet.doubt("m1").unwrap().contains("no route"));
+    assert!(fleet.capacity_caveat("m1").unwrap().contains("no route"));
     let summary = Capacity::from_summary(&request(7), &request(1), &Resources::new());
     let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
     assert!(fleet.set_cluster(cluster.clone(), summary.clone()));
     assert!(!fleet.set_cluster(cluster, summary));
     assert_eq!(cpu(&mut fleet), 6);
     // While it is listed anew the summary goes on; then what was listed counts.
-    fleet.update("m1", nodes(&[9]));
+    fleet.apply_update("m1", nodes(&[9]));
     assert_eq!(cpu(&mut fleet), 6);
-    fleet.update("m1", Update::Change(Change::Pods(vec![])));
-    assert!(fleet.update("m1", Update::Up));
-    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (9, None));
+    fleet.apply_update("m1", Update::Change(Change::Pods(vec![])));
+    assert!(fleet.apply_update("m1", Update::Up));
+    assert_eq!((cpu(&mut fleet), fleet.capacity_caveat("m1")), (9, None));
 }
 
 #[test]
 fn numbers_from_before_an_outage_are_not_those_of_after_it() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
-    fleet.update("m1", pod("a", false));
-    fleet.update("m1", Update::Down("no route".into()));
+    fleet.assume_pods("ns/rb", promise(3));
+    fleet.apply_update("m1", pod("a", false));
+    fleet.apply_update("m1", Update::Down("no route".into()));
     assert!(fleet.runs_anywhere(&promise(3).workload));
-    fleet.update("m1", Update::Up);
-    assert_eq!((cpu(&mut fleet), fleet.reached("m1", &promise(3).workload)), (0, None));
-    assert!(fleet.doubt("m1").unwrap().contains("not read yet"));
-    fleet.update("m1", nodes(&[20]));
+    fleet.apply_update("m1", Update::Up);
+    assert_eq!((cpu(&mut fleet), fleet.pods_that_reached_nodes("m1", &promise(3).workload)), (0, None));
+    assert!(fleet.capacity_caveat("m1").unwrap().contains("not read yet"));
+    fleet.apply_update("m1", nodes(&[20]));
     assert_eq!(cpu(&mut fleet), 0);
     let Update::Change(Change::Pod(seen)) = pod("a", false) else { panic!("it is a pod") };
-    fleet.update("m1", Update::Change(Change::Pods(vec![seen])));
-    assert_eq!((cpu(&mut fleet), fleet.doubt("m1")), (14, None));
+    fleet.apply_update("m1", Update::Change(Change::Pods(vec![seen])));
+    assert_eq!((cpu(&mut fleet), fleet.capacity_caveat("m1")), (14, None));
 }
 
 /// What runs there is not held a second time in the summary, which counts it already.
 #[test]
 fn what_was_seen_before_an_outage_stays_seen() {
     let mut fleet = fleet();
-    fleet.promise("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", promise(3));
     for name in ["a", "b"] {
-        fleet.update("m1", pod(name, false));
+        fleet.apply_update("m1", pod(name, false));
     }
     let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
     let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
     fleet.set_cluster(cluster, Capacity::from_summary(&room, &request(4), &Resources::new()));
-    fleet.update("m1", Update::Down("no route".into()));
+    fleet.apply_update("m1", Update::Down("no route".into()));
     assert_eq!(cpu(&mut fleet), 4);
 }
 
 #[test]
 fn a_promise_may_be_known_before_its_cluster() {
     let mut fleet = Fleet::default();
-    fleet.promise("ns/rb", promise(3));
-    fleet.refresh();
-    assert_eq!((fleet.clusters().count(), fleet.unanswered().count()), (0, 0));
+    fleet.assume_pods("ns/rb", promise(3));
+    fleet.refresh_capacities();
+    assert_eq!((fleet.clusters().count(), fleet.clusters_not_listed_yet().count()), (0, 0));
     let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
     let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
     fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
     assert_eq!(cpu(&mut fleet), 0);
-    fleet.update("m1", Update::Down("forbidden".into()));
+    fleet.apply_update("m1", Update::Down("forbidden".into()));
     assert_eq!(cpu(&mut fleet), 4);
 }
 
@@ -254,12 +254,12 @@ fn promises_are_held_in_the_order_in_which_they_were_made() {
         one
     };
     let mut fleet = fleet_of(&[3, 4]);
-    fleet.promise("ns/z", of("z", 3, 1));
-    fleet.promise("ns/a", of("a", 2, 2));
+    fleet.assume_pods("ns/z", of("z", 3, 1));
+    fleet.assume_pods("ns/a", of("a", 2, 2));
     assert_eq!(cpu(&mut fleet), 0);
-    fleet.update("m1", nodes(&[3, 4, 1]));
+    fleet.apply_update("m1", nodes(&[3, 4, 1]));
     assert_eq!(cpu(&mut fleet), 1);
-    let after = fleet.after(&[("ns/a".to_owned(), Leaving::All)].into());
+    let after = fleet.capacities_after(&[("ns/a".to_owned(), EvictedPods::All)].into());
     assert_eq!(after["m1"].free().get("cpu"), Quantity::from_units(5));
 }
 
@@ -276,8 +276,8 @@ fn who_is_near_whom_follows_links_and_clusters() {
     fleet.set_cluster(cluster("m2"), Capacity::default());
     assert!(fleet.set_links(links.clone()) && !fleet.set_links(links));
     let near = |fleet: &mut Fleet| {
-        fleet.refresh();
-        fleet.near()[0].groups.clone()
+        fleet.refresh_capacities();
+        fleet.linked_groups()[0].groups.clone()
     };
     assert_eq!(near(&mut fleet), [names(&["m1", "m2"])]);
     fleet.set_cluster(cluster("m3"), Capacity::default());
@@ -285,8 +285,8 @@ fn who_is_near_whom_follows_links_and_clusters() {
     fleet.remove_cluster("m1");
     assert_eq!(near(&mut fleet), [names(&["m2", "m3"])]);
     assert!(fleet.set_links(FederationTopology::default()));
-    fleet.refresh();
-    assert!(fleet.near().is_empty());
+    fleet.refresh_capacities();
+    assert!(fleet.linked_groups().is_empty());
 }
 
 proptest::proptest! {
@@ -311,24 +311,24 @@ proptest::proptest! {
                     let mut promise = promise(pods);
                     promise.workload.name = format!("job{job}");
                     Arc::make_mut(&mut promise.gang).tasks[0].request = request(i64::from(job) + 1);
-                    fleet.promise(&key, promise);
+                    fleet.assume_pods(&key, promise);
                 }
-                1 => fleet.withdraw(&key),
-                2 | 3 => drop(fleet.update("m1", named(pod(&name, what == 3)))),
-                4 => drop(fleet.update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
+                1 => fleet.forget_assumed(&key),
+                2 | 3 => drop(fleet.apply_update("m1", named(pod(&name, what == 3)))),
+                4 => drop(fleet.apply_update("m1", Update::Change(Change::PodGone("ns".into(), name)))),
                 _ => match pods {
-                    0 => drop(fleet.update("m1", Update::Down("gone".into()))),
-                    1 => drop(fleet.update("m1", Update::Up)),
-                    2 => drop(fleet.update("m1", nodes(&[5, 4, 7, 4]))),
-                    _ => drop(fleet.update("m1", Update::Change(Change::Pods(vec![])))),
+                    0 => drop(fleet.apply_update("m1", Update::Down("gone".into()))),
+                    1 => drop(fleet.apply_update("m1", Update::Up)),
+                    2 => drop(fleet.apply_update("m1", nodes(&[5, 4, 7, 4]))),
+                    _ => drop(fleet.apply_update("m1", Update::Change(Change::Pods(vec![])))),
                 },
             }
             if which > 0 {
-                fleet.refresh();
+                fleet.refresh_capacities();
             }
             for (name, member) in fleet.members.iter().filter(|_| which > 0) {
-                let all = in_order(&fleet.promises, member.promised.iter());
-                proptest::prop_assert_eq!(&member.capacity, &free(member, name, all));
+                let all = sort_by_age(&fleet.promises, member.promised.iter());
+                proptest::prop_assert_eq!(&member.capacity, &free_capacity(member, name, all));
             }
         }
     }
@@ -344,21 +344,21 @@ fn shapes_carry_what_gangs_select_on_for_as_long_as_one_does() {
         ready: true,
         ..Node::default()
     };
-    fleet.update("m1", Update::Change(Change::Nodes(vec![node("a"), node("b")])));
+    fleet.apply_update("m1", Update::Change(Change::Nodes(vec![node("a"), node("b")])));
     let shapes = |fleet: &mut Fleet| {
-        fleet.refresh();
+        fleet.refresh_capacities();
         fleet.clusters().next().unwrap().1.shapes.len()
     };
     assert_eq!(shapes(&mut fleet), 1);
     let mut selecting = (*gang()).clone();
     selecting.tasks[0].node.selector = [("pool".to_owned(), "a".to_owned())].into();
-    fleet.selects("one", Some(&selecting));
-    fleet.selects("two", Some(&selecting));
-    fleet.selects("two", Some(&selecting));
+    fleet.set_selected_labels("one", Some(&selecting));
+    fleet.set_selected_labels("two", Some(&selecting));
+    fleet.set_selected_labels("two", Some(&selecting));
     assert_eq!(shapes(&mut fleet), 2);
-    fleet.selects("one", Some(&gang()));
+    fleet.set_selected_labels("one", Some(&gang()));
     assert_eq!(shapes(&mut fleet), 2);
-    fleet.selects("two", None);
-    fleet.selects("three", None);
+    fleet.set_selected_labels("two", None);
+    fleet.set_selected_labels("three", None);
     assert_eq!(shapes(&mut fleet), 1);
 }

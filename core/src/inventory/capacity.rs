@@ -8,9 +8,9 @@ use std::{
 use super::{Amounts, DomainId, Domains, NodeRef, Profile, scale};
 use crate::{
     gang::{Operator, Requirement, Taint},
+    node_affinity::HOSTNAME,
     quantity::Quantity,
     resources::{ResourceName, Resources},
-    select::HOSTNAME,
 };
 
 /// Where a capacity's numbers come from; shown to users, because the sources are not equally true.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::Pool;
-use crate::select::HOSTNAME;
+use crate::node_affinity::HOSTNAME;
 
 /// A node: its name and its labels.
 #[derive(Clone)]

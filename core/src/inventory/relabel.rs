@@ -10,7 +10,7 @@ use super::{Inventory, Kind, KindRef, NodeRef, Pool, shown::Shown, sorted::Shape
 impl Inventory {
     /// Shapes carry these labels from now on (but not those that tell most nodes apart), so that who selects on them is
     /// answered by shape and not node by node; true if that makes other shapes.
-    pub fn show(&mut self, labels: &Arc<BTreeSet<String>>) -> bool {
+    pub fn carry_labels(&mut self, labels: &Arc<BTreeSet<String>>) -> bool {
         let nodes = self.nodes.values().filter_map(|state| state.spec.as_ref()).map(|spec| &spec.node);
         let changed = self.shown.ask(labels, nodes);
         if changed {

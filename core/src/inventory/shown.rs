@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::NodeRef;
-use crate::select::HOSTNAME;
+use crate::node_affinity::HOSTNAME;
 
 /// A label with more values is not carried.
 const VALUES: usize = 64;

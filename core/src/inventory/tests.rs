@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task},
-    place::{Cluster, estimate::Estimate},
-    select::HOSTNAME,
+    node_affinity::HOSTNAME,
+    place::{Cluster, replica_estimate::Estimate},
     split::{self, pods_that_fit},
 };
 
@@ -28,8 +28,8 @@ fn pod(name: &str, node: Option<&str>, cpu: i64) -> Pod {
 
 fn listed(nodes: Vec<Node>, pods: Vec<Pod>) -> Inventory {
     let mut inventory = Inventory::new();
-    inventory.apply(Change::Nodes(nodes));
-    inventory.apply(Change::Pods(pods));
+    inventory.apply_change(Change::Nodes(nodes));
+    inventory.apply_change(Change::Pods(pods));
     inventory
 }
 
@@ -65,9 +65,9 @@ fn cordoned_and_not_ready_nodes_offer_nothing() {
 #[test]
 fn nothing_is_offered_before_both_lists_arrived() {
     let mut inventory = Inventory::new();
-    inventory.apply(Change::Nodes(vec![node("a", 8)]));
+    inventory.apply_change(Change::Nodes(vec![node("a", 8)]));
     assert_eq!(inventory.capacity(), Capacity::default());
-    inventory.apply(Change::Pods(vec![]));
+    inventory.apply_change(Change::Pods(vec![]));
     assert_eq!(cpu(&inventory), Quantity::from_units(8));
 }
 
@@ -75,20 +75,20 @@ fn nothing_is_offered_before_both_lists_arrived() {
 fn a_finished_pod_gives_back_and_an_unbound_one_holds_nothing() {
     let mut inventory = listed(vec![node("a", 8)], vec![pod("p", Some("a"), 3), pod("q", None, 5)]);
     assert_eq!(cpu(&inventory), Quantity::from_units(5));
-    assert!(inventory.apply(Change::Pod(Pod { finished: true, ..pod("p", Some("a"), 3) })));
+    assert!(inventory.apply_change(Change::Pod(Pod { finished: true, ..pod("p", Some("a"), 3) })));
     assert_eq!(cpu(&inventory), Quantity::from_units(8));
-    assert!(!inventory.apply(Change::PodGone("ns".into(), "p".into())));
+    assert!(!inventory.apply_change(Change::PodGone("ns".into(), "p".into())));
 }
 
 #[test]
 fn a_pod_may_arrive_before_its_node_and_outlive_it() {
     let mut inventory = listed(vec![], vec![pod("p", Some("a"), 3)]);
-    inventory.apply(Change::Node(node("a", 8)));
+    inventory.apply_change(Change::Node(node("a", 8)));
     assert_eq!(cpu(&inventory), Quantity::from_units(5));
-    inventory.apply(Change::NodeGone("a".into()));
-    inventory.apply(Change::Node(node("a", 8)));
+    inventory.apply_change(Change::NodeGone("a".into()));
+    inventory.apply_change(Change::Node(node("a", 8)));
     assert_eq!(cpu(&inventory), Quantity::from_units(5));
-    inventory.apply(Change::PodGone("ns".into(), "p".into()));
+    inventory.apply_change(Change::PodGone("ns".into(), "p".into()));
     assert_eq!(cpu(&inventory), Quantity::from_units(8));
 }
 
@@ -107,14 +107,14 @@ fn pods_on_nodes_are_counted_by_workload_and_task() {
         name: name.into(),
     };
     let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
-    assert_eq!(inventory.seen(&job("ns", "j")), want);
-    inventory.apply(Change::PodGone("ns".into(), "r".into()));
-    inventory.apply(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
+    assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
+    inventory.apply_change(Change::PodGone("ns".into(), "r".into()));
+    inventory.apply_change(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
     let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
-    assert_eq!(inventory.seen(&job("ns", "j")), want);
+    assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
     assert_eq!(cpu(&inventory), Quantity::from_units(7));
-    assert!(inventory.seen(&job("ns", "other")).is_empty());
-    assert!(inventory.seen(&job("other", "j")).is_empty());
+    assert!(inventory.pods_seen(&job("ns", "other")).is_empty());
+    assert!(inventory.pods_seen(&job("other", "j")).is_empty());
 }
 
 fn hyper_node(name: &str, tier: u32, members: Vec<Member>) -> HyperNode {
@@ -160,7 +160,7 @@ fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
     let mut nodes: Vec<Node> = ["a", "b", "c", "d", "e"].map(|name| node(name, 8)).into();
     nodes[3].labels.insert("rack".into(), "3".into());
     let mut inventory = listed(nodes, vec![]);
-    inventory.apply(Change::HyperNodes(vec![
+    inventory.apply_change(Change::HyperNodes(vec![
         hyper_node(
             "spine",
             2,
@@ -172,16 +172,16 @@ fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
     ]));
     assert_eq!(shown(&by_domain(&inventory)), ["r1: a b", "r2: c", "r3: d", "spine: a b c"]);
     assert_eq!(inventory.capacity().domains.cluster_tier(), 3);
-    assert!(inventory.apply(Change::HyperNodeGone("spine".into())));
+    assert!(inventory.apply_change(Change::HyperNodeGone("spine".into())));
     assert_eq!(shown(&by_domain(&inventory)), ["r1: a b", "r2: c", "r3: d"]);
-    assert!(!inventory.apply(Change::HyperNodeGone("spine".into())));
+    assert!(!inventory.apply_change(Change::HyperNodeGone("spine".into())));
 }
 
 /// Volcano refuses a second parent and does not look for circles beyond a chain; a tree must come of whatever is written.
 #[test]
 fn hyper_nodes_in_a_circle_or_with_two_parents_still_make_a_tree() {
     let mut inventory = listed(vec![node("a", 8)], vec![]);
-    inventory.apply(Change::HyperNodes(vec![
+    inventory.apply_change(Change::HyperNodes(vec![
         hyper_node("x", 1, vec![Member::HyperNode("y".into()), Member::Node("a".into())]),
         hyper_node("y", 1, vec![Member::HyperNode("x".into()), Member::HyperNode("y".into())]),
         hyper_node("p", 2, vec![Member::HyperNode("x".into())]),
@@ -200,7 +200,7 @@ fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_
     nodes[1].ready = false;
     let rack = |name: &str, value: &str| hyper_node(name, 1, vec![Member::Labels(vec![label("rack", &[value])])]);
     let mut inventory = listed(nodes, vec![]);
-    inventory.apply(Change::HyperNodes(vec![
+    inventory.apply_change(Change::HyperNodes(vec![
         rack("r2", "2"),
         rack("r3", "3"),
         hyper_node("spine", 2, vec![Member::HyperNode("r2".into()), Member::HyperNode("r3".into())]),
@@ -220,7 +220,7 @@ fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_
 #[test]
 fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
     let mut inventory = listed(vec![node("a", 8), node("b", 6), node("c", 4)], vec![pod("p", Some("a"), 3)]);
-    inventory.apply(Change::HyperNodes(vec![
+    inventory.apply_change(Change::HyperNodes(vec![
         hyper_node("r1", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
         hyper_node("s", 2, vec![Member::HyperNode("r1".into())]),
     ]));
@@ -246,18 +246,21 @@ fn shapes_carry_only_the_labels_that_are_selected_on_and_none_that_tells_most_no
     let mut inventory = listed(nodes.clone(), vec![]);
     let shapes = |inventory: &Inventory| inventory.capacity().shapes.len();
     assert_eq!(shapes(&inventory), 1);
-    assert!(inventory.show(&labels(&["pool"])));
+    assert!(inventory.carry_labels(&labels(&["pool"])));
     assert_eq!(shapes(&inventory), 2);
-    assert!(!inventory.show(&labels(&["pool"])) && !inventory.show(&labels(&["pool", "serial", "rack", HOSTNAME])));
+    assert!(
+        !inventory.carry_labels(&labels(&["pool"]))
+            && !inventory.carry_labels(&labels(&["pool", "serial", "rack", HOSTNAME]))
+    );
     assert_eq!(shapes(&inventory), 2);
-    assert!(inventory.show(&labels(&["row", "rack"])));
+    assert!(inventory.carry_labels(&labels(&["row", "rack"])));
     assert_eq!(shapes(&inventory), 60);
     // A label with few values again is carried again.
     for node in nodes.iter().filter(|node| node.labels["rack"].parse::<u32>().unwrap() > 63) {
-        inventory.apply(Change::NodeGone(node.name.clone()));
+        inventory.apply_change(Change::NodeGone(node.name.clone()));
     }
     assert!(inventory.capacity().shows("rack"));
-    assert!(inventory.show(&labels(&[])));
+    assert!(inventory.carry_labels(&labels(&[])));
     assert_eq!(shapes(&inventory), 1);
 }
 
@@ -270,11 +273,11 @@ fn every_label_is_found_on_its_node_however_many_nodes_have_their_own() {
     };
     let mut inventory = listed(vec![], vec![]);
     for at in 0..300 {
-        inventory.apply(Change::Node(Node { labels: of(at), ..node(&format!("n{at}"), 8) }));
+        inventory.apply_change(Change::Node(Node { labels: of(at), ..node(&format!("n{at}"), 8) }));
     }
     // What was own may be shared later, and the other way round.
     for at in 0..150 {
-        inventory.apply(Change::Node(Node { labels: of(at * 4), ..node(&format!("n{at}"), 8) }));
+        inventory.apply_change(Change::Node(Node { labels: of(at * 4), ..node(&format!("n{at}"), 8) }));
     }
     let capacity = inventory.capacity();
     for node in capacity.shapes.iter().flat_map(|shape| &shape.nodes) {
@@ -331,11 +334,11 @@ proptest! {
         };
         let gang = Gang::new(vec![task], 0);
         let mut inventory = listed(nodes, vec![]);
-        inventory.show(&labels(&shown));
+        inventory.carry_labels(&labels(&shown));
         let capacity = inventory.capacity();
         prop_assert_eq!(i128::from(pods_that_fit(&gang, &capacity)), want);
         prop_assert_eq!(i128::from(Estimate::new(&gang).replicas(&Cluster::default(), &capacity)), want);
-        let left = split::without(&capacity, &gang, &[2]);
+        let left = split::take_assumed(capacity.clone(), &gang, &[2], &Default::default());
         prop_assert_eq!(i128::from(pods_that_fit(&gang, &left)), (want - 2).max(0));
     }
 }
@@ -366,7 +369,7 @@ proptest! {
         let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let shown = [labels(&[]), labels(&["pool", "other"]), labels(&["serial"])];
         for (step, change) in changes.into_iter().enumerate() {
-            inventory.show(&shown[step / 5 % 3]);
+            inventory.carry_labels(&shown[step / 5 % 3]);
             match change.clone() {
                 Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
                 Change::NodeGone(name) => drop(nodes.remove(&name)),
@@ -377,15 +380,15 @@ proptest! {
                 Change::Nodes(_) | Change::Pods(_) | Change::HyperNodes(_) => unreachable!(),
             }
             let before = inventory.capacity();
-            let changed = inventory.apply(change);
+            let changed = inventory.apply_change(change);
             prop_assert!(changed || before == inventory.capacity());
         }
         let mut fresh = Inventory::new();
-        inventory.show(&shown[1]);
-        fresh.show(&shown[1]);
-        fresh.apply(Change::HyperNodes(hyper_nodes.into_values().collect()));
-        fresh.apply(Change::Pods(pods.into_values().collect()));
-        fresh.apply(Change::Nodes(nodes.into_values().collect()));
+        inventory.carry_labels(&shown[1]);
+        fresh.carry_labels(&shown[1]);
+        fresh.apply_change(Change::HyperNodes(hyper_nodes.into_values().collect()));
+        fresh.apply_change(Change::Pods(pods.into_values().collect()));
+        fresh.apply_change(Change::Nodes(nodes.into_values().collect()));
         fresh.capacity().shapes.iter().try_for_each(|shape| {
             prop_assert!(shape.domains.iter().map(|(_, nodes)| *nodes as usize).sum::<usize>() <= shape.nodes.len());
             Ok(())

@@ -224,7 +224,7 @@ fn lacks(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
 
 /// The first reason why the binding may not go to the cluster; `None` if it may.
 #[must_use]
-pub fn refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<Reason<'b>> {
+pub fn first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<Reason<'b>> {
     Filter::new(binding).check(cluster).err()
 }
 

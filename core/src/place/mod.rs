@@ -1,32 +1,33 @@
 //! Where a released binding goes: Karmada's filters, its cluster selection and its division, and the gang-aware split.
 //!
 //! Rule: karmada-scheduler's `genericScheduler.Schedule` (`pkg/scheduler/core/generic_scheduler.go`) with our own
-//! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`divide`]. The
-//! controller asks the same [`place`] whether a gated binding would fit now.
+//! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`replica_division`]. The
+//! controller asks the same [`place_binding`] whether a gated binding would fit now.
 
-pub mod data;
-pub mod divide;
-pub mod estimate;
+pub mod data_locality;
 pub mod filter;
-pub mod general;
+pub mod general_estimator;
 mod lookup;
+mod member_queues;
 #[cfg(test)]
+#[path = "tests/model.rs"]
 mod model;
-mod peers;
-mod queues;
+pub mod replica_division;
+pub mod replica_estimate;
 mod schedule;
 pub mod score;
-pub mod select;
+pub mod spread_constraints;
+mod workload_affinity;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-pub use general::Published;
-pub use peers::{Group, Groups, Peers};
-pub use queues::place_within;
-pub use schedule::{Decision, NotPlaced, Request, concerns, copies, place};
+pub use general_estimator::Published;
+pub use member_queues::place_within_queues;
+pub use schedule::{Decision, NotPlaced, Request, count_copies, may_select, place_binding};
+pub use workload_affinity::{Group, Groups, Peers};
 
 use crate::gang::{Requirement, Taint, Toleration};
 
@@ -51,21 +52,9 @@ pub struct Cluster {
     pub ready: bool,
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
-    /// What it says of its capacity, for where its nodes can not be read.
-    pub published: Numbers,
+    /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
+    pub published: Option<Arc<Published>>,
 }
-
-/// Karmada's numbers of a cluster, `None` before the first. They change with every heartbeat and do not make the cluster
-/// another one: any two are equal.
-#[derive(Debug, Clone, Default)]
-pub struct Numbers(pub Option<Arc<Published>>);
-
-impl PartialEq for Numbers {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl Eq for Numbers {}
 
 /// Group/version and kind.
 pub type ApiKey = (String, String);

@@ -5,7 +5,7 @@
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
 //! taints, and a gang is placed whole or not at all.
 
-mod regions;
+mod region_sets;
 #[cfg(test)]
 mod tests;
 
@@ -13,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Affinity, Binding, Cluster, Division, Spread, SpreadBy, Target,
-    divide::{self, DivideError, static_weights},
-    estimate::Estimate,
     filter::{self, Filter, Passed, Reason},
+    replica_division::{self, DivideError, static_weights},
+    replica_estimate::Estimate,
     score::Site,
-    select::{self, Candidate, is_duplicated},
+    spread_constraints::{self, Candidate, is_duplicated},
 };
 use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
     plan::Plan,
-    split::{self, Level, Near, Problem, Refusal, Strategy},
+    split::{self, Level, LinkedGroups, Problem, Refusal, Strategy},
     webster::Tie,
 };
 
@@ -42,7 +42,7 @@ pub struct Request<'a> {
     /// holds itself (with it, for a binding that starts afresh).
     pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
     /// Which clusters are close by declared links, from near to far.
-    pub near: &'a [Near],
+    pub linked: &'a [LinkedGroups],
 }
 
 /// Where it goes.
@@ -77,7 +77,7 @@ pub enum NotPlaced {
 ///
 /// # Errors
 /// [`NotPlaced`], in a sentence with numbers.
-pub fn place(request: &Request<'_>) -> Result<Decision, NotPlaced> {
+pub fn place_binding(request: &Request<'_>) -> Result<Decision, NotPlaced> {
     let terms = &request.binding.placement.affinities;
     if request.binding.placement.affinity.is_some() || terms.is_empty() {
         return attempt(request, request.binding);
@@ -98,7 +98,7 @@ pub fn place(request: &Request<'_>) -> Result<Decision, NotPlaced> {
 /// Clusters that each get all of a duplicated binding, as its filters, its affinity terms and its spread constraints
 /// choose them, whatever is free there; `None` if they choose none.
 #[must_use]
-pub fn copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cluster>) -> Option<usize> {
+pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cluster>) -> Option<usize> {
     let clusters: Vec<&Cluster> = clusters.filter(|cluster| !cluster.deleting).collect();
     let chosen = |binding: &Binding| {
         let filter = Filter::new(binding);
@@ -115,7 +115,8 @@ pub fn copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cluster>
             })
         };
         let candidates: Vec<Candidate<'_>> = clusters.iter().filter_map(candidate).collect();
-        let chosen = if candidates.is_empty() { None } else { select::select(binding, candidates).ok() };
+        let chosen =
+            if candidates.is_empty() { None } else { spread_constraints::select_clusters(binding, candidates).ok() };
         chosen.map(|chosen| chosen.len()).filter(|chosen| *chosen > 0)
     };
     let terms = &binding.placement.affinities;
@@ -127,9 +128,9 @@ pub fn copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cluster>
     terms[start..].iter().find_map(|term| chosen(&Binding { observed_affinity: term.name.clone(), ..binding.clone() }))
 }
 
-/// True if some affinity of the placement could ever select the cluster, whatever its state.
+/// True if some affinity of the placement may ever select the cluster, whatever its state.
 #[must_use]
-pub fn concerns(binding: &Binding, cluster: &Cluster) -> bool {
+pub fn may_select(binding: &Binding, cluster: &Cluster) -> bool {
     let selected = |affinity: &Affinity| filter::selects(affinity, cluster);
     let placement = &binding.placement;
     binding.targets(&cluster.name)
@@ -212,10 +213,10 @@ fn selected<'a>(
 ) -> Result<Vec<Candidate<'a>>, NotPlaced> {
     let candidates = candidates(request, binding, fitting);
     let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
-    if in_order && select::keeps_all(binding) && !select::order_matters(binding) {
+    if in_order && spread_constraints::keeps_all(binding) && !spread_constraints::order_matters(binding) {
         return Ok(candidates);
     }
-    select::select(binding, candidates).map_err(NotPlaced::Unsupported)
+    spread_constraints::select_clusters(binding, candidates).map_err(NotPlaced::Unsupported)
 }
 
 /// Pods that a member starts only together are not divided: it counts those of its own part alone.
@@ -229,14 +230,15 @@ fn together(binding: &Binding) -> Binding {
 
 /// Karmada's division with our capacity.
 fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
-    let divided = !select::is_duplicated(binding.placement.division.as_ref());
+    let divided = !spread_constraints::is_duplicated(binding.placement.division.as_ref());
     let one = (divided && request.gang.one_cluster.is_some()).then(|| together(binding));
     let binding = one.as_ref().unwrap_or(binding);
     let candidates = selected(request, binding, fitting)?;
-    let targets = divide::assign(binding, &candidates, binding.empty_workloads).map_err(|error| match error {
-        DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
-        DivideError::Other(why) => NotPlaced::Unsupported(why),
-    })?;
+    let targets =
+        replica_division::assign(binding, &candidates, binding.empty_workloads).map_err(|error| match error {
+            DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
+            DivideError::Other(why) => NotPlaced::Unsupported(why),
+        })?;
     Ok(Decision { targets, plan: None, affinity: None })
 }
 
@@ -252,7 +254,7 @@ fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Re
     }
     // What is placed does not move to where Karmada would go now.
     let mut stays = keeps;
-    for among in regions::others(request, binding, fitting) {
+    for among in region_sets::others(request, binding, fitting) {
         let Ok(found) = gang_among(request, binding, &among) else { continue };
         if !stays || best.as_ref().map_or(0, pods) < pods(&found) {
             (best, stays) = (Ok(found), true);
@@ -321,7 +323,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
         let regions = among.regions.as_ref();
         let regions = regions.map(|(of, more)| (sites.iter().map(|site| of[*site]).collect::<Vec<u32>>(), *more));
-        split::solve(&Problem {
+        split::split_gang(&Problem {
             gang: request.gang,
             candidates: sites.iter().copied().map(candidate).collect(),
             strategy,
@@ -329,7 +331,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
             copies: request.previous,
             most_clusters,
             regions: regions.as_ref().map(|(of, more)| split::Regions { of, more: *more }),
-            levels: &levels(request.near, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
+            levels: &levels(request.linked, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -354,7 +356,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
 }
 
 /// Clusters with a declared link are close, those of one region less so, those of one provider still less.
-fn levels<'a>(near: &[Near], clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>) -> Vec<Level> {
+fn levels<'a>(near: &[LinkedGroups], clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>) -> Vec<Level> {
     let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
     let mut names = Vec::new();
     for (place, (name, cluster)) in (0..).zip(clusters) {
@@ -370,7 +372,7 @@ fn levels<'a>(near: &[Near], clusters: impl Iterator<Item = (&'a ClusterName, &'
         tier: None,
         groups: groups.into_values().collect(),
     };
-    let mut levels = if near.is_empty() { Vec::new() } else { Near::levels(near, &names) };
+    let mut levels = if near.is_empty() { Vec::new() } else { LinkedGroups::to_levels(near, &names) };
     levels.extend(["region", "provider"].into_iter().zip(by).map(level));
     levels
 }
@@ -426,7 +428,7 @@ fn spread<'a, 'b>(
     }
     let selected = selected(request, binding, fitting)?;
     let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
-    let by_region = by(SpreadBy::Region).is_some() && !duplicated && !select::keeps_all(binding);
+    let by_region = by(SpreadBy::Region).is_some() && !duplicated && !spread_constraints::keeps_all(binding);
     let chosen = fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str()));
     Ok(Among { clusters: chosen.collect(), by_region, ..all(None) })
 }

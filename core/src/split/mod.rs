@@ -10,46 +10,47 @@
 //! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
 //! (`weighted`). How close pods must be, and which domains that leaves, is in `reach`.
 
-mod afresh;
-mod blocks;
-mod bound;
-mod cut;
-mod exact;
-mod few;
-mod level;
-mod many;
-mod minimum;
-mod nodes;
+mod allowed_tiers;
+mod assumed;
+mod cluster_sets;
+mod exact_packing;
+mod federation_topology;
+mod greedy;
+mod minimums;
+mod node_scope;
 mod objective;
-mod one;
-mod pack;
-mod price;
-mod promise;
-mod reach;
+mod packing;
+mod partition_domains;
+mod priced_packing;
 mod refusal;
-mod weighted;
+mod reschedule;
+mod scale_down;
+mod single_spot;
+mod upper_bounds;
+mod weighted_division;
 
 use std::{
     cell::{Cell, OnceCell},
     collections::BTreeMap,
 };
 
-use bound::Bounds;
-use nodes::Where;
+use allowed_tiers::Reach;
+use node_scope::Where;
 use objective::Choice;
-use pack::{Kit, ORDERS, Room};
-use reach::Reach;
+use packing::{Kit, ORDERS, Room};
+use upper_bounds::Bounds;
 
 pub use self::{
-    cut::cut,
-    level::{FederationTopology, Level, Link, LinkTier, Near},
+    assumed::take_assumed,
+    federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     objective::{Distance, Key},
     refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
+    scale_down::scale_down,
 };
 use crate::{
     gang::{ClusterName, Gang, TaskName},
     inventory::{Capacity, DomainId},
-    plan::{Domain, Part, Plan, Share, Within},
+    plan::{Domain, Part, Plan, Share},
     webster::Tie,
 };
 
@@ -120,14 +121,14 @@ pub struct Problem<'a> {
 ///
 /// # Errors
 /// [`Refusal`], with what is short, where and by how much.
-pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
+pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     // Of a partition nothing is placed or all.
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas / task.unit() * task.unit()).collect();
     if let Some(copies) =
-        problem.copies.filter(|copies| problem.previous.is_none() && afresh::has_partitions(problem, copies))
+        problem.copies.filter(|copies| problem.previous.is_none() && reschedule::has_partitions(problem, copies))
     {
-        return afresh::place(problem, copies);
+        return reschedule::place(problem, copies);
     }
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
@@ -142,24 +143,6 @@ pub fn solve(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     let want = search.missing(&whole);
     let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
     Ok(search.plan(&choice))
-}
-
-/// Pods of a gang's share taken out of a capacity: what was promised but is not seen bound yet.
-#[must_use]
-pub fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
-    promise::without(capacity, gang, pods, &Within::default())
-}
-
-/// [`without`], the pods being kept in domains, or preferably there.
-#[must_use]
-pub fn without_in(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
-    promise::without(capacity, gang, pods, within)
-}
-
-/// [`without_in`], of a capacity that nobody needs any more: what does not change is not copied.
-#[must_use]
-pub fn held_in(capacity: Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
-    promise::held(capacity, gang, pods, within)
 }
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
@@ -189,7 +172,7 @@ pub fn fits(gang: &Gang, capacity: &Capacity) -> bool {
     let kit = Kit::new(gang);
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     pods_that_fit(gang, capacity) >= total(&whole)
-        || exact::packed(&kit, &kit.room(capacity, Where::Cluster), &whole, &Cell::new(STEPS)).is_some()
+        || exact_packing::packed(&kit, &kit.room(capacity, Where::Cluster), &whole, &Cell::new(STEPS)).is_some()
 }
 
 /// How many pods of each task find a place in a capacity, each task alone.
@@ -319,7 +302,7 @@ impl<'a> Search<'a> {
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();
         let kept = problem.previous.map(|plan| kept(problem, plan, &sites)).unwrap_or_default();
         let bounds = Bounds::new(&kit, sites.iter().map(|site| site.capacity));
-        let (levels, far) = reach::levels(gang.topology.as_ref(), problem.levels, &order);
+        let (levels, far) = allowed_tiers::levels(gang.topology.as_ref(), problem.levels, &order);
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
         let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
         let region = |of: &[u32]| order.iter().map(|index| of.get(*index).copied().unwrap_or(u32::MAX)).collect();
@@ -428,7 +411,7 @@ impl<'a> Search<'a> {
         let names: Vec<&ClusterName> = placed.keys().map(|site| self.sites[*site].name).collect();
         let sites: Vec<usize> = placed.keys().copied().collect();
         let pods: Pods = placed.into_values().collect();
-        let mut plan = minimum::plan(self.kit.gang, &names, &pods, self.copies, self.tie);
+        let mut plan = minimums::plan(self.kit.gang, &names, &pods, self.copies, self.tie);
         for site in sites {
             let chosen = choice.spots.iter().zip(&choice.pods).find(|(spot, _)| spot.site == site);
             let known = &self.sites[site];
@@ -464,7 +447,7 @@ fn kept(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usiz
         let wanted = gang.tasks.iter().map(|task| if task.partition.is_some() { u32::MAX } else { task.replicas });
         let wanted: Vec<u32> = wanted.collect();
         let names: Vec<&ClusterName> = held.iter().map(|site| sites[*site].name).collect();
-        cut(problem.strategy, problem.tie, &names, &wanted, &mut pods);
+        scale_down(problem.strategy, problem.tie, &names, &wanted, &mut pods);
     }
     held.into_iter().zip(pods).filter(|(_, pods)| total(pods) > 0).collect()
 }
@@ -489,7 +472,7 @@ fn duplicated(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusa
             most_clusters: Some(1),
             ..problem.clone()
         };
-        plan.clusters.extend(solve(&here).map_err(Refusal::everywhere)?.clusters);
+        plan.clusters.extend(split_gang(&here).map_err(Refusal::everywhere)?.clusters);
     }
     Ok(plan)
 }

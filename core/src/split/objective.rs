@@ -5,9 +5,9 @@ use super::{Pods, Search, Spot, total};
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
-    /// Within one domain of this tier.
+    /// PinnedDomains one domain of this tier.
     Domain(u32),
-    /// Within one cluster.
+    /// PinnedDomains one cluster.
     Cluster,
     /// In clusters that are close by this level (its place, from near to far).
     Level(usize),

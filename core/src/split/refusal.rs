@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     Search, Spot, minimum_pods, needs,
-    nodes::Where,
-    pack::{ORDERS, Room},
+    node_scope::Where,
+    packing::{ORDERS, Room},
     total,
 };
 use crate::{
@@ -222,7 +222,7 @@ fn room(search: &Search<'_>, spot: Spot) -> Room {
 fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let room = room(search, spot);
-        let by = |order: &super::pack::Order| {
+        let by = |order: &super::packing::Order| {
             let order = search.kit.order(&[&room], *order);
             total(&room.clone().fill(&search.kit, want, &order))
         };

@@ -132,7 +132,7 @@ impl Member {
 
 /// The template's next status. `previous` is its status now; `members` are all clusters that hold a share or reported.
 #[must_use]
-pub fn merge(template: Template, previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> JobStatus {
+pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> JobStatus {
     let heard: BTreeMap<&ClusterName, &JobStatus> =
         members.iter().filter_map(|(cluster, member)| Some((cluster, member.status.as_ref()?))).collect();
     if phase::is_settled(previous, members) {

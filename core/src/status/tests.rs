@@ -23,7 +23,7 @@ fn phase(phase: &str, running: u32, succeeded: u32) -> Option<JobStatus> {
 const TEN: Template = Template { min_available: 10, min_success: None };
 
 fn merged(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> JobStatus {
-    merge(TEN, &JobStatus::default(), &members(entries))
+    merge_statuses(TEN, &JobStatus::default(), &members(entries))
 }
 
 fn merged_phase(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> Phase {
@@ -92,7 +92,7 @@ fn one_failed_copy_fails_the_gang_unless_the_gang_can_do_without_it() {
     let surplus = |done: u32| {
         let mut all = members([("a", phase("Completed", 0, done)), ("b", phase("Failed", 0, 1))]);
         all.get_mut("b").unwrap().share_minimum = Some(0);
-        merge(TEN, &JobStatus::default(), &all).state.phase.unwrap()
+        merge_statuses(TEN, &JobStatus::default(), &all).state.phase.unwrap()
     };
     assert_eq!(surplus(10), Phase::Completed);
     assert_eq!(surplus(8), Phase::Failed);
@@ -113,23 +113,23 @@ fn commands_show_on_the_whole_job() {
 #[test]
 fn a_preempted_job_is_pending_again() {
     let before = merged([("a", phase("Running", 6, 0)), ("b", phase("Running", 4, 0))]);
-    let after = merge(TEN, &before, &BTreeMap::new());
+    let after = merge_statuses(TEN, &before, &BTreeMap::new());
     assert_eq!((after.state.phase, after.running), (Some(Phase::Pending), 0));
 }
 
 #[test]
 fn a_finished_job_stays_finished_when_a_copy_vanishes() {
     let before = merged([("a", phase("Completed", 0, 6)), ("b", phase("Completed", 0, 4))]);
-    assert_eq!(merge(TEN, &before, &BTreeMap::new()), before);
-    assert_eq!(merge(TEN, &before, &members([("a", phase("Completed", 0, 6)), ("b", None)])), before);
-    let again = merge(TEN, &before, &members([("a", phase("Running", 6, 0)), ("b", None)]));
+    assert_eq!(merge_statuses(TEN, &before, &BTreeMap::new()), before);
+    assert_eq!(merge_statuses(TEN, &before, &members([("a", phase("Completed", 0, 6)), ("b", None)])), before);
+    let again = merge_statuses(TEN, &before, &members([("a", phase("Running", 6, 0)), ("b", None)]));
     assert_eq!(again.state.phase, Some(Phase::Pending));
 }
 
 #[test]
 fn a_retry_count_never_goes_back() {
     let before = JobStatus { retry_count: 2, version: 5, ..JobStatus::default() };
-    let got = merge(TEN, &before, &members([("a", phase("Running", 10, 0))]));
+    let got = merge_statuses(TEN, &before, &members([("a", phase("Running", 10, 0))]));
     assert_eq!((got.retry_count, got.version), (2, 5));
 }
 
@@ -148,7 +148,7 @@ fn times_come_from_the_members_and_stay() {
     // A restart in one cluster that ends in the same phase does not move the job's time.
     let later =
         members([("a", at("Running", 6, "2026-01-01T00:09:00Z")), ("b", at("Running", 4, "2026-01-01T00:00:07Z"))]);
-    let second = merge(TEN, &first, &later);
+    let second = merge_statuses(TEN, &first, &later);
     assert_eq!(second.state.last_transition_time, first.state.last_transition_time);
     let history: Vec<_> =
         second.conditions.iter().map(|c| (c.status.unwrap(), c.last_transition_time.clone())).collect();
@@ -258,7 +258,7 @@ proptest! {
     fn completed_is_never_claimed_while_something_runs(
         template in any_template(), previous in any_status(), members in any_members(),
     ) {
-        let got = merge(template, &previous, &named(&members));
+        let got = merge_statuses(template, &previous, &named(&members));
         if got.state.phase == Some(Phase::Completed) {
             for status in members.iter().filter_map(|m| m.status.as_ref()) {
                 prop_assert_eq!(status.running, 0);
@@ -275,7 +275,7 @@ proptest! {
     ) {
         let mut reversed = members.clone();
         reversed.reverse();
-        let (a, b) = (merge(template, &previous, &named(&members)), merge(template, &previous, &named(&reversed)));
+        let (a, b) = (merge_statuses(template, &previous, &named(&members)), merge_statuses(template, &previous, &named(&reversed)));
         prop_assert_eq!(without_names(a), without_names(b));
     }
 
@@ -284,14 +284,14 @@ proptest! {
         template in any_template(), previous in any_status(), members in any_members(),
     ) {
         let members = named(&members);
-        let once = merge(template, &previous, &members);
-        prop_assert_eq!(&merge(template, &once, &members), &once);
-        prop_assert_eq!(merge(template, &previous, &members), once);
+        let once = merge_statuses(template, &previous, &members);
+        prop_assert_eq!(&merge_statuses(template, &once, &members), &once);
+        prop_assert_eq!(merge_statuses(template, &previous, &members), once);
     }
 
     #[test]
     fn counters_are_the_members_sums(template in any_template(), members in any_members()) {
-        let got = merge(template, &JobStatus::default(), &named(&members));
+        let got = merge_statuses(template, &JobStatus::default(), &named(&members));
         let sum = |f: fn(&JobStatus) -> u32| members.iter().filter_map(|m| m.status.as_ref()).map(f).sum::<u32>();
         prop_assert_eq!(got.running, sum(|s| s.running));
         prop_assert_eq!(got.succeeded, sum(|s| s.succeeded));

@@ -6,9 +6,9 @@
 use caldera_core::{
     gang::TaskName,
     inventory::{Node, Owner, Pod},
+    node_affinity::HOSTNAME,
     quantity::Quantity,
     resources::Resources,
-    select::HOSTNAME,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use caldera_core::{
     gang::{Taint, TaskName, WorkloadRef},
     inventory::{Node, Pod, whole_units},
+    node_affinity::HOSTNAME,
     quantity::Quantity,
     resources::{ResourceName, Resources},
-    select::HOSTNAME,
 };
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 

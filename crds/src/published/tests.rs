@@ -1,6 +1,6 @@
 use caldera_core::{
     gang::{Operator, Requirement, Taint, WorkloadRef},
-    inventory::{Change, Gone, HyperNode, Inventory, Member, Node, Owner, Pod},
+    inventory::{Change, HyperNode, Inventory, Member, Node, Owner, Pod, RemovedPods},
     quantity::Quantity,
     resources::Resources,
 };
@@ -15,9 +15,9 @@ fn amounts(cpu_milli: i64, pods: i64) -> Resources {
 
 fn inventory(contents: &Contents) -> Inventory {
     let mut inventory = Inventory::new();
-    inventory.apply(Change::HyperNodes(contents.hyper_nodes.values().cloned().collect()));
-    inventory.apply(Change::Nodes(contents.nodes.values().cloned().collect()));
-    inventory.apply(Change::Pods(contents.pods.values().cloned().collect()));
+    inventory.apply_change(Change::HyperNodes(contents.hyper_nodes.values().cloned().collect()));
+    inventory.apply_change(Change::Nodes(contents.nodes.values().cloned().collect()));
+    inventory.apply_change(Change::Pods(contents.pods.values().cloned().collect()));
     inventory
 }
 
@@ -28,7 +28,7 @@ fn published(parts: Vec<Part>) -> Published {
 
 fn told(changes: Vec<Change>, inventory: &mut Inventory) {
     for change in changes {
-        inventory.apply(change);
+        inventory.apply_change(change);
     }
 }
 
@@ -41,9 +41,9 @@ fn same(a: &Inventory, b: &Inventory) -> Result<(), TestCaseError> {
     prop_assert_eq!(a.capacity(), b.capacity());
     let everyone = ["j0", "j1"].map(job);
     for job in &everyone {
-        prop_assert_eq!(a.seen(job), b.seen(job));
-        let last = |pods| Gone::Last([(Some("t0".into()), pods), (None, 1)].into());
-        for gone in [Gone::All, last(1), last(3)] {
+        prop_assert_eq!(a.pods_seen(job), b.pods_seen(job));
+        let last = |pods| RemovedPods::Last([(Some("t0".into()), pods), (None, 1)].into());
+        for gone in [RemovedPods::All, last(1), last(3)] {
             let gone = [(job, gone)].into();
             prop_assert_eq!(a.capacity_without(&gone), b.capacity_without(&gone));
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{gang::Task, select::HOSTNAME};
+use caldera_core::{gang::Task, node_affinity::HOSTNAME};
 use serde_json::Value;
 
 use super::WorkloadKind;

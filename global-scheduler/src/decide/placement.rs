@@ -14,7 +14,7 @@ use caldera_core::{
     fleet::Fleet,
     gang::Gang,
     inventory::Capacity,
-    place::{self, Cluster, Decision, NotPlaced, Peers, Request, select::is_duplicated},
+    place::{self, Cluster, Decision, NotPlaced, Peers, Request, spread_constraints::is_duplicated},
     plan::{Plan, Share, TaskShare},
 };
 use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
@@ -136,11 +136,11 @@ pub fn decide_binding(
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
-    let mut own = if capped.fresh { fleet.without(&binding.key.to_string()) } else { BTreeMap::new() };
+    let mut own = if capped.fresh { fleet.capacities_without(&binding.key.to_string()) } else { BTreeMap::new() };
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
-    let request = Request { binding: &capped, gang, whole, previous, clusters, near: fleet.near() };
+    let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups() };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
@@ -161,7 +161,7 @@ pub fn decide_binding(
             awaits_capacity: true,
         },
         // A member that has not reported yet may have the capacity: it reports soon, or is found to be down.
-        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.unanswered().next().is_some() => {
+        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.clusters_not_listed_yet().next().is_some() => {
             Verdict { step: Step::Rest, awaits_capacity: true }
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
@@ -187,11 +187,11 @@ fn place_within_queues(
     if !binding.avoid.is_empty() && binding.place.previous.is_empty() {
         let others = request.clusters.iter().filter(|(cluster, _)| !binding.avoid.contains(&cluster.name));
         let request = Request { clusters: others.copied().collect(), ..request.clone() };
-        if let Ok(decision) = place::place_within(&request, of) {
+        if let Ok(decision) = place::place_within_queues(&request, of) {
             return (Ok(decision), Vec::new());
         }
     }
-    match place::place_within(request, of) {
+    match place::place_within_queues(request, of) {
         Ok(decision) => (Ok(decision), Vec::new()),
         Err((error, bounded)) => (Err(error), bounded),
     }
@@ -390,7 +390,7 @@ fn with_peers(message: String, whole: bool, peers: &Peers) -> String {
 /// Adds which members' numbers are not those of their nodes.
 fn explain_unread_clusters(message: String, fleet: &Fleet, estimated: &BTreeMap<String, Capacity>) -> String {
     let doubt = |name: &String| {
-        let doubt = fleet.doubt(name)?;
+        let doubt = fleet.capacity_caveat(name)?;
         let is_estimated = estimated.contains_key(name);
         Some(if is_estimated { "its estimator was asked, for its nodes can not be read".to_owned() } else { doubt })
     };

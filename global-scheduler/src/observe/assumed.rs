@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{fleet::Promise, gang::Gang, place::Target, plan::Plan};
+use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -57,7 +57,7 @@ impl Cache {
             self.deadlines.until.insert(key.clone(), self.deadlines.now + ASSUMED_FOR);
         }
         let assumed = assumed_pods(binding, &gang, targets, plan, |_| true);
-        self.fleet.promise(&key.to_string(), assumed);
+        self.fleet.assume_pods(&key.to_string(), assumed);
     }
 
     /// Assumes the pods that the binding itself shows, also after a decision could not be written.
@@ -83,12 +83,12 @@ impl Cache {
         let holds =
             |cluster: &str| !binding.ended.contains_key(cluster) && (is_read || !binding.healthy.contains(cluster));
         let assumed = assumed_pods(binding, &gang, targets, plan, holds);
-        self.fleet.promise(&key.to_string(), assumed);
+        self.fleet.assume_pods(&key.to_string(), assumed);
     }
 
     pub(crate) fn forget_assumed(&mut self, key: &BindingKey) {
         self.deadlines.until.remove(key);
-        self.fleet.withdraw(&key.to_string());
+        self.fleet.forget_assumed(&key.to_string());
     }
 
     /// What a binding's pods request, and whether that is read from its template.
@@ -107,7 +107,7 @@ fn assumed_pods(
     targets: &[Target],
     plan: Option<&Plan>,
     holds: impl Fn(&str) -> bool,
-) -> Promise {
+) -> AssumedPods {
     let share = |target: &Target| -> Vec<u32> {
         match plan.and_then(|plan| plan.clusters.get(target.cluster.as_str())) {
             Some(share) => {
@@ -118,10 +118,10 @@ fn assumed_pods(
         }
     };
     let held = targets.iter().filter(|target| holds(&target.cluster));
-    Promise {
+    AssumedPods {
         workload: binding.workload.clone(),
         gang: Arc::clone(gang),
         pods: held.map(|target| (target.cluster.clone(), share(target))).collect(),
-        within: plan.map(Plan::within).unwrap_or_default(),
+        pinned: plan.map(Plan::pinned_domains).unwrap_or_default(),
     }
 }

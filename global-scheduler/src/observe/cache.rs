@@ -146,14 +146,14 @@ impl Cache {
 
     fn forget_request(&mut self, workload: &WorkloadRef) {
         self.requests.remove(workload);
-        self.fleet.selects(&selector_key(workload), None);
+        self.fleet.set_selected_labels(&selector_key(workload), None);
     }
 
     fn update_request(&mut self, workload: &WorkloadRef, request: WorkloadRequest) {
         if self.requests.get(workload) == Some(&request) {
             return;
         }
-        self.fleet.selects(&selector_key(workload), request.gang.as_deref().ok());
+        self.fleet.set_selected_labels(&selector_key(workload), request.gang.as_deref().ok());
         self.requests.insert(workload.clone(), request);
         for key in self.by_workload.get(workload).cloned().unwrap_or_default() {
             self.assume_binding(&key);
@@ -222,7 +222,7 @@ impl Cache {
 
     /// Applies an update of a member.
     pub fn apply_member(&mut self, cluster: &str, update: Update) {
-        if self.fleet.update(cluster, update) {
+        if self.fleet.apply_update(cluster, update) {
             self.requeue_unschedulable();
         }
     }

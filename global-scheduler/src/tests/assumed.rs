@@ -33,7 +33,7 @@ fn written(mut object: Value, cluster: &str, replicas: u32, last: &str) -> Value
 }
 
 fn free(world: &mut Cache, member: usize) -> i128 {
-    world.fleet.refresh();
+    world.fleet.refresh_capacities();
     world.fleet.clusters().nth(member).unwrap().1.free().get("cpu").units_ceil()
 }
 

@@ -54,7 +54,7 @@ fn ask(index: &mut Cache, object: &Value) -> Verdict {
     let binding = Binding::parse_binding(object).unwrap();
     let key = binding.key.clone();
     index.update_binding(binding);
-    index.fleet.refresh();
+    index.fleet.refresh_capacities();
     let binding = &index.bindings[&key];
     decide_binding(binding, index.request_of(binding), index.context_of(binding, now()), &index.fleet)
 }

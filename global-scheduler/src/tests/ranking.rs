@@ -102,7 +102,7 @@ fn gang_goes(cores: &[i64], weights: &str) -> Vec<(String, i64)> {
         weights: weights.parse().unwrap(),
         external: [("carbon".to_owned(), best.clone())].into(),
     };
-    world.fleet.refresh();
+    world.fleet.refresh_capacities();
     let bound = &world.bindings[&key()];
     let around = crate::observe::cache::SchedulingContext { ranking: ranking(), ..world.context_of(bound, now()) };
     targets(&decide_binding(bound, world.request_of(bound), around, &world.fleet).step)

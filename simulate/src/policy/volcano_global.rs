@@ -218,8 +218,8 @@ fn divide(site: &mut Site<'_>, index: usize) -> Option<Vec<Part>> {
     let clusters: Vec<(&Cluster, &Capacity)> =
         site.world().clusters.iter().map(|one| &one.cluster).zip(&summaries).collect();
     let request =
-        place::Request { binding: &binding, gang: &single, whole: false, previous: None, clusters, near: &[] };
-    let decision = place::place(&request).ok()?;
+        place::Request { binding: &binding, gang: &single, whole: false, previous: None, clusters, linked: &[] };
+    let decision = place::place_binding(&request).ok()?;
     let part = |target: &place::Target| {
         let mut pods: Vec<u32> = shape.gang.tasks.iter().map(|task| task.replicas).collect();
         *pods.first_mut()? = u32::try_from(target.replicas).unwrap_or(u32::MAX);

@@ -89,7 +89,7 @@ impl Case {
         let held = held.map(|(name, pods)| Target { cluster: name.as_str().to_owned(), replicas: i64::from(pods) });
         let binding = Binding { previous: held.collect(), ..self.binding() };
         let clusters = clusters.iter().zip(&capacities).collect();
-        place(&Request { binding: &binding, gang: &gang, whole: true, previous, clusters, near: &[] })
+        place_binding(&Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[] })
     }
 
     /// Whether some choice of clusters that Karmada could make has these.

@@ -2,7 +2,7 @@
 //!
 //! Rule: the safe bundle of Volcano's gang actions (`pkg/scheduler/actions/utils/bundle.go`): pods of the least important
 //! tasks first, while the job stays at or above `minAvailable` and each task at or above its own minimum. Where the pods
-//! go is what the scheduler does with a gang that may have less ([`crate::split::cut`]). Partitioned tasks spare none: a
+//! go is what the scheduler does with a gang that may have less ([`crate::split::scale_down`]). Partitioned tasks spare none: a
 //! member's Volcano lets nobody resize them (`admit_job.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,7 @@ impl Surplus {
         let held = |task: usize| before.iter().map(|site| site[task]).fold(0, u32::saturating_add);
         let wanted: Vec<u32> = pods.iter().enumerate().map(|(task, less)| held(task).saturating_sub(*less)).collect();
         let mut after = before.clone();
-        split::cut(gang.strategy, gang.tie, &names, &wanted, &mut after);
+        split::scale_down(gang.strategy, gang.tie, &names, &wanted, &mut after);
         let mut less = RemovedPods::default();
         for (task, pods) in gang.tasks.iter().zip(&pods).filter(|(_, pods)| **pods > 0) {
             less.tasks.insert(task.name.clone(), *pods);

@@ -43,7 +43,7 @@ pub struct TaskAsk {
     pub name: TaskName,
     /// What one pod asks for.
     pub request: Resources,
-    /// Pods within the gang's minimum (see [`crate::podgroup::minimum`]).
+    /// Pods within the gang's minimum (see [`crate::pod_group::pod_group_minimum`]).
     pub min: u32,
     /// Pods wanted.
     pub most: u32,

@@ -48,7 +48,7 @@ proptest::proptest! {
         let fits = brute(&gang, &nodes);
         proptest::prop_assert_eq!(super::fits(&gang, &capacity), fits);
         let world = World { names: vec!["m0".into()], capacities: vec![capacity] };
-        proptest::prop_assert_eq!(solve(&problem(&gang, &world, Strategy::Aggregated)).is_ok(), fits);
+        proptest::prop_assert_eq!(split_gang(&problem(&gang, &world, Strategy::Aggregated)).is_ok(), fits);
         let left = without(&world.capacities[0], &gang, &whole);
         let cpu = |capacity: &Capacity| capacity.free().get("cpu").units_ceil();
         let asked = gang.full_demand().get("cpu").units_ceil();
@@ -71,5 +71,5 @@ fn one_to_a_node_is_said_where_nodes_run_out() {
     alone.node.most_per_node = Some(1);
     alone.request = [("cpu", Quantity::from_units(1))].into_iter().collect();
     let world = World { names: vec!["m0".into()], capacities: vec![sum] };
-    assert!(solve(&problem(&gang(vec![alone], 3), &world, Strategy::Aggregated)).is_ok());
+    assert!(split_gang(&problem(&gang(vec![alone], 3), &world, Strategy::Aggregated)).is_ok());
 }

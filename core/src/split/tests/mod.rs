@@ -1,6 +1,6 @@
 mod apart;
 mod objective;
-mod partitions;
+mod partition_domains;
 mod planted;
 mod properties;
 mod topology;
@@ -12,9 +12,14 @@ use super::{Strategy, *};
 use crate::{
     gang::{NodeClaim, Partition, Task, Topology},
     inventory::{Amounts, NodeRef, Shape, Source},
+    plan::PinnedDomains,
     quantity::Quantity,
     resources::Resources,
 };
+/// The capacity with these pods on it.
+pub(crate) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
+    take_assumed(capacity.clone(), gang, pods, &PinnedDomains::default())
+}
 
 fn request(cpu: i64, gpu: i64) -> Resources {
     [("cpu", Quantity::from_units(cpu)), ("gpu", Quantity::from_units(gpu)), ("pods", Quantity::from_units(1))]
@@ -91,7 +96,7 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
 }
 
 fn split(gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<Plan, Refusal> {
-    solve(&problem(gang, &world(clusters), strategy))
+    split_gang(&problem(gang, &world(clusters), strategy))
 }
 
 /// `m0: worker 3/2, master 1/1 (min 3)`, one line for each cluster.
@@ -164,7 +169,7 @@ fn static_weights_give_every_task_and_the_totals_their_part() {
     let world = world(&[vec![(50, 0)], vec![(50, 0)]]);
     let mut problem = problem(&gang, &world, Strategy::StaticWeight);
     problem.candidates[0].weight = 2;
-    let plan = solve(&problem).unwrap();
+    let plan = split_gang(&problem).unwrap();
     assert_eq!(shown(&plan), ["m0: a 2/2, b 4/4 (min 6)", "m1: a 1/1, b 2/2 (min 3)"]);
 }
 
@@ -234,9 +239,9 @@ fn a_cluster_without_weight_takes_no_gang_however_close_it_must_be() {
         problem.candidates[0].weight = 0;
         problem.candidates[2].weight = 0;
         problem.most_clusters = most;
-        let wide = solve(&problem).map(|plan| shown(&plan));
+        let wide = split_gang(&problem).map(|plan| shown(&plan));
         problem.candidates[1].weight = 0;
-        (wide.unwrap(), solve(&problem))
+        (wide.unwrap(), split_gang(&problem))
     };
     let hard = Topology { hard: true, highest_tier: None, highest_tier_name: Some("cluster".into()) };
     for (why, topology, most) in [(Some("ranks"), None, None), (None, Some(hard), None), (None, None, Some(1))] {
@@ -252,7 +257,7 @@ fn a_cluster_that_lost_its_weight_keeps_what_it_has() {
     let mut problem = problem(&grown, &world, Strategy::StaticWeight);
     problem.candidates[0].weight = 0;
     problem.previous = Some(&before);
-    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
+    assert_eq!(shown(&split_gang(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
 }
 
 /// What a member says of its nodes may be anything.
@@ -325,7 +330,7 @@ fn growing_keeps_what_runs_and_adds_the_rest() {
     let before = split(&gang(vec![task("w", 3, 3, 1, 0)], 3), &[vec![(3, 0)]], Strategy::Aggregated).unwrap();
     let mut problem = problem(&grown, &world, Strategy::Aggregated);
     problem.previous = Some(&before);
-    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
+    assert_eq!(shown(&split_gang(&problem).unwrap()), ["m0: w 3/3 (min 3)", "m1: w 2/2 (min 2)"]);
 }
 
 #[test]
@@ -336,7 +341,7 @@ fn shrinking_empties_the_smallest_part_first() {
     let world = world(&[vec![(0, 0)], vec![(0, 0)]]);
     let mut problem = problem(&small, &world, Strategy::Aggregated);
     problem.previous = Some(&before);
-    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 3/3 (min 3)"]);
+    assert_eq!(shown(&split_gang(&problem).unwrap()), ["m0: w 3/3 (min 3)"]);
 }
 
 #[test]
@@ -347,7 +352,7 @@ fn a_lost_cluster_is_replaced_and_the_others_stay() {
     let mut problem = problem(&gang, &world, Strategy::Aggregated);
     problem.previous = Some(&before);
     problem.candidates.remove(1);
-    assert_eq!(shown(&solve(&problem).unwrap()), ["m0: w 4/4 (min 4)", "m2: w 2/2 (min 2)"]);
+    assert_eq!(shown(&split_gang(&problem).unwrap()), ["m0: w 4/4 (min 4)", "m2: w 2/2 (min 2)"]);
 }
 
 /// The scarcest task first takes the larger node apart; the other order, by which it was placed, does not.

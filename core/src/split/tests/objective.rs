@@ -43,7 +43,7 @@ impl Case {
             }
         };
         let racks: BTreeSet<u8> = self.clusters[cluster].iter().map(|node| node.2).filter(|rack| *rack > 0).collect();
-        inventory.apply(Change::HyperNodes(racks.into_iter().map(rack).collect()));
+        inventory.apply_change(Change::HyperNodes(racks.into_iter().map(rack).collect()));
         let node = |(n, (cpu, gpu, rack)): (usize, &(i64, i64, u8))| Node {
             name: format!("n{cluster}-{n}"),
             labels: [("rack".to_owned(), rack.to_string())].into(),
@@ -54,8 +54,8 @@ impl Case {
             ready: true,
             ..Node::default()
         };
-        inventory.apply(Change::Nodes(self.clusters[cluster].iter().enumerate().map(node).collect()));
-        inventory.apply(Change::Pods(Vec::new()));
+        inventory.apply_change(Change::Nodes(self.clusters[cluster].iter().enumerate().map(node).collect()));
+        inventory.apply_change(Change::Pods(Vec::new()));
         inventory.capacity()
     }
 
@@ -74,7 +74,7 @@ impl Case {
         }
     }
 
-    fn solve(&self) -> Result<Plan, Refusal> {
+    fn split_gang(&self) -> Result<Plan, Refusal> {
         self.solve_in(&self.world(), None, 0)
     }
 
@@ -93,7 +93,7 @@ impl Case {
         problem.levels = &levels;
         problem.most_clusters = self.limit;
         problem.previous = previous;
-        solve(&problem)
+        split_gang(&problem)
     }
 
     /// Nodes of a share's cluster, or of its domain.
@@ -259,7 +259,7 @@ proptest! {
 
     #[test]
     fn up_to_six_clusters_the_choice_is_the_best_there_is(case in any_case(6, 3)) {
-        match (case.solve(), case.brute()) {
+        match (case.split_gang(), case.brute()) {
             (Ok(plan), Some(best)) => prop_assert_eq!(case.key_of(&plan), best, "{:?}", plan),
             (Err(_), None) => {}
             (found, best) => prop_assert!(false, "{:?} {:?}", found, best),
@@ -303,7 +303,7 @@ proptest! {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = share_pods(&case.gang, Some(share));
             let before = capacity.free();
-            *capacity = without_in(capacity, &case.gang, &pods, &share.within());
+            *capacity = take_assumed(capacity.clone(), &case.gang, &pods, &share.pinned_domains());
             let mut held = Resources::new();
             case.gang.tasks.iter().zip(&pods).for_each(|(task, pods)| held.add(&task.request.times(u64::from(*pods))));
             held.add(&capacity.free());
@@ -325,14 +325,14 @@ proptest! {
     /// More room never turns a gang away, nor leaves more of it out.
     #[test]
     fn more_room_never_makes_less_possible(case in any_case(5, 3), where_ in 0..5usize, node in (0..7i64, 0..4i64, 0..3u8)) {
-        let Ok(before) = case.solve() else { return Ok(()) };
+        let Ok(before) = case.split_gang() else { return Ok(()) };
         let mut roomier = case.clone();
         let count = roomier.clusters.len();
         let nodes = &mut roomier.clusters[where_ % count];
         // A first rack makes the cluster a tier of its own: then it is the topology that changed.
         let racks = nodes.iter().any(|node| node.2 > 0);
         nodes.push((node.0, node.1, if racks { node.2 } else { 0 }));
-        let after = roomier.solve();
+        let after = roomier.split_gang();
         prop_assert!(after.is_ok_and(|after| after.replicas() >= before.replicas()));
     }
 }
@@ -377,7 +377,7 @@ fn distances(least: usize, most: usize, cases: u32) -> Far {
         }
         let Some(best) = case.brute().filter(|best| best.clusters > 1) else { continue };
         far.asked += 1;
-        let Ok(plan) = case.solve() else {
+        let Ok(plan) = case.split_gang() else {
             far.refused += 1;
             continue;
         };

@@ -140,14 +140,14 @@ proptest! {
         let count = turned.candidates.len();
         turned.candidates.rotate_left(turn % count);
         turned.candidates.reverse();
-        prop_assert_eq!(solve(&turned), solve(&problem(&gang, &world, strategy)));
+        prop_assert_eq!(split_gang(&turned), split_gang(&problem(&gang, &world, strategy)));
     }
 
     /// Once placed and bound, asking again changes nothing.
     #[test]
     fn an_unchanged_world_keeps_its_plan(gang in any_gang(3, 4), clusters in any_clusters(), strategy in any_strategy()) {
         let mut world = world(&clusters);
-        let Ok(plan) = solve(&problem(&gang, &world, strategy)) else { return Ok(()) };
+        let Ok(plan) = split_gang(&problem(&gang, &world, strategy)) else { return Ok(()) };
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
             let pods = share_pods(&gang, plan.clusters.get(name));
             *capacity = without(capacity, &gang, &pods);
@@ -156,10 +156,10 @@ proptest! {
         again.previous = Some(&plan);
         let copies = if strategy == Strategy::Duplicated { u32::try_from(plan.clusters.len()).unwrap() } else { 1 };
         if plan.replicas() == gang.replicas() * copies {
-            prop_assert_eq!(solve(&again), Ok(plan));
+            prop_assert_eq!(split_gang(&again), Ok(plan));
         } else {
             // An elastic gang may only grow.
-            let next = solve(&again).unwrap();
+            let next = split_gang(&again).unwrap();
             for (name, share) in &plan.clusters {
                 prop_assert!(share.tasks.iter().all(|(task, now)| next.clusters[name].tasks[task].replicas >= now.replicas));
             }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     gang::{Operator, Requirement},
     inventory::{Change, HyperNode, Inventory, Member, Node},
-    select::HOSTNAME,
+    node_affinity::HOSTNAME,
 };
 
 /// Racks of nodes with so many cores each; two racks make a spine. Rack `r` of cluster `c` is `r<c>-<r>`, its nodes are
@@ -40,9 +40,9 @@ pub(super) fn member(cluster: usize, racks: &[&[i64]]) -> Inventory {
         members: [2 * s, 2 * s + 1].map(|r| Member::HyperNode(rack(r))).into(),
     };
     let spines = (0..racks.len().div_ceil(2)).map(spine);
-    inventory.apply(Change::HyperNodes((0..racks.len()).map(leaf).chain(spines).collect()));
-    inventory.apply(Change::Nodes(nodes.collect()));
-    inventory.apply(Change::Pods(Vec::new()));
+    inventory.apply_change(Change::HyperNodes((0..racks.len()).map(leaf).chain(spines).collect()));
+    inventory.apply_change(Change::Nodes(nodes.collect()));
+    inventory.apply_change(Change::Pods(Vec::new()));
     inventory
 }
 
@@ -75,7 +75,9 @@ fn placed(plan: &Plan) -> Vec<String> {
 }
 
 fn solved(gang: &Gang, world: &World) -> Result<Vec<String>, String> {
-    solve(&problem(gang, world, Strategy::Aggregated)).map(|plan| placed(&plan)).map_err(|refusal| refusal.to_string())
+    split_gang(&problem(gang, world, Strategy::Aggregated))
+        .map(|plan| placed(&plan))
+        .map_err(|refusal| refusal.to_string())
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_soft_gang_prefers_the_lowest_common_tier_and_full_size_before_it() {
     assert_eq!(solved(&workers(4, 1, soft.clone()), &world).unwrap(), ["m0 s0-0@2: 4"]);
     assert_eq!(solved(&workers(6, 1, soft.clone()), &world).unwrap(), ["m0 -: 6"]);
     assert_eq!(solved(&workers(10, 1, soft.clone()), &world).unwrap(), ["m0 -: 6", "m1 -: 4"]);
-    let plan = solve(&problem(&workers(3, 1, soft), &world, Strategy::Aggregated)).unwrap();
+    let plan = split_gang(&problem(&workers(3, 1, soft), &world, Strategy::Aggregated)).unwrap();
     assert!(plan.clusters["m1"].domain.as_ref().unwrap().nodes.is_empty(), "a preference pins nobody");
 }
 
@@ -155,10 +157,10 @@ fn a_gang_that_says_nothing_of_topology_is_given_no_domain() {
 fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
     let world = racked(&[&[&[8], &[4]]]);
     let gang = workers(2, 2, hard(1));
-    let plan = solve(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
+    let plan = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
     let domain = plan.clusters["m0"].domain.as_ref().unwrap();
     assert_eq!((domain.nodes[0][0].key.as_str(), &domain.nodes[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
-    let left = without_in(&world.capacities[0], &gang, &[2], &Some(domain).into());
+    let left = take_assumed(world.capacities[0].clone(), &gang, &[2], &Some(domain).into());
     let free = |rack: &str| {
         let is_its = |shape: &&Shape| shape.nodes[0].label("rack") == Some(rack);
         left.shapes.iter().filter(is_its).map(|shape| shape.free.get("cpu").unwrap().units_ceil()).sum::<i128>()
@@ -173,7 +175,7 @@ fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
 #[test]
 fn a_soft_gang_is_led_to_its_domain_and_not_pinned() {
     let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
-    let plan = solve(&problem(&workers(2, 2, soft), &racked(&[&[&[8], &[4]]]), Strategy::Aggregated)).unwrap();
+    let plan = split_gang(&problem(&workers(2, 2, soft), &racked(&[&[&[8], &[4]]]), Strategy::Aggregated)).unwrap();
     let domain = plan.clusters["m0"].domain.clone().unwrap();
     assert_eq!((domain.name.as_str(), domain.nodes.len()), ("r0-1", 0));
     assert_eq!(
@@ -188,7 +190,7 @@ fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
     let world = racked(&[&[&[2, 2], &[8]]]);
     let gang = workers(3, 3, soft);
     let domain = crate::plan::Domain { name: "r0-0".into(), tier: 1, ..Default::default() };
-    let left = without_in(&world.capacities[0], &gang, &[3], &Some(&domain).into());
+    let left = take_assumed(world.capacities[0].clone(), &gang, &[3], &Some(&domain).into());
     let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free.get("cpu").unwrap().units_ceil()).collect();
     assert_eq!(free, [0, 6]);
 }
@@ -197,7 +199,7 @@ fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
 fn a_domain_of_names_is_pinned_by_hostname_and_grows_only_there() {
     let mut inventory = member(0, &[&[4, 4], &[9]]);
     let names = ["r0-0-0", "r0-0-1"].map(|name| Member::Node(name.into())).into();
-    inventory.apply(Change::HyperNodes(vec![HyperNode {
+    inventory.apply_change(Change::HyperNodes(vec![HyperNode {
         name: "ib".into(),
         tier: 1,
         members: names,
@@ -205,15 +207,17 @@ fn a_domain_of_names_is_pinned_by_hostname_and_grows_only_there() {
     }]));
     let world = World { names: vec!["m0".into()], capacities: vec![inventory.capacity()] };
     let gang = workers(2, 2, hard(1));
-    let before = solve(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
+    let before = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
     let domain = before.clusters["m0"].domain.clone().unwrap();
     assert_eq!((domain.nodes[0][0].key.as_str(), domain.nodes[0][0].values.len()), (HOSTNAME, 2));
-    let world =
-        World { capacities: vec![without_in(&world.capacities[0], &gang, &[2], &Some(&domain).into())], ..world };
+    let world = World {
+        capacities: vec![take_assumed(world.capacities[0].clone(), &gang, &[2], &Some(&domain).into())],
+        ..world
+    };
     let more = workers(9, 2, hard(1));
     let mut again = problem(&more, &world, Strategy::Aggregated);
     again.previous = Some(&before);
-    let grown = solve(&again).unwrap();
+    let grown = split_gang(&again).unwrap();
     // Two more fit the domain; the other rack has room, but not for this gang. The pin stays word for word.
     assert_eq!(placed(&grown), ["m0 ib@1: 4"]);
     assert_eq!(grown.clusters["m0"].domain, Some(domain));
@@ -224,16 +228,16 @@ fn a_domain_of_names_is_pinned_by_hostname_and_grows_only_there() {
 fn a_gang_stays_in_its_domain_when_hyper_nodes_are_changed() {
     let world = racked(&[&[&[8], &[9, 9]]]);
     let gang = workers(2, 2, hard(1));
-    let before = solve(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
+    let before = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
     assert_eq!(placed(&before), ["m0 r0-0@1: 2"]);
     let mut inventory = member(0, &[&[8], &[9, 9]]);
-    inventory.apply(Change::HyperNodes(vec![]));
-    let capacity = without_in(&inventory.capacity(), &gang, &[2], &before.clusters["m0"].within());
+    inventory.apply_change(Change::HyperNodes(vec![]));
+    let capacity = take_assumed(inventory.capacity(), &gang, &[2], &before.clusters["m0"].pinned_domains());
     let world = World { capacities: vec![capacity], ..world };
     let more = workers(9, 2, hard(1));
     let mut again = problem(&more, &world, Strategy::Aggregated);
     again.previous = Some(&before);
-    assert_eq!(placed(&solve(&again).unwrap()), ["m0 r0-0@1: 4"]);
+    assert_eq!(placed(&split_gang(&again).unwrap()), ["m0 r0-0@1: 4"]);
 }
 
 /// Volcano's admission lets nobody change the template of a job that is there, and the pin is in the template.
@@ -241,12 +245,12 @@ fn a_gang_stays_in_its_domain_when_hyper_nodes_are_changed() {
 fn starting_afresh_does_not_change_the_domain_of_a_copy_that_is_there() {
     let world = racked(&[&[&[8], &[4]]]);
     let gang = workers(2, 2, hard(1));
-    let before = solve(&problem(&gang, &racked(&[&[&[8], &[2]]]), Strategy::Aggregated)).unwrap();
+    let before = split_gang(&problem(&gang, &racked(&[&[&[8], &[2]]]), Strategy::Aggregated)).unwrap();
     assert_eq!(placed(&before), ["m0 r0-0@1: 2"]);
     let mut afresh = problem(&gang, &world, Strategy::Aggregated);
-    assert_eq!(placed(&solve(&afresh).unwrap()), ["m0 r0-1@1: 2"]);
+    assert_eq!(placed(&split_gang(&afresh).unwrap()), ["m0 r0-1@1: 2"]);
     afresh.copies = Some(&before);
-    assert_eq!(solve(&afresh).unwrap(), before);
+    assert_eq!(split_gang(&afresh).unwrap(), before);
 }
 
 fn level(name: &str, tier: Option<u32>, groups: &[&[u32]]) -> Level {
@@ -260,7 +264,7 @@ fn close_clusters_are_preferred_to_far_ones_and_required_by_name() {
     let solved = |gang: &Gang| {
         let mut problem = problem(gang, &world, Strategy::Aggregated);
         problem.levels = &levels;
-        solve(&problem).map(|plan| placed(&plan)).map_err(|refusal| refusal.to_string())
+        split_gang(&problem).map(|plan| placed(&plan)).map_err(|refusal| refusal.to_string())
     };
     // 8 + 2 and 6 + 4 would fit better, and are farther apart.
     assert_eq!(solved(&workers(5, 5, None)).unwrap(), ["m0 -: 4", "m1 -: 1"]);
@@ -284,14 +288,15 @@ fn a_cluster_whose_nodes_can_not_be_read_takes_no_gang_that_must_be_closer_than_
 #[test]
 fn every_copy_of_a_duplicated_gang_is_close() {
     let world = racked(&[&[&[8], &[4]], &[&[2], &[6]]]);
-    let plan =
-        |topology| solve(&problem(&workers(2, 2, topology), &world, Strategy::Duplicated)).map(|plan| placed(&plan));
+    let plan = |topology| {
+        split_gang(&problem(&workers(2, 2, topology), &world, Strategy::Duplicated)).map(|plan| placed(&plan))
+    };
     assert_eq!(plan(hard(1)).unwrap(), ["m0 r0-1@1: 2", "m1 r1-1@1: 2"]);
     let levels = [level("region", None, &[&[0, 1]])];
     let gang = workers(5, 5, named("region"));
     let mut problem = problem(&gang, &world, Strategy::Duplicated);
     problem.levels = &levels;
-    assert!(solve(&problem).unwrap_err().to_string().contains("in every selected cluster"));
+    assert!(split_gang(&problem).unwrap_err().to_string().contains("in every selected cluster"));
 }
 
 /// Tier numbers are each member's own: a number that reaches beyond the cluster is one that an admin declared.
@@ -303,6 +308,6 @@ fn a_number_reaches_beyond_a_cluster_only_where_it_was_declared() {
         let gang = workers(4, 4, hard(10));
         let mut problem = problem(&gang, &world, Strategy::Aggregated);
         problem.levels = &levels;
-        assert_eq!(solve(&problem).is_ok(), fits, "{tier:?}");
+        assert_eq!(split_gang(&problem).is_ok(), fits, "{tier:?}");
     }
 }

@@ -69,8 +69,8 @@ impl Case {
         problem
     }
 
-    fn solve(&self) -> Result<Plan, Refusal> {
-        solve(&self.problem(&self.world()))
+    fn split_gang(&self) -> Result<Plan, Refusal> {
+        split_gang(&self.problem(&self.world()))
     }
 
     /// What holds for a plan of a gang that held nothing before.
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn whatever_is_asked_a_plan_keeps_sums_minimums_partitions_weights_and_nodes(case in any_case()) {
-        if let Ok(plan) = case.solve() {
+        if let Ok(plan) = case.split_gang() {
             case.check(&plan)?;
         }
     }
@@ -258,17 +258,17 @@ proptest! {
     /// A few pods are packed by trying: they are refused only where nothing holds their minimum.
     #[test]
     fn whatever_is_asked_nothing_that_fits_is_refused(case in any_case()) {
-        if case.strategy != Strategy::Duplicated && case.gang.replicas() > 0 && case.solve().is_err() {
+        if case.strategy != Strategy::Duplicated && case.gang.replicas() > 0 && case.split_gang().is_err() {
             prop_assert!(!case.could_fit());
         }
     }
 
     #[test]
     fn whatever_is_asked_more_room_never_refuses(mut case in any_case(), at in 0..4usize, more in any_nodes()) {
-        let before = case.solve();
+        let before = case.split_gang();
         let count = case.clusters.len();
         case.clusters[at % count].extend(more);
-        prop_assert!(before.is_err() || case.solve().is_ok());
+        prop_assert!(before.is_err() || case.split_gang().is_ok());
     }
 
     #[test]
@@ -277,13 +277,13 @@ proptest! {
         let mut turned = case.problem(&world);
         let count = turned.candidates.len();
         turned.candidates.rotate_left(turn % count);
-        prop_assert_eq!(solve(&turned), solve(&case.problem(&world)));
+        prop_assert_eq!(split_gang(&turned), split_gang(&case.problem(&world)));
     }
 
     /// Pods that are placed stay, partitions also where fewer are wanted; what is new fits what is free, within the pin.
     #[test]
     fn whatever_happens_what_is_placed_stays(case in any_case(), after in any_after()) {
-        let Ok(mut plan) = case.solve() else { return Ok(()) };
+        let Ok(mut plan) = case.split_gang() else { return Ok(()) };
         if after.pinned {
             let domain = Domain { name: "d".into(), tier: 1, nodes: vec![vec![ssd()]], preferred: vec![] };
             plan.clusters.values_mut().for_each(|share| share.domain = Some(domain.clone()));
@@ -303,7 +303,7 @@ proptest! {
         let mut problem = next.problem(&world);
         problem.previous = Some(&plan);
         problem.candidates.retain(|one| after.lost != Some(place_of(one.name)));
-        let Ok(found) = solve(&problem) else { return Ok(()) };
+        let Ok(found) = split_gang(&problem) else { return Ok(()) };
         for (at, name) in world.names.iter().enumerate().filter(|(at, _)| after.lost != Some(*at)) {
             let (before, now) = (plan.clusters.get(name), found.clusters.get(name));
             let (before, now) = (share_pods(&next.gang, before), share_pods(&next.gang, now));
@@ -327,13 +327,13 @@ proptest! {
     /// Who starts afresh may go anywhere, but not change a partitioned task of a copy that it keeps.
     #[test]
     fn who_starts_afresh_changes_no_partitions_of_a_copy(case in any_case(), more in any_nodes()) {
-        let Ok(plan) = case.solve() else { return Ok(()) };
+        let Ok(plan) = case.split_gang() else { return Ok(()) };
         let mut next = case.clone();
         next.clusters[0].extend(more);
         let world = next.world();
         let mut problem = next.problem(&world);
         problem.copies = Some(&plan);
-        let found = solve(&problem).unwrap();
+        let found = split_gang(&problem).unwrap();
         prop_assert!(found.replicas() >= case.gang.min_available);
         for (name, share) in &found.clusters {
             prop_assert!(fits(&case.gang, &[&next.clusters[place_of(name)]], &share_pods(&case.gang, Some(share))));

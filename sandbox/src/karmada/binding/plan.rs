@@ -72,7 +72,7 @@ pub fn completions(binding: &Value, template: &Value) -> Option<BTreeMap<String,
     let targets = targets(binding);
     let votes: Vec<(u64, &str)> =
         targets.iter().map(|target| (u64::try_from(target.replicas).unwrap_or(0), target.cluster.as_str())).collect();
-    let seats = webster::divide(total, &votes, Tie::of_uid(template.uid()));
+    let seats = webster::divide_seats(total, &votes, Tie::of_uid(template.uid()));
     Some(
         votes
             .iter()

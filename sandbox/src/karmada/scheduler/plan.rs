@@ -4,9 +4,9 @@
 
 use caldera_core::place::{
     self, Target,
-    divide::{self, DivideError},
     filter::{Filter, fit_error},
-    select::{Candidate, select},
+    replica_division::{self, DivideError},
+    spread_constraints::{Candidate, select_clusters},
 };
 use caldera_crds::karmada::{
     cluster::Cluster,
@@ -258,9 +258,9 @@ fn attempt(
         Demand::Sets(_) => place::Binding { replicas: 1, ..binding.clone() },
         Demand::Replicas(_) => binding.clone(),
     };
-    let selected =
-        select(&wanted, candidates).map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
-    divide::assign(binding, &selected, false).map_err(|error| match error {
+    let selected = select_clusters(&wanted, candidates)
+        .map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
+    replica_division::assign(binding, &selected, false).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(format!("failed to assign replicas: {why}")),
         DivideError::Other(why) => NotPlaced::Failed(format!("failed to assign replicas: {why}")),
     })

@@ -83,7 +83,7 @@ impl Scheduler {
                     continue;
                 }
                 let Ok(read) = plan::read(&binding) else { continue };
-                if clusters.iter().any(|(cluster, _)| caldera_core::place::concerns(&read, cluster)) {
+                if clusters.iter().any(|(cluster, _)| caldera_core::place::may_select(&read, cluster)) {
                     self.queue.add((gvk.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
                 }
             }

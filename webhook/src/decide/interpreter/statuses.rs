@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::ClusterName,
-    status::{JobStatus, Member, Phase, Template, merge},
+    status::{JobStatus, Member, Phase, Template, merge_statuses},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         min_available: gang_minimum.ok().or_else(|| number("/spec/minAvailable")).unwrap_or_default(),
         min_success: number("/spec/minSuccess"),
     };
-    let merged = merge(template, &previous, &members);
+    let merged = merge_statuses(template, &previous, &members);
     let mut aggregated = job.clone();
     if let Ok(mut status) = serde_json::to_value(&merged) {
         // An empty state is no statement: leave what is absent absent.

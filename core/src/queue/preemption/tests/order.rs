@@ -149,7 +149,7 @@ fn pods_leave_where_the_scheduler_would_cut_them() {
         let names: Vec<ClusterName> = gang.tasks[0].placed.keys().cloned().collect();
         let mut cut: Vec<Vec<u32>> = gang.tasks[0].placed.values().map(|pods| vec![*pods]).collect();
         let before = cut.clone();
-        split::cut(strategy, Tie::Ascending, &names.iter().collect::<Vec<_>>(), &[7], &mut cut);
+        split::scale_down(strategy, Tie::Ascending, &names.iter().collect::<Vec<_>>(), &[7], &mut cut);
         let world = World::new(cpu(11)).queue("a", "", cpu(11)).queue("b", "", amounts(&[])).runs(job);
         let plan = world.plan_evictions(&claim("a", 0, cpu(4))).unwrap();
         let EvictedPart::Surplus(less) = &plan.victims[0].taken else { panic!() };

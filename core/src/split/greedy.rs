@@ -10,10 +10,10 @@ use std::{
 
 use super::{
     Choice, Key, ORDERS, Search, Spot,
-    bound::Ask,
-    few::{FEW, Hopeful, places},
-    pack::{Order, Room},
+    cluster_sets::{FEW, Hopeful, places},
+    packing::{Order, Room},
     total,
+    upper_bounds::Ask,
 };
 
 /// Clusters that are looked at closely for the next one, where their number is not bounded.

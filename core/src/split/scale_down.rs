@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use super::{Strategy, total};
 use crate::{
     gang::ClusterName,
-    webster::{Tie, divide},
+    webster::{Tie, divide_seats},
 };
 
 /// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
-/// site (in the order of `names`, which is the alphabet's), then task. This is what [`solve`] keeps of a gang that asks
+/// site (in the order of `names`, which is the alphabet's), then task. This is what [`super::split_gang`] keeps of a gang that asks
 /// for less than it holds, so that others can tell beforehand where the pods will go. Partitioned tasks are never cut: callers
 /// want at least as much of them as is placed.
-pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
+pub fn scale_down(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
     for (task, wanted) in wanted.iter().enumerate() {
         let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();
         let mut over = u32::try_from(held.saturating_sub(u64::from(*wanted))).unwrap_or(u32::MAX);
@@ -30,7 +30,7 @@ pub fn cut(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32],
         } else {
             let claims: Vec<(u64, &ClusterName)> =
                 placed.iter().zip(names).map(|(site, name)| (u64::from(site[task]), *name)).collect();
-            for (site, seats) in divide(u64::from(*wanted), &claims, tie).into_iter().enumerate() {
+            for (site, seats) in divide_seats(u64::from(*wanted), &claims, tie).into_iter().enumerate() {
                 placed[site][task] = u32::try_from(seats).unwrap_or(u32::MAX);
             }
         }

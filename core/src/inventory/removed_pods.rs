@@ -13,7 +13,7 @@ use crate::gang::{TaskName, WorkloadRef};
 
 /// Pods to be thought away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gone {
+pub enum RemovedPods {
     /// All of a workload.
     All,
     /// So many of each task.
@@ -22,7 +22,7 @@ pub enum Gone {
 
 impl Inventory {
     /// What nodes get back.
-    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, Gone>) -> BTreeMap<&'a str, Demand> {
+    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Demand> {
         let mut given_back: BTreeMap<&str, Demand> = BTreeMap::new();
         for (workload, gone) in gone {
             for held in self.going(workload, gone) {
@@ -51,7 +51,7 @@ impl Inventory {
     }
 
     /// Pods of a workload that go.
-    fn going<'a>(&'a self, workload: &'a WorkloadRef, gone: &Gone) -> Vec<&'a Held> {
+    fn going<'a>(&'a self, workload: &'a WorkloadRef, gone: &RemovedPods) -> Vec<&'a Held> {
         let namespace: Arc<str> = Arc::from(workload.namespace.as_str());
         let is_its = |held: &Held| {
             let owner = held.owner.as_ref();
@@ -65,7 +65,7 @@ impl Inventory {
             .take_while(|(key, _)| *key.namespace() == namespace)
             .filter(|(_, held)| held.request.is_some() && is_its(held))
             .collect();
-        let Gone::Last(some) = gone else { return pods.into_iter().map(|(_, held)| held).collect() };
+        let RemovedPods::Last(some) = gone else { return pods.into_iter().map(|(_, held)| held).collect() };
         // Pods of a task are numbered; a name without a number is not ours to foresee.
         pods.retain(|(key, _)| key.number().is_some());
         pods.sort_by_key(|(key, _)| std::cmp::Reverse(key.number()));

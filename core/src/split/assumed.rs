@@ -3,20 +3,20 @@
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
-    ORDERS, exact,
-    nodes::Where,
-    pack::{Group, Kit, Room, units},
-    price, total,
+    ORDERS, exact_packing,
+    node_scope::Where,
+    packing::{Group, Kit, Room, units},
+    priced_packing, total,
 };
 use crate::{
     gang::{Gang, Task, TaskName},
     inventory::{Capacity, Less, Shape},
-    plan::{Domain, Part, Within},
+    plan::{Domain, Part, PinnedDomains},
 };
 
 /// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
 /// inventory has changed since): only into the domains that they are kept in, or there first where it is only preferred.
-pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
     if within.parts.is_empty() {
         return within_one(&Kit::new(gang), capacity, pods, within.domain.as_ref());
     }
@@ -26,10 +26,11 @@ pub(super) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &W
 
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a thousand
 /// promises one after the other.
-pub(super) fn held(capacity: Capacity, gang: &Gang, pods: &[u32], within: &Within) -> Capacity {
+#[must_use]
+pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
     let kit = Kit::new(gang);
-    if !within.parts.is_empty() || within.domain.is_some() || kit.parts_shapes(&capacity) {
-        return without(&capacity, gang, pods, within);
+    if !pinned.parts.is_empty() || pinned.domain.is_some() || kit.parts_shapes(&capacity) {
+        return without(&capacity, gang, pods, pinned);
     }
     let original = kit.room(&capacity, Where::Cluster);
     let before = original.groups().len();
@@ -157,7 +158,7 @@ fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32)
             best = Some((missing, Packed { room: trial, left, classes }));
         }
     }
-    if let Some((room, classes)) = exact::packed(kit, room, &wanted, &Cell::new(STEPS)) {
+    if let Some((room, classes)) = exact_packing::packed(kit, room, &wanted, &Cell::new(STEPS)) {
         return Packed { room, left: vec![0; wanted.len()], classes };
     }
     if let Some(packed) = by_price(kit, room, &wanted, unit)
@@ -174,7 +175,7 @@ fn by_price(kit: &Kit<'_>, room: &Room, wanted: &[u32], unit: impl Fn(usize) -> 
     if (0..wanted.len()).any(|task| unit(task) > 1) {
         return None;
     }
-    let packing = price::pack(kit, room, wanted, &Cell::new(STEPS))?;
+    let packing = priced_packing::pack(kit, room, wanted, &Cell::new(STEPS))?;
     let (mut room, mut classes) = (room.clone(), Classes::new());
     for pick in &packing.picks {
         let class = room.class_of(pick.group);
@@ -238,12 +239,12 @@ mod tests {
         };
         let node_of = |name: &str| Member::Node(name.into());
         let mut inventory = Inventory::new();
-        inventory.apply(Change::HyperNodes(vec![
+        inventory.apply_change(Change::HyperNodes(vec![
             domain("leaf", 1, &[node_of("n3")]),
             domain("rack", 2, &[node_of("n1"), node_of("n2"), Member::HyperNode("leaf".into())]),
         ]));
-        inventory.apply(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
-        inventory.apply(Change::Pods(vec![]));
+        inventory.apply_change(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
+        inventory.apply_change(Change::Pods(vec![]));
         inventory.capacity()
     }
 
@@ -266,8 +267,8 @@ mod tests {
                 let tasks: Vec<Task> = tasks.iter().enumerate().map(task).collect();
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
-                now = super::held(now, &gang, &pods, &Within::default());
-                copy = without(&copy, &gang, &pods, &Within::default());
+                now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
+                copy = without(&copy, &gang, &pods, &PinnedDomains::default());
                 prop_assert_eq!(&now, &copy);
                 let anew = copy.with(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());

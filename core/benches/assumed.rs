@@ -1,13 +1,13 @@
 //! What a decision costs after it is made: its promise is held in a cluster where a thousand others are not seen yet.
 //!
-//! `cargo bench -p caldera-core --bench promises`. One cluster of 1,000 nodes, most of which differ in what they have free.
+//! `cargo bench -p caldera-core --bench assumed`. One cluster of 1,000 nodes, most of which differ in what they have free.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use caldera_core::{
-    fleet::{Fleet, Promise, Update},
+    fleet::{AssumedPods, Fleet, Update},
     gang::{Gang, NodeClaim, Task, WorkloadRef},
     inventory::{Capacity, Change, Node, Pod},
     place::Cluster,
@@ -28,7 +28,7 @@ fn amounts(milli: i64, pods: i64) -> Resources {
     [("cpu", cpu), ("memory", memory), ("pods", Quantity::from_units(pods))].into_iter().collect()
 }
 
-fn promise(number: usize) -> (String, Promise) {
+fn promise(number: usize) -> (String, AssumedPods) {
     let task = Task {
         name: "w".into(),
         replicas: 4,
@@ -47,7 +47,7 @@ fn promise(number: usize) -> (String, Promise) {
         name: name.clone(),
     };
     let pods = [("m".to_owned(), vec![4])].into();
-    (format!("ns/{name}-job"), Promise { workload, gang: Arc::new(gang), pods, within: Default::default() })
+    (format!("ns/{name}-job"), AssumedPods { workload, gang: Arc::new(gang), pods, pinned: Default::default() })
 }
 
 /// So many promises of which no pod is seen.
@@ -62,11 +62,11 @@ fn fleet(unseen: usize) -> Fleet {
         request: amounts(n, 1),
         ..Pod::default()
     };
-    fleet.update("m", Update::Change(Change::Nodes((0..NODES).map(node).collect())));
-    fleet.update("m", Update::Change(Change::Pods((0..NODES).map(pod).collect())));
+    fleet.apply_update("m", Update::Change(Change::Nodes((0..NODES).map(node).collect())));
+    fleet.apply_update("m", Update::Change(Change::Pods((0..NODES).map(pod).collect())));
     for number in 0..unseen {
         let (key, promise) = promise(number);
-        fleet.promise(&key, promise);
+        fleet.assume_pods(&key, promise);
     }
     refreshed(&mut fleet);
     fleet
@@ -74,7 +74,7 @@ fn fleet(unseen: usize) -> Fleet {
 
 /// Every capacity as a decision looks at it.
 fn refreshed(fleet: &mut Fleet) {
-    fleet.refresh();
+    fleet.refresh_capacities();
     fleet.clusters().for_each(|(_, capacity)| _ = capacity.profile());
 }
 
@@ -85,7 +85,7 @@ fn one_more_is_promised(bencher: Bencher<'_, '_>, unseen: usize) {
     let base = fleet(unseen);
     bencher.with_inputs(|| base.clone()).bench_local_values(|mut fleet| {
         let (key, promise) = promise(unseen);
-        fleet.promise(&key, promise);
+        fleet.assume_pods(&key, promise);
         refreshed(&mut fleet);
         fleet
     });
@@ -95,7 +95,7 @@ fn one_more_is_promised(bencher: Bencher<'_, '_>, unseen: usize) {
 fn one_is_withdrawn(bencher: Bencher<'_, '_>, unseen: usize) {
     let base = fleet(unseen.max(1));
     bencher.with_inputs(|| base.clone()).bench_local_values(|mut fleet| {
-        fleet.withdraw(&promise(0).0);
+        fleet.forget_assumed(&promise(0).0);
         refreshed(&mut fleet);
         fleet
     });

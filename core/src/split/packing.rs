@@ -6,12 +6,12 @@
 //! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie in one
 //! domain are in `blocks`.
 
-mod lack;
+mod shortage;
 
 use super::{
-    blocks::{self, Block},
-    level::Level,
-    nodes::Where,
+    federation_topology::Level,
+    node_scope::Where,
+    partition_domains::{self, Block},
 };
 use crate::{
     gang::{Gang, NodeClaim, Topology},
@@ -175,7 +175,7 @@ impl<'a> Kit<'a> {
                 self.admits(shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.tasks();
-                    blocks.extend(blocks::of(&reaches, capacity, id, &mut admits[first..]));
+                    blocks.extend(partition_domains::of(&reaches, capacity, id, &mut admits[first..]));
                 }
             }
         };

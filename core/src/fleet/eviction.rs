@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fleet, Made, Member, seen};
+use super::{Assumed, Fleet, Member, pods_seen};
 use crate::{
     gang::WorkloadRef,
-    inventory::{Capacity, Gone},
+    inventory::{Capacity, RemovedPods},
 };
 
 /// Pods of a binding that are thought away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leaving {
+pub enum EvictedPods {
     /// All of them.
     All,
     /// So many of each task (as in the gang) by cluster.
@@ -21,35 +21,36 @@ impl Fleet {
     /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so many
     /// of each task by cluster.
     #[must_use]
-    pub fn after(&self, gone: &BTreeMap<String, Leaving>) -> BTreeMap<String, Capacity> {
+    pub fn capacities_after(&self, gone: &BTreeMap<String, EvictedPods>) -> BTreeMap<String, Capacity> {
         let mut touched: BTreeSet<&str> = BTreeSet::new();
         for (key, leaving) in gone {
-            let Some(Made { promise, .. }) = self.promises.get(key) else { continue };
+            let Some(Assumed { promise, .. }) = self.promises.get(key) else { continue };
             let there = |name: &&String| match leaving {
-                Leaving::All => true,
-                Leaving::Some(pods) => pods.contains_key(*name),
+                EvictedPods::All => true,
+                EvictedPods::Some(pods) => pods.contains_key(*name),
             };
             touched.extend(promise.pods.keys().filter(there).map(String::as_str));
         }
-        let after = |name: &str| Some((name.to_owned(), self.member_after(name, self.members.get(name)?, gone)));
+        let after =
+            |name: &str| Some((name.to_owned(), self.member_capacity_after(name, self.members.get(name)?, gone)));
         touched.into_iter().filter_map(after).collect()
     }
 
-    fn member_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, Leaving>) -> Capacity {
-        let mut leaving: BTreeMap<&WorkloadRef, Gone> = BTreeMap::new();
-        let mut unseen: Vec<(&Made, Vec<u32>)> = Vec::new();
+    fn member_capacity_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, EvictedPods>) -> Capacity {
+        let mut leaving: BTreeMap<&WorkloadRef, RemovedPods> = BTreeMap::new();
+        let mut unseen: Vec<(&Assumed, Vec<u32>)> = Vec::new();
         for key in &member.promised {
-            let Some(made @ Made { promise, .. }) = self.promises.get(key) else { continue };
+            let Some(made @ Assumed { promise, .. }) = self.promises.get(key) else { continue };
             let Some(planned) = promise.pods.get(name) else { continue };
-            let seen = seen(member, promise);
+            let seen = pods_seen(member, promise);
             let mut left: Vec<u32> = planned.iter().zip(&seen).map(|(plan, seen)| plan.saturating_sub(*seen)).collect();
             let less = match gone.get(key) {
                 None => None,
-                Some(Leaving::All) => {
-                    leaving.insert(&promise.workload, Gone::All);
+                Some(EvictedPods::All) => {
+                    leaving.insert(&promise.workload, RemovedPods::All);
                     continue;
                 }
-                Some(Leaving::Some(pods)) => pods.get(name),
+                Some(EvictedPods::Some(pods)) => pods.get(name),
             };
             if let Some(less) = less {
                 // First those that are not there yet.
@@ -62,7 +63,7 @@ impl Fleet {
                         bound.insert(None, there);
                     }
                 }
-                leaving.insert(&promise.workload, Gone::Last(bound));
+                leaving.insert(&promise.workload, RemovedPods::Last(bound));
             }
             if left.iter().any(|pods| *pods > 0) {
                 unseen.push((made, left));
@@ -72,7 +73,7 @@ impl Fleet {
         let down = member.down.is_some();
         let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
         for (made, pods) in unseen {
-            capacity = made.promise.hold(capacity, name, &pods);
+            capacity = made.promise.take_from(capacity, name, &pods);
         }
         capacity
     }
@@ -80,19 +81,20 @@ impl Fleet {
     /// Pods of a workload that reached nodes in a cluster, those that ended included; `None` where its pods can not be
     /// seen.
     #[must_use]
-    pub fn reached(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+    pub fn pods_that_reached_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
         let member = self.members.get(cluster)?;
         if member.down.is_some() || !member.inventory.is_complete() {
             return None;
         }
-        let pods = member.inventory.seen(workload).into_values().map(|seen| seen.bound.saturating_add(seen.finished));
+        let pods =
+            member.inventory.pods_seen(workload).into_values().map(|seen| seen.bound.saturating_add(seen.finished));
         Some(pods.fold(0, u32::saturating_add))
     }
 
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
-        let bound = |member: &Member| member.inventory.seen(workload).values().any(|seen| seen.bound > 0);
+        let bound = |member: &Member| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
         self.members.values().any(bound)
     }
 }

@@ -7,7 +7,9 @@
 
 use std::cmp::Reverse;
 
-use super::{Binding, Cluster, Division, Target, WeightRule, filter::Selector, lookup::Lookup, select::Candidate};
+use super::{
+    Binding, Cluster, Division, Target, WeightRule, filter::Selector, lookup::Lookup, spread_constraints::Candidate,
+};
 use crate::webster::{self, Tie};
 
 /// Why replicas can not be divided.
@@ -203,7 +205,8 @@ impl<'a> House<'a> {
         let (chosen, claims): (Vec<usize>, Vec<(u64, &str)>) = votes
             .map(|(candidate, votes)| (candidate, (votes, self.candidates[candidate].cluster.name.as_str())))
             .unzip();
-        let seats = webster::divide(u64::try_from(replicas).unwrap_or(0), &claims, Tie::of_uid(&self.binding.uid));
+        let seats =
+            webster::divide_seats(u64::try_from(replicas).unwrap_or(0), &claims, Tie::of_uid(&self.binding.uid));
         let mut replicas = vec![0; self.candidates.len()];
         for (candidate, seats) in chosen.into_iter().zip(seats) {
             replicas[candidate] = i64::try_from(seats).unwrap_or(i64::MAX);

@@ -3,12 +3,11 @@
 use std::cmp::Ordering;
 
 use super::{
-    Choice, Distance, Key, ORDERS, Pods, Search, Spot,
-    bound::Ask,
-    exact,
-    nodes::Where,
-    pack::{Kit, Room},
-    price, promise, total,
+    Choice, Distance, Key, ORDERS, Pods, Search, Spot, assumed, exact_packing,
+    node_scope::Where,
+    packing::{Kit, Room},
+    priced_packing, total,
+    upper_bounds::Ask,
 };
 
 /// Combinations of sizes that are tried for the largest that fits.
@@ -140,7 +139,7 @@ impl Search<'_> {
                 return found;
             }
         }
-        exact::pack(kit, room, want, sites, &self.steps).or_else(|| self.by_price(room, want, sites))
+        exact_packing::pack(kit, room, want, sites, &self.steps).or_else(|| self.by_price(room, want, sites))
     }
 
     fn by_price(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
@@ -148,14 +147,15 @@ impl Search<'_> {
             return None;
         }
         let mut pods = vec![vec![0; want.len()]; sites];
-        let packing = price::pack(&self.kit, room, want, &self.steps).filter(price::Packing::is_whole)?;
+        let packing =
+            priced_packing::pack(&self.kit, room, want, &self.steps).filter(priced_packing::Packing::is_whole)?;
         for pick in packing.picks {
             let site = &mut pods[room.site_of(pick.group)];
             site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
         }
         // What is placed must be held in each cluster until it is seen there, which packs each part anew.
         let is_held = |(site, pods): (usize, &Vec<u32>)| {
-            total(pods) == 0 || promise::classes(&self.kit, &room.of_site(site), pods).is_some()
+            total(pods) == 0 || assumed::classes(&self.kit, &room.of_site(site), pods).is_some()
         };
         pods.iter().enumerate().all(is_held).then_some(pods)
     }

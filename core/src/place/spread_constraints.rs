@@ -28,7 +28,10 @@ pub struct Candidate<'a> {
 ///
 /// # Errors
 /// Karmada's sentence about what is missing.
-pub fn select<'a>(binding: &Binding, mut candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, String> {
+pub fn select_clusters<'a>(
+    binding: &Binding,
+    mut candidates: Vec<Candidate<'a>>,
+) -> Result<Vec<Candidate<'a>>, String> {
     sort(&mut candidates);
     if keeps_all(binding) {
         return Ok(candidates);
@@ -266,7 +269,8 @@ mod tests {
         for (min, max) in [(5, 20), (20, 40), (60, 60)] {
             let by = |by: SpreadBy| Spread { by, min, max };
             let chosen =
-                select(&binding(vec![by(SpreadBy::Region), by(SpreadBy::Cluster)]), candidates.clone()).unwrap();
+                select_clusters(&binding(vec![by(SpreadBy::Region), by(SpreadBy::Cluster)]), candidates.clone())
+                    .unwrap();
             assert!(chosen.len() >= usize::try_from(min).unwrap(), "{min} to {max}: {}", chosen.len());
         }
     }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::{
-    pack::{Group as Nodes, Kit, Room},
+    packing::{Group as Nodes, Kit, Room},
     total,
 };
 

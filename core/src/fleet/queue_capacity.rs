@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Fleet, Made, Member, Promise};
+use super::{Assumed, AssumedPods, Fleet, Member};
 use crate::{
     gang::{Taint, WorkloadRef},
     inventory::{Amounts, Capacity, Shape, Source, whole_units},
@@ -33,13 +33,13 @@ pub fn takes_jobs(cluster: &Cluster, tolerated: impl Fn(&Taint) -> bool) -> bool
 
 /// What promised pods hold in one member.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ours {
+pub(super) struct AssumedOnNodes {
     /// On nodes, by promise.
     bound: BTreeMap<String, Resources>,
     sum: Resources,
 }
 
-impl Ours {
+impl AssumedOnNodes {
     /// Something of a promise is on nodes.
     pub(super) fn has(&self, key: &str) -> bool {
         self.bound.contains_key(key)
@@ -65,7 +65,7 @@ impl Ours {
 
 impl Fleet {
     /// All clusters by name, those included of which only promises are left.
-    pub fn names(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
+    pub fn cluster_names(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
     }
 
@@ -82,11 +82,11 @@ impl Fleet {
 
     /// See the module: what a cluster that takes jobs, or (`open` is false) takes none, can hold of promised pods.
     #[must_use]
-    pub fn offer(&self, name: &str, open: bool) -> Resources {
+    pub fn capacity_for_queues(&self, name: &str, open: bool) -> Resources {
         let Some(member) = self.members.get(name) else { return Resources::new() };
         if !open {
             // What is not charged any more is only going.
-            let mut ours = all_of_ours(member, &self.promises);
+            let mut ours = request_of_all_assumed(member, &self.promises);
             let going = member.retired.iter().filter_map(|key| member.ours.bound.get(key));
             going.for_each(|going| ours.saturating_sub(going));
             return ours;
@@ -99,17 +99,17 @@ impl Fleet {
             return offer;
         }
         let (has, mut offer) = (member.summary.allocatable(), member.summary.free());
-        offer.add(&all_of_ours(member, &self.promises));
+        offer.add(&request_of_all_assumed(member, &self.promises));
         has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
     }
 
     /// Brings up to date what clusters would be without any promised pods. Call before [`Self::emptied`].
-    pub fn work_out_emptied(&mut self) {
+    pub fn refresh_emptied_clusters(&mut self) {
         let Self { members, by_workload, promises, .. } = self;
         for member in members.values_mut().filter(|member| member.known) {
             if member.emptied.is_none() {
                 let emptied = if member.down.is_some() {
-                    without_ours(member, promises)
+                    summary_without_assumed(member, promises)
                 } else {
                     member.inventory.capacity_without_all(|workload: &WorkloadRef| {
                         let mut keys = by_workload.get(workload).into_iter().flatten();
@@ -122,14 +122,14 @@ impl Fleet {
     }
 
     /// The clusters: without any promised pods, which is what those could ever have beside the others, and as they are.
-    pub fn emptied(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
+    pub fn emptied_clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
         let known = self.members.values().filter(|member| member.known);
         known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))
     }
 }
 
 /// What so many pods of each task ask for, as members count it.
-pub(super) fn asked(promise: &Promise, pods: impl Iterator<Item = u32>) -> Resources {
+pub(super) fn request_of(promise: &AssumedPods, pods: impl Iterator<Item = u32>) -> Resources {
     let mut sum = Resources::new();
     for (task, pods) in promise.gang.tasks.iter().zip(pods).filter(|(_, pods)| *pods > 0) {
         sum.add(&whole_units(&task.request).times(u64::from(pods)));
@@ -138,23 +138,23 @@ pub(super) fn asked(promise: &Promise, pods: impl Iterator<Item = u32>) -> Resou
 }
 
 /// On nodes, and on their way there.
-fn all_of_ours(member: &Member, promises: &BTreeMap<String, Made>) -> Resources {
+fn request_of_all_assumed(member: &Member, promises: &BTreeMap<String, Assumed>) -> Resources {
     let mut all = member.ours.sum.clone();
     for (key, pods) in &member.unseen {
         if let Some(made) = promises.get(key).filter(|made| made.queued) {
-            all.add(&asked(&made.promise, pods.iter().copied()));
+            all.add(&request_of(&made.promise, pods.iter().copied()));
         }
     }
     all
 }
 
 /// A summary knows no pods: it is one node, of which what was promised is given back.
-fn without_ours(member: &Member, promises: &BTreeMap<String, Made>) -> Capacity {
+fn summary_without_assumed(member: &Member, promises: &BTreeMap<String, Assumed>) -> Capacity {
     let summary = &member.summary;
     if summary.source != Source::Summary {
         return summary.emptied();
     }
-    let ours = all_of_ours(member, promises);
+    let ours = request_of_all_assumed(member, promises);
     let give_back = |shape: &Shape| {
         let free = shape.allocatable.iter().map(|(name, has)| {
             let free = shape.free.get(name).copied().unwrap_or(Quantity::ZERO);

@@ -8,12 +8,12 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
     Choice, Search, Spot, Strategy,
-    pack::{ORDERS, Order, Room},
+    packing::{ORDERS, Order, Room},
     total,
 };
 use crate::{
     gang::ClusterName,
-    webster::{divide, divide_capped},
+    webster::{divide_seats, divide_seats_capped},
 };
 
 /// Sites that say which task is the scarcest: those that count most.
@@ -59,7 +59,7 @@ impl Search<'_> {
         }
         let votes = self.favoured(want, &none);
         let sites: Vec<usize> = votes.iter().map(|(site, _)| *site).collect();
-        if !self.bounds.might_take_together(&sites, &super::bound::Ask::of(&self.kit, want)) {
+        if !self.bounds.might_take_together(&sites, &super::upper_bounds::Ask::of(&self.kit, want)) {
             return None;
         }
         let orders = if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
@@ -159,7 +159,7 @@ impl Filling<'_, '_> {
             let unit = search.kit.unit(*task);
             let claims: Vec<(u64, &ClusterName)> =
                 open.iter().map(|(site, open)| (*open, search.sites[*site].name)).collect();
-            let seats = divide(u64::from(self.left[*task] / unit), &claims, search.tie);
+            let seats = divide_seats(u64::from(self.left[*task] / unit), &claims, search.tie);
             for (seats, (site, open)) in seats.into_iter().zip(&mut open) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
                 self.put(*site, *task, pods);
@@ -182,7 +182,7 @@ impl Filling<'_, '_> {
                 (*votes, cap, search.sites[*site].name)
             };
             let claims: Vec<(u64, u64, &ClusterName)> = votes.iter().map(claim).collect();
-            let seats = divide_capped(u64::from(self.left[*task] / unit), &claims, search.tie);
+            let seats = divide_seats_capped(u64::from(self.left[*task] / unit), &claims, search.tie);
             for (seats, (site, _)) in seats.into_iter().zip(votes) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
                 self.put(*site, *task, pods);
@@ -204,7 +204,7 @@ impl Search<'_> {
             votes.iter().map(|(site, votes)| (*votes, self.sites[*site].name)).collect()
         };
         let seats = |house: u64, of: &Votes| -> Votes {
-            of.iter().map(|(site, _)| *site).zip(divide(house, &claims(of), self.tie)).collect()
+            of.iter().map(|(site, _)| *site).zip(divide_seats(house, &claims(of), self.tie)).collect()
         };
         if self.strategy != Strategy::StaticWeight || self.kept.is_empty() {
             // What is free already reflects what is held.

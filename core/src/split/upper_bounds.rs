@@ -1,6 +1,6 @@
 //! What a cluster or a domain can take at most, from its profile alone: a look at a few numbers tells who need not be looked at.
 
-use super::{Spot, pack::Kit};
+use super::{Spot, packing::Kit};
 use crate::{
     inventory::{Capacity, DomainId, Profile, Source, WHOLE},
     resources::ResourceName,

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Candidate, Problem, Refusal, share_pods, solve, without_in};
+use super::{Candidate, Problem, Refusal, share_pods, split_gang, take_assumed};
 use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
@@ -27,12 +27,14 @@ fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
 pub(super) fn place(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
-    let moved =
-        solve(&Problem { candidates: problem.candidates.iter().filter(left).cloned().collect(), ..problem.clone() });
+    let moved = split_gang(&Problem {
+        candidates: problem.candidates.iter().filter(left).cloned().collect(),
+        ..problem.clone()
+    });
     // What it holds there is not free for it if it stays.
     let without = |candidate: &Candidate<'_>| {
         let share = copies.clusters.get(candidate.name)?;
-        Some(without_in(candidate.capacity, gang, &share_pods(gang, Some(share)), &share.within()))
+        Some(take_assumed(candidate.capacity.clone(), gang, &share_pods(gang, Some(share)), &share.pinned_domains()))
     };
     let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
     let candidates = problem.candidates.iter().zip(&capacities);
@@ -40,7 +42,7 @@ pub(super) fn place(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusa
         capacity: without.as_ref().unwrap_or(candidate.capacity),
         ..candidate.clone()
     });
-    let stays = solve(&Problem { candidates: candidates.collect(), previous: Some(copies), ..problem.clone() });
+    let stays = split_gang(&Problem { candidates: candidates.collect(), previous: Some(copies), ..problem.clone() });
     let size = |plan: &Plan| (Reverse(plan.replicas()), plan.clusters.len());
     match (stays, moved) {
         (Ok(stays), Ok(moved)) => Ok(if size(&moved) < size(&stays) { moved } else { stays }),

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use super::{
     Search, Spot,
-    nodes::Where,
-    pack::{Group, Kit, Room},
-    promise,
-    reach::Reach,
+    allowed_tiers::Reach,
+    assumed,
+    node_scope::Where,
+    packing::{Group, Kit, Room},
 };
 use crate::{
     gang::{Task, TaskName},
@@ -126,7 +126,7 @@ impl Search<'_> {
         let capacity = self.sites[spot.site].capacity;
         let own = spot.domain.map(|domain| kit.room(capacity, Where::Domain(domain)));
         let room = own.as_ref().unwrap_or_else(|| self.room(spot.site));
-        let Some(classes) = promise::classes(kit, room, pods) else { return BTreeMap::new() };
+        let Some(classes) = assumed::classes(kit, room, pods) else { return BTreeMap::new() };
         let mut parts = BTreeMap::new();
         let mut values = 0;
         for task in tasks {

@@ -29,7 +29,7 @@ fn parts(plan: &Plan) -> Vec<String> {
 }
 
 fn solved(gang: &Gang, world: &World) -> Result<Vec<String>, String> {
-    let plan = solve(&problem(gang, world, Strategy::Aggregated));
+    let plan = split_gang(&problem(gang, world, Strategy::Aggregated));
     plan.map(|plan| parts(&plan)).map_err(|refusal| refusal.to_string())
 }
 
@@ -87,12 +87,12 @@ fn soft_closeness_of_partitions_is_left_to_the_member() {
 fn what_partitions_were_promised_is_held_in_their_domains() {
     let world = racked(&[&[&[8], &[4], &[9]]]);
     let gang = workers(2, 2, 2, Some(close(1)));
-    let plan = solve(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
+    let plan = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
     assert_eq!(parts(&plan), ["m0: r0-0 x1, r0-1 x1"]);
     let share = &plan.clusters["m0"];
     assert_eq!(share.parts["w"][0].domain.nodes[0][0].values, ["r0-0"]);
     let free = |pods: &[u32]| {
-        let left = without_in(&world.capacities[0], &gang, pods, &share.within());
+        let left = take_assumed(world.capacities[0].clone(), &gang, pods, &share.pinned_domains());
         ["r0-0", "r0-1", "r0-2"].map(|rack| {
             let is_its = |shape: &&Shape| shape.nodes[0].label("rack") == Some(rack);
             let free = |shape: &Shape| shape.free.get("cpu").unwrap().units_ceil() * shape.nodes.len() as i128;
@@ -108,12 +108,12 @@ fn what_partitions_were_promised_is_held_in_their_domains() {
 #[test]
 fn more_partitions_go_to_other_clusters_and_those_that_run_keep_their_domains() {
     let gang = workers(3, 2, 1, Some(close(1)));
-    let before = solve(&problem(&gang, &racked(&[&[&[4], &[2]], &[&[2]]]), Strategy::Aggregated)).unwrap();
+    let before = split_gang(&problem(&gang, &racked(&[&[&[4], &[2]], &[&[2]]]), Strategy::Aggregated)).unwrap();
     assert_eq!(parts(&before), ["m0: r0-0 x1"]);
     let world = racked(&[&[&[8], &[8]], &[&[4]]]);
     let mut again = problem(&gang, &world, Strategy::Aggregated);
     again.previous = Some(&before);
-    assert_eq!(parts(&solve(&again).unwrap()), ["m0: r0-0 x1", "m1: r1-0 x1"]);
+    assert_eq!(parts(&split_gang(&again).unwrap()), ["m0: r0-0 x1", "m1: r1-0 x1"]);
 }
 
 /// Nodes of (cpu, rack); racks are 1 and 2, 0 is none.
@@ -148,7 +148,7 @@ impl Case {
             let of = |rack: u8| nodes.iter().filter(|node| node.1 == rack).map(|node| node.0).collect::<Vec<_>>();
             let racks = [of(1), of(2), of(0)];
             let mut inventory = member(at, &[&racks[0], &racks[1], &racks[2]]);
-            inventory.apply(crate::inventory::Change::HyperNodeGone(format!("r{at}-2")));
+            inventory.apply_change(crate::inventory::Change::HyperNodeGone(format!("r{at}-2")));
             inventory.capacity()
         };
         World {
@@ -225,7 +225,7 @@ proptest! {
     #[test]
     fn partitions_are_placed_where_and_only_where_a_domain_holds_them(case in any_case()) {
         let (gang, world) = (case.gang(), case.world());
-        let found = solve(&problem(&gang, &world, Strategy::Aggregated));
+        let found = split_gang(&problem(&gang, &world, Strategy::Aggregated));
         let Some(most) = case.brute() else {
             prop_assert!(found.is_err(), "{:?}", found);
             return Ok(());
@@ -251,12 +251,12 @@ proptest! {
     #[test]
     fn partitions_that_are_placed_are_held_and_stay(case in any_case()) {
         let (gang, mut world) = (case.gang(), case.world());
-        let Ok(plan) = solve(&problem(&gang, &world, Strategy::Aggregated)) else { return Ok(()) };
+        let Ok(plan) = split_gang(&problem(&gang, &world, Strategy::Aggregated)) else { return Ok(()) };
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = share_pods(&gang, Some(share));
             let before = capacity.free();
-            *capacity = without_in(capacity, &gang, &pods, &share.within());
+            *capacity = take_assumed(capacity.clone(), &gang, &pods, &share.pinned_domains());
             let asked: i64 = gang.tasks.iter().zip(&pods).map(|(task, pods)| {
                 i64::try_from(task.request.get("cpu").units_ceil()).unwrap() * i64::from(*pods)
             }).sum();
@@ -265,7 +265,7 @@ proptest! {
         }
         let mut again = problem(&gang, &world, Strategy::Aggregated);
         again.previous = Some(&plan);
-        let again = solve(&again).unwrap();
+        let again = split_gang(&again).unwrap();
         for (name, share) in &plan.clusters {
             prop_assert_eq!(&again.clusters[name].parts, &share.parts);
             prop_assert_eq!(again.clusters[name].tasks["w"].replicas, share.tasks["w"].replicas);
@@ -295,7 +295,7 @@ fn partitions_are_added_only_where_there_is_no_copy_yet() {
             let mut problem = problem(&gang, &world, strategy);
             problem.previous = Some(&before);
             problem.candidates.truncate(if strategy == Strategy::Duplicated { 1 } else { 9 });
-            shown(&solve(&problem).unwrap())
+            shown(&split_gang(&problem).unwrap())
         };
         assert_eq!(grown(&[vec![(90, 0)], vec![(3, 0)]]), ["m0: w 8/8 (min 8)"], "{strategy:?}");
         if strategy != Strategy::Duplicated {
@@ -316,7 +316,7 @@ fn partitions_that_are_placed_are_not_taken_away() {
         let world = world(&[vec![(0, 0)]]);
         let mut problem = problem(&gang, &world, strategy);
         problem.previous = Some(&before);
-        assert_eq!(solve(&problem).unwrap().clusters["m0"].tasks["w"].replicas, 8, "{strategy:?}");
+        assert_eq!(split_gang(&problem).unwrap().clusters["m0"].tasks["w"].replicas, 8, "{strategy:?}");
     }
 }
 
@@ -327,7 +327,7 @@ fn partitions_that_start_afresh_move_as_a_whole_or_stay_as_they_are() {
         let world = world(clusters);
         let mut problem = problem(&gang, &world, Strategy::Aggregated);
         problem.copies = Some(&before);
-        shown(&solve(&problem).unwrap())
+        shown(&split_gang(&problem).unwrap())
     };
     // What it holds itself (8) is free for it. One cluster for all of it is better than two.
     assert_eq!(afresh(&[vec![(20, 0)], vec![(8, 0), (8, 0)]]), ["m1: w 16/8 (min 8)"]);

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use super::{Decision, NotPlaced, Request, place};
+use super::{Decision, NotPlaced, Request, place_binding};
 use crate::{
     fleet::Queue,
     gang::{ClusterName, Gang},
@@ -16,11 +16,11 @@ use crate::{
     resources::{Limits, Resources},
 };
 
-/// [`place`], where `queue` says of a cluster what its queue for this workload is.
+/// [`place_binding`], where `queue` says of a cluster what its queue for this workload is.
 ///
 /// # Errors
 /// [`NotPlaced`], and for each cluster that a queue bounded a sentence that says so.
-pub fn place_within<'q>(
+pub fn place_within_queues<'q>(
     request: &Request<'_>,
     queue: impl Fn(&str) -> Option<&'q Queue>,
 ) -> Result<Decision, (NotPlaced, Vec<String>)> {
@@ -39,7 +39,7 @@ pub fn place_within<'q>(
     }
     loop {
         let now = clusters.iter().map(|(cluster, capacity)| (*cluster, &**capacity)).collect();
-        let decision = match place(&Request { clusters: now, ..request.clone() }) {
+        let decision = match place_binding(&Request { clusters: now, ..request.clone() }) {
             Ok(decision) => decision,
             Err(error) => return Err((error, bounded)),
         };
@@ -184,10 +184,10 @@ mod tests {
             ..Binding::default()
         };
         let clusters = clusters.iter().map(|cluster| (cluster, &capacity)).collect();
-        let request = Request { binding: &binding, gang: &gang, whole: true, previous, clusters, near: &[] };
+        let request = Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[] };
         let queue = |name: &str| queues.get(usize::from(name == "m1"));
         let told = |decision: Decision| decision.targets.into_iter().map(|one| (one.cluster, one.replicas)).collect();
-        place_within(&request, queue).map(told).map_err(|(error, bounded)| (error.to_string(), bounded))
+        place_within_queues(&request, queue).map(told).map_err(|(error, bounded)| (error.to_string(), bounded))
     }
 
     fn to(targets: &[(&str, i64)]) -> Vec<(String, i64)> {

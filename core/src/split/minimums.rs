@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::{
     gang::{ClusterName, Gang, Task},
     plan::{Plan, Share, TaskShare},
-    webster::{Tie, divide, divide_capped},
+    webster::{Tie, divide_seats, divide_seats_capped},
 };
 
 /// The plan for `pods[site][task]`, with all minimums divided. Sites without pods are left out.
@@ -71,7 +71,7 @@ fn task_minimums<'n>(
         let placed: u64 = votes.iter().map(|(votes, _)| votes).sum();
         let spoken_for = known.iter().flatten().fold(0, |sum: u32, known| sum.saturating_add(*known));
         let house = u64::from(task.min_available.saturating_sub(spoken_for) / unit).min(placed);
-        let seats = divide(house, &votes, tie).into_iter().zip(known);
+        let seats = divide_seats(house, &votes, tie).into_iter().zip(known);
         seats.map(|(units, known)| known.unwrap_or(small(units) * unit)).collect()
     };
     gang.tasks.iter().enumerate().map(divide_one).collect()
@@ -90,7 +90,7 @@ fn job_minimums(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<TaskShare>
     let bound: u64 = tasks.iter().map(minimums).sum();
     let spare: Vec<(u64, &ClusterName)> =
         tasks.iter().zip(names).map(|(site, name)| (replicas(site) - minimums(site), *name)).collect();
-    let mut extra = divide(wanted.saturating_sub(bound), &spare, tie);
+    let mut extra = divide_seats(wanted.saturating_sub(bound), &spare, tie);
     for site in 0..tasks.len() {
         if extra[site] + minimums(&tasks[site]) > 0 {
             continue;
@@ -134,5 +134,5 @@ fn at_least_one(house: u64, sizes: &[u64], names: &[&ClusterName], tie: Tie) -> 
     let parts = sizes.len() as u64;
     let rest: Vec<(u64, u64, &ClusterName)> =
         sizes.iter().zip(names).map(|(size, name)| (*size, size.saturating_sub(1), *name)).collect();
-    divide_capped(house.saturating_sub(parts), &rest, tie).into_iter().map(|more| small(more + 1)).collect()
+    divide_seats_capped(house.saturating_sub(parts), &rest, tie).into_iter().map(|more| small(more + 1)).collect()
 }

@@ -7,7 +7,7 @@
 //! that have such a tier (Volcano drops a name that it does not know, and with it the whole demand; here hard stays hard); the
 //! name of a level, or `cluster`, admits all that is closer. Mode `soft` admits everything, and the closest is preferred.
 
-use super::level::Level;
+use super::federation_topology::Level;
 use crate::{
     gang::Topology,
     inventory::{Capacity, Source},

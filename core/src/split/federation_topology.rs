@@ -62,7 +62,7 @@ impl LinkTier {
 
 /// A tier with the groups that its links make: worked out when clusters or links change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Near {
+pub struct LinkedGroups {
     /// As in [`Level::name`].
     pub name: String,
     /// As in [`Level::tier`].
@@ -76,7 +76,7 @@ impl FederationTopology {
     /// the order of their names, as long as each new one is close to all that are in it: for links that make groups (any two of
     /// which are close or apart) those are the groups, for others no group is too large.
     #[must_use]
-    pub fn near(&self, clusters: &[&ClusterName]) -> Vec<Near> {
+    pub fn group_by_links(&self, clusters: &[&ClusterName]) -> Vec<LinkedGroups> {
         let mut names: Vec<&ClusterName> = clusters.to_vec();
         names.sort_unstable();
         names.dedup();
@@ -93,16 +93,16 @@ impl FederationTopology {
             }
             let groups: BTreeSet<Vec<usize>> = (0..names.len()).filter_map(|seed| grown(seed, &close)).collect();
             let named = |group: Vec<usize>| group.into_iter().map(|at| names[at].clone()).collect();
-            Near { name: tier.name.clone(), tier: tier.tier, groups: groups.into_iter().map(named).collect() }
+            LinkedGroups { name: tier.name.clone(), tier: tier.tier, groups: groups.into_iter().map(named).collect() }
         };
         self.tiers.iter().map(near).collect()
     }
 }
 
-impl Near {
+impl LinkedGroups {
     /// The same among these candidates, by their places.
     #[must_use]
-    pub fn levels(tiers: &[Self], candidates: &[&ClusterName]) -> Vec<Level> {
+    pub fn to_levels(tiers: &[Self], candidates: &[&ClusterName]) -> Vec<Level> {
         let places: BTreeMap<&ClusterName, u32> = candidates.iter().copied().zip(0..).collect();
         let group = |names: &Vec<ClusterName>| names.iter().filter_map(|name| places.get(name).copied()).collect();
         let level = |near: &Self| {
@@ -182,13 +182,13 @@ mod tests {
         };
         let all = names(&["d", "c", "b", "a"]);
         let all: Vec<&ClusterName> = all.iter().collect();
-        let near = topology.near(&all);
-        let levels = Near::levels(&near, &all);
+        let near = topology.group_by_links(&all);
+        let levels = LinkedGroups::to_levels(&near, &all);
         assert_eq!(levels[0].groups, [[3, 2]]);
         // b is close to a and to c, but a and c are not close.
         assert_eq!(levels[1].groups, [[3, 2], [2, 1], [1, 0]].map(Vec::from)[..]);
         // Who is no candidate is left out, and its group with it.
-        assert_eq!(Near::levels(&near, &all[..2])[1].groups, [[1, 0]]);
+        assert_eq!(LinkedGroups::to_levels(&near, &all[..2])[1].groups, [[1, 0]]);
         assert_eq!((levels[1].name.as_str(), levels[1].tier), ("metro", Some(7)));
     }
 
@@ -201,7 +201,7 @@ mod tests {
             let all: Vec<ClusterName> = (0..70).map(|at| ClusterName::from(format!("m{at:02}"))).collect();
             let one = |(a, b): &(usize, usize)| Link { from: vec![all[*a].clone()], to: vec![all[*b].clone()], ..Link::default() };
             let topology = FederationTopology { tiers: vec![LinkTier::default()], links: links.iter().map(one).collect() };
-            let near = topology.near(&all.iter().collect::<Vec<_>>()).remove(0);
+            let near = topology.group_by_links(&all.iter().collect::<Vec<_>>()).remove(0);
             let place = |name: &ClusterName| all.iter().position(|known| known == name).unwrap();
             let close = |a: usize, b: usize| a == b || links.contains(&(a, b)) || links.contains(&(b, a));
             let groups: Vec<Vec<usize>> = near.groups.iter().map(|group| group.iter().map(place).collect()).collect();

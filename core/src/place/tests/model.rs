@@ -7,20 +7,20 @@ use proptest::{prelude::*, sample::subsequence};
 
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Placement, Request, Spread, SpreadBy, Target, WeightRule,
-    divide,
-    divide::DivideError,
     filter::{self, Filter, Plugin},
-    select::Candidate,
+    replica_division,
+    replica_division::DivideError,
+    spread_constraints::Candidate,
 };
 use crate::{
     gang::{Gang, NodeClaim, Operator, Requirement, Taint, Task, Toleration},
     inventory::Capacity,
     quantity::Quantity,
     resources::Resources,
-    webster::{Tie, divide as divide_seats},
+    webster::{Tie, divide_seats},
 };
 
-/// What [`super::divide::assign`] must give.
+/// What [`super::replica_division::assign`] must give.
 pub(super) fn assign(
     binding: &Binding,
     candidates: &[Candidate<'_>],
@@ -403,7 +403,7 @@ proptest! {
                 available: free + binding.assigned(&cluster.name),
             })
             .collect();
-        prop_assert_eq!(divide::assign(&binding, &candidates, empty), assign(&binding, &candidates, empty));
+        prop_assert_eq!(replica_division::assign(&binding, &candidates, empty), assign(&binding, &candidates, empty));
     }
 
     #[test]
@@ -428,7 +428,7 @@ proptest! {
             if sorted {
                 clusters.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             }
-            super::place(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters, near: &[] })
+            super::place_binding(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters, linked: &[] })
         };
         let listed: Vec<_> = clusters.iter().zip(&capacities).collect();
         prop_assert_eq!(ask(listed.clone(), false), ask(listed, true));

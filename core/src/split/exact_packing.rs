@@ -7,8 +7,8 @@
 use std::cell::Cell;
 
 use super::{
-    pack::{Kit, Room},
-    promise::Classes,
+    assumed::Classes,
+    packing::{Kit, Room},
 };
 
 /// Most pods that are tried.

@@ -1,6 +1,6 @@
 //! A few clusters: every set of them is looked at, best key first.
 
-use super::{Choice, Key, Pods, Search, Spot, bound::Ask, total};
+use super::{Choice, Key, Pods, Search, Spot, total, upper_bounds::Ask};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;

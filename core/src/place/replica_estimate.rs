@@ -44,7 +44,7 @@ impl<'a> Estimate<'a> {
     #[must_use]
     pub fn replicas(&self, cluster: &Cluster, capacity: &Capacity) -> u64 {
         let fit = self.fit(capacity);
-        match (self.gang.tasks.as_slice(), &cluster.published.0, capacity.source) {
+        match (self.gang.tasks.as_slice(), &cluster.published, capacity.source) {
             ([task], Some(published), Source::Summary) => {
                 fit.min(u64::try_from(published.replicas_mended(Some(&task.request))).unwrap_or(0))
             }
@@ -89,10 +89,7 @@ mod tests {
     use super::*;
     use crate::{
         gang::{NodeClaim, Taint},
-        place::{
-            Numbers,
-            general::{Grade, Published},
-        },
+        place::general_estimator::{Grade, Published},
         quantity::Quantity,
         resources::Resources,
     };
@@ -160,7 +157,7 @@ mod tests {
         let grades = vec![Grade { count: 4, least: Some(list(&[("cpu", 8)])) }];
         let capacity = Capacity::from_summary(&allocatable, &Resources::new(), &Resources::new());
         let published = Published { allocatable, grades, ..Published::default() };
-        let cluster = Cluster { published: Numbers(Some(Arc::new(published))), ..Cluster::default() };
+        let cluster = Cluster { published: Some(Arc::new(published)), ..Cluster::default() };
         let replicas = |request: &[(&str, i64)], capacity: &Capacity| {
             Estimate::new(&gang(list(request), &[])).replicas(&cluster, capacity)
         };
