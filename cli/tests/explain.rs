@@ -66,7 +66,7 @@ impl Sandbox {
     }
 
     fn why_until(&self, job: &str, verdict: &str) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(40);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let (code, out, _) = self.run(&["why", job, "-n", "default", "-o", "json"]);
             let seen: Value = if code == Some(0) { serde_json::from_str(&out).unwrap() } else { Value::Null };

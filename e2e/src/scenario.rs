@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
-const PATIENCE: Duration = Duration::from_secs(150);
+pub const PATIENCE: Duration = Duration::from_secs(150);
 
 /// See the module.
 pub struct Scenario {
@@ -223,8 +223,9 @@ impl Scenario {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             self.cluster_scoped.lock().unwrap_or_else(PoisonError::into_inner).push((kind, name));
         }
-        let object: DynamicObject = serde_json::from_value(object)?;
-        Ok(serde_json::to_value(self.api(kind).create(&PostParams::default(), &object).await?)?)
+        let (api, object) = (self.api(kind), serde_json::from_value::<DynamicObject>(object)?);
+        let created = retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
+        Ok(serde_json::to_value(created)?)
     }
 
     /// Creates an object that other scenarios may use too and that stays; one that is there already is as good.
@@ -233,7 +234,8 @@ impl Scenario {
     /// If the server refuses it.
     pub async fn create_shared(&self, kind: Kind, object: Value) -> anyhow::Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
-        match self.api(kind).create(&PostParams::default(), &object).await {
+        let api = self.api(kind);
+        match retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await {
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
             result => Ok(result.map(drop)?),
         }
@@ -298,7 +300,8 @@ impl Scenario {
     /// If the member refuses it.
     pub async fn create_in_member(&self, member: &str, kind: Kind, object: Value) -> anyhow::Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
-        self.member_api(member, kind)?.create(&PostParams::default(), &object).await?;
+        let api = self.member_api(member, kind)?;
+        retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
         Ok(())
     }
 
@@ -316,7 +319,8 @@ impl Scenario {
     /// # Errors
     /// If the server refuses it.
     pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<Value> {
-        let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        let (api, patch) = (self.api(kind), Patch::Merge(patch));
+        let patched = retry_late_webhooks(async || api.patch(name, &PatchParams::default(), &patch).await).await?;
         Ok(serde_json::to_value(patched)?)
     }
 
@@ -325,7 +329,8 @@ impl Scenario {
     /// # Errors
     /// If the server refuses it.
     pub async fn delete(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
-        self.api(kind).delete(name, &DeleteParams::background()).await?;
+        let api = self.api(kind);
+        retry_late_webhooks(async || api.delete(name, &DeleteParams::background()).await).await?;
         Ok(())
     }
 
@@ -442,15 +447,20 @@ impl Scenario {
         let renewed = |binding: Option<&DynamicObject>| {
             binding.is_some_and(|binding| binding.metadata.uid.as_deref().is_some_and(|new| uid != new))
         };
-        for touch in 0..40 {
-            let waiting = await_condition(self.api(Kind::Binding), &name, renewed);
-            if let Ok(binding) = tokio::time::timeout(Duration::from_secs(1), waiting).await {
-                return Ok(serde_json::to_value(binding?)?);
+        let touch_until_renewed = async {
+            let mut touches = 0;
+            loop {
+                let waiting = await_condition(self.api(Kind::Binding), &name, renewed);
+                if let Ok(binding) = tokio::time::timeout(Duration::from_secs(1), waiting).await {
+                    return Ok(serde_json::to_value(binding?)?);
+                }
+                touches += 1;
+                let annotations = json!({"e2e.caldera.dev/touched": touches.to_string()});
+                self.patch(Kind::Job, job, &json!({"metadata": {"annotations": annotations}})).await?;
             }
-            let annotations = json!({"e2e.caldera.dev/touched": touch.to_string()});
-            self.patch(Kind::Job, job, &json!({"metadata": {"annotations": annotations}})).await?;
-        }
-        anyhow::bail!("Karmada made no new binding {name}")
+        };
+        let late = || anyhow::bail!("Karmada made no new binding {name} within {PATIENCE:?}");
+        tokio::time::timeout(PATIENCE, touch_until_renewed).await.unwrap_or_else(|_| late())
     }
 
     /// What there is, for a failure's account.
@@ -478,6 +488,23 @@ impl Scenario {
             let _ = self.api(kind).delete(&name, &DeleteParams::background()).await;
         }
     }
+}
+
+/// Sends a write again whose webhook did not answer in its few seconds, as a user of a busy cluster does.
+async fn retry_late_webhooks<T>(write: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
+    let began = Instant::now();
+    loop {
+        match write().await {
+            Err(kube::Error::Api(status)) if is_late(&status) && began.elapsed() < PATIENCE => {}
+            result => return result,
+        }
+    }
+}
+
+fn is_late(status: &kube::core::Status) -> bool {
+    status.code == 500
+        && status.message.contains("failed calling webhook")
+        && status.message.contains("context deadline exceeded")
 }
 
 async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {

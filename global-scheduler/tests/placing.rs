@@ -434,7 +434,7 @@ async fn a_policy_ranks_clusters_by_scores_that_anybody_writes() {
     create(&stage.host, "clusterscores", score("now", Some(&jiff::Timestamp::now().to_string()))).await;
     // They come by another watch than bindings: until they are known, m0 and then m1 are the roomiest.
     let mut last = Value::Null;
-    for attempt in 0..50 {
+    for attempt in 0..2000 {
         let name = format!("next-{attempt}");
         create(&stage.host, "resourcebindings", place(&name)).await;
         last = until(&api, &name, done).await["spec"]["clusters"][0]["name"].clone();
@@ -496,7 +496,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
     let events: Api<DynamicObject> =
         Api::namespaced_with(stage.host.clone(), "default", &resource("v1", "Event", "events"));
     let told = async |count: usize| {
-        for _ in 0..500 {
+        for _ in 0..3000 {
             let all: Vec<Value> = events
                 .list(&kube::api::ListParams::default())
                 .await

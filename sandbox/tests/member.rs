@@ -80,7 +80,7 @@ impl Member {
             if let Some(found) = found.as_ref().filter(|found| wanted(found)) {
                 return found.clone();
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "{kind:?} {name}: {found:?}");
+            assert!(start.elapsed() < Duration::from_secs(120), "{kind:?} {name}: {found:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -88,7 +88,7 @@ impl Member {
     async fn until_gone(&self, kind: Kind, name: &str) {
         let start = Instant::now();
         while self.get(kind, "default", name).await.is_some() {
-            assert!(start.elapsed() < Duration::from_secs(30), "{kind:?} {name} stays");
+            assert!(start.elapsed() < Duration::from_secs(120), "{kind:?} {name} stays");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

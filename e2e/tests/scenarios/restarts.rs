@@ -1,9 +1,11 @@
 //! Components killed and started again in the middle of a job's way: none lost, none placed twice, no queue over its
 //! limit.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, ensure};
 use caldera_e2e::{
-    Component, Scenario,
+    Component, PATIENCE, Scenario,
     kinds::Kind,
     manifest::{aggregated, job, task},
     run_with_components,
@@ -132,12 +134,10 @@ fn a_webhook_away_for_a_while_lets_nothing_past_the_gate() {
         }
         s.resume(Component::Webhook).await?;
         // The API server may take a moment to reach it again.
-        for attempt in 0.. {
-            match s.create(Kind::Job, two()).await {
-                Ok(_) => break,
-                Err(error) if attempt == 50 => return Err(error.context("the webhook did not come back")),
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
-            }
+        let began = Instant::now();
+        while let Err(error) = s.create(Kind::Job, two()).await {
+            ensure!(began.elapsed() < PATIENCE, "the webhook did not come back: {error:#}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         s.until_phase("one", "Completed").await?;
         let binding = s.until(Kind::Binding, "two-job", "is placed", is_placed).await?;

@@ -87,10 +87,16 @@ impl std::fmt::Debug for Control {
 impl Control {
     /// Of a host, with no members yet.
     #[must_use]
-    pub fn new(host: Arc<Server>, clock: SharedClock, gates: Gates, shutdown: CancellationToken) -> Arc<Self> {
+    pub fn new(
+        host: Arc<Server>,
+        interpreter: Interpreter,
+        clock: SharedClock,
+        gates: Gates,
+        shutdown: CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             writer: host.writer(MANAGER),
-            interpreter: Interpreter::new(host.clone()),
+            interpreter,
             events: Recorder::start(&host, clock.clone()),
             host,
             clock,

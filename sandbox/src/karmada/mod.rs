@@ -51,6 +51,8 @@ pub struct Config {
     pub clock: SharedClock,
     /// Feature gates that are on.
     pub gates: Gates,
+    /// Resource interpreter webhooks that are served in this process.
+    pub interpreters: interpreter::webhook::InProcess,
     /// How members are found.
     pub access: Access,
     /// How often members are looked at.
@@ -80,6 +82,7 @@ impl Default for Config {
         Self {
             clock: Arc::new(SystemClock),
             gates: Gates::default(),
+            interpreters: interpreter::webhook::InProcess::new(),
             access: Access::default(),
             pace: Pace::default(),
             collect_garbage: true,
@@ -100,7 +103,8 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     if config.admission {
         admission::run::start(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
-    let control = Control::new(server.clone(), config.clock.clone(), config.gates, shutdown.child_token());
+    let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters);
+    let control = Control::new(server.clone(), interpreter, config.clock.clone(), config.gates, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
         interpreter::configurations(),

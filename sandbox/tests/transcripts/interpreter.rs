@@ -2,16 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
 use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::post};
-use caldera_runtime::tls::{Authority, server_config};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::recording::Recording;
+
+/// Host and port of its URL. Nothing listens there: it is called in this process.
+pub const ADDRESS: &str = "interpreter:443";
 
 #[derive(Clone)]
 pub struct Interpreter(Arc<Inner>);
@@ -23,29 +23,17 @@ struct Inner {
 }
 
 impl Interpreter {
-    /// Serves until the shutdown; gives back its address and CA too.
-    pub fn serve(recording: &Recording, shutdown: CancellationToken) -> (Self, SocketAddr, String) {
-        let own = Self(Arc::new(Inner {
+    pub fn of(recording: &Recording) -> Self {
+        Self(Arc::new(Inner {
             answers: recording.interpreter_calls().iter().filter(|call| call["http_status"] == 200).cloned().collect(),
             fault: Mutex::new(recording.fault()),
             counts: Mutex::default(),
-        }));
-        let authority = Authority::new("recorder").unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let identity = authority.issue_server_identity("recorder", &["localhost"], &[address.ip()]).unwrap();
-        let listener = std::net::TcpListener::bind(address).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        let app = Router::new().fallback(post(answer)).with_state(own.clone()).into_make_service();
-        let config = axum_server::tls_rustls::RustlsConfig::from_config(server_config(&identity).unwrap());
-        let serving = axum_server::from_tcp_rustls(listener, config).unwrap().serve(app);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                _ = serving => {}
-            }
-        });
-        (own, address, authority.cert_pem)
+        }))
+    }
+
+    /// What Karmada's stand-in calls.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(post(answer)).with_state(self.clone())
     }
 
     pub fn remove_fault(&self) {

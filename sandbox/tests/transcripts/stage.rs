@@ -1,4 +1,5 @@
-//! A host and two members, with every write noted by its writer.
+//! A host and two members, with every write noted by its writer. All of it is in one process, without a socket, and on
+//! tokio's time: on a paused runtime a scenario of minutes takes as long as what is computed in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,10 +7,11 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
 };
 
-use axum::{Router, routing::post};
+use axum::{Router, extract::Request, response::IntoResponse, routing::post};
+use caldera_core::webster::Tie;
+use caldera_runtime::clock::TokioClock;
 use caldera_sandbox::karmada::{
     self, Config,
     api::Server,
@@ -17,15 +19,17 @@ use caldera_sandbox::karmada::{
     control::Gates,
     object::{Gvk, ObjectExt},
 };
-use embedded_apiserver::{ApiServer, Options};
+use embedded_apiserver::{ApiServer, Ids, Options, SeededIds, TokioClock as ServerClock};
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::{
     compare,
+    interpreter::{self, Interpreter},
     recorder::{Calls, admit},
     recording::{Recording, Subject},
 };
@@ -219,11 +223,63 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
     versions.entry(version).or_insert_with(|| (writer.to_owned(), value));
 }
 
+/// When a scenario begins.
+pub const START: &str = "2026-01-01T00:00:00Z";
+
+/// Host and port of Karmada's own admission webhooks.
+const WEBHOOKS: &str = "karmada-webhook:443";
+
+/// Karmada's admission webhooks, or nobody while Karmada does not run.
+#[derive(Clone, Default)]
+struct Admission(Arc<Mutex<Option<Router>>>);
+
+impl Admission {
+    fn replace(&self, router: Option<Router>) {
+        *self.0.lock().unwrap() = router;
+    }
+
+    fn router(&self) -> Router {
+        let own = self.clone();
+        Router::new().fallback(move |request: Request| {
+            let current = own.0.lock().unwrap().clone();
+            async move {
+                match current {
+                    Some(router) => router.oneshot(request).await.into_response(),
+                    None => http::StatusCode::SERVICE_UNAVAILABLE.into_response(),
+                }
+            }
+        })
+    }
+}
+
+/// The same uids in every run. Karmada divides equal quotients by whether a hash of the template's uid is even, which a
+/// recording does not tell: so whoever creates a template says which uids come next.
+struct SteeredIds {
+    ids: SeededIds,
+    tie: Mutex<Tie>,
+}
+
+impl Ids for SteeredIds {
+    fn next(&self) -> uuid::Uuid {
+        let wanted = *self.tie.lock().unwrap();
+        loop {
+            let id = self.ids.next();
+            if Tie::of_uid(&id.to_string()) == wanted {
+                return id;
+            }
+        }
+    }
+}
+
 pub struct Stage {
     servers: BTreeMap<&'static str, ApiServer>,
+    host_ids: Arc<SteeredIds>,
     pub log: SharedLog,
     pub shutdown: CancellationToken,
+    clock: Arc<TokioClock>,
     karmada: CancellationToken,
+    admission: Admission,
+    interpreter: Router,
     gates: Gates,
     /// Whether the scheduler and the garbage collector run.
     pub schedule: bool,
@@ -233,7 +289,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn build(recording: &Recording) -> Self {
+    pub async fn build(recording: &Recording, interpreter: &Interpreter) -> Self {
         let shutdown = CancellationToken::new();
         let log = SharedLog::default();
         let calls = Calls {
@@ -241,17 +297,29 @@ impl Stage {
             denials: Arc::new(Mutex::new(recording.denials())),
         };
         let recorder = Router::new().fallback(post(admit)).with_state(calls);
+        let start = START.parse().unwrap();
+        let admission = Admission::default();
+        let host_ids = Arc::new(SteeredIds { ids: SeededIds::new(0), tie: Mutex::default() });
         let mut servers = BTreeMap::new();
-        for name in ["host", "m1", "m2"] {
-            let mut options = Options { name: name.to_owned(), ..Options::default() };
-            options.webhooks.insert("recorder:443".to_owned(), recorder.clone());
+        for (name, seed) in [("host", 0), ("m1", 1), ("m2", 2)] {
+            let ids: Arc<dyn Ids> = if name == "host" { host_ids.clone() } else { Arc::new(SeededIds::new(seed)) };
+            let webhooks = BTreeMap::from([
+                ("recorder:443".to_owned(), recorder.clone()),
+                (WEBHOOKS.to_owned(), admission.router()),
+            ]);
+            let clock = Arc::new(ServerClock::starting_at(start));
+            let options = Options { name: name.to_owned(), clock, ids, webhooks, ..Options::default() };
             servers.insert(name, ApiServer::new(options));
         }
         let mut stage = Self {
             servers,
+            host_ids,
             log,
             karmada: shutdown.child_token(),
             shutdown,
+            clock: Arc::new(TokioClock::starting_at(start)),
+            admission,
+            interpreter: interpreter.router(),
             gates: Gates {
                 federated_quota: recording.gate("FederatedQuotaEnforcement"),
                 multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
@@ -283,8 +351,13 @@ impl Stage {
             .clone()
     }
 
+    /// Whether the uids that the host makes up next have an even hash.
+    pub fn steer_ids(&self, tie: Tie) {
+        *self.host_ids.tie.lock().unwrap() = tie;
+    }
+
     /// Runs Karmada with what is on now; one that runs ends first.
-    pub fn run(&mut self) {
+    pub async fn run(&mut self) {
         self.karmada.cancel();
         self.karmada = self.shutdown.child_token();
         let given = ["m1", "m2"].map(|name| {
@@ -297,13 +370,18 @@ impl Stage {
                 threshold: Duration::from_millis(500),
                 coalesce: Duration::from_millis(10),
             },
+            clock: self.clock.clone(),
             gates: self.gates,
+            interpreters: BTreeMap::from([(interpreter::ADDRESS.to_owned(), self.interpreter.clone())]),
             schedule: self.schedule,
             collect_garbage: self.collect,
-            ..Config::default()
+            admission: false,
         };
         let host = tapped(&self.servers["host"], "host", None, self.log.clone(), Arc::default());
         let shutdown = self.karmada.clone();
+        let server = Server::new("host", host.clone(), shutdown.clone());
+        self.admission.replace(Some(karmada::admission::run::router(&server, self.clock.clone(), self.gates)));
+        karmada::admission::run::register(&server, &format!("https://{WEBHOOKS}"), "").await.unwrap();
         tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
     }
 
@@ -365,21 +443,10 @@ impl Stage {
     }
 
     async fn start(&mut self) {
-        self.run();
+        self.run().await;
         let server = self.server("host", "setup");
-        let validating = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
-        server.watch(&validating);
-        eventually("webhooks are registered", || !server.list(&validating).is_empty()).await;
         for name in ["m1", "m2"] {
-            // On a busy machine a webhook may miss its three seconds.
-            let mut joined = self.join(name).await;
-            for _ in 0..5 {
-                if joined.is_ok() {
-                    break;
-                }
-                joined = self.join(name).await;
-            }
-            joined.unwrap();
+            self.join(name).await.unwrap();
         }
         let clusters = karmada::control::cluster_kind();
         server.watch(&clusters);
@@ -426,11 +493,11 @@ impl Stage {
     }
 }
 
-/// Waits for a condition, five seconds at most.
+/// Waits for a condition.
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}: not in time");
+        assert!(start.elapsed() < Duration::from_secs(120), "{what}: not within two minutes");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

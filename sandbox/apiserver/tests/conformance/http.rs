@@ -70,9 +70,9 @@ impl Http {
         let request = builder
             .body(Full::new(out.body.clone().unwrap_or_default()))
             .map_err(|e| format!("build request {url}: {e}"))?;
-        let response = tokio::time::timeout(Duration::from_secs(40), self.pool.request(request))
+        let response = tokio::time::timeout(Duration::from_secs(120), self.pool.request(request))
             .await
-            .map_err(|_| "no answer within 40 s".to_owned())?
+            .map_err(|_| "no answer within 120 s".to_owned())?
             .map_err(|e| format!("{e} {:?}", std::error::Error::source(&e).map(ToString::to_string)))?;
         let (parts, body) = response.into_parts();
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
@@ -80,9 +80,9 @@ impl Http {
 
     pub async fn send(&self, out: &Outgoing) -> Result<Text, String> {
         let answer = self.open(out).await?;
-        let bytes = tokio::time::timeout(Duration::from_secs(40), answer.body.collect())
+        let bytes = tokio::time::timeout(Duration::from_secs(120), answer.body.collect())
             .await
-            .map_err(|_| "the body did not end within 40 s".to_owned())?
+            .map_err(|_| "the body did not end within 120 s".to_owned())?
             .map_err(|e| format!("read body: {e}"))?
             .to_bytes();
         Ok(Text { status: answer.status, headers: answer.headers, text: String::from_utf8_lossy(&bytes).into_owned() })

@@ -192,7 +192,7 @@ async fn command(dir: &Path, line: &str, kill_after: Option<f64>) -> Result<(Str
         .kill_on_drop(true)
         .spawn()
         .map_err(|e| format!("start {line}: {e}"))?;
-    let limit = Duration::from_secs_f64(kill_after.unwrap_or(30.0));
+    let limit = Duration::from_secs_f64(kill_after.unwrap_or(120.0));
     match tokio::time::timeout(limit, child.wait_with_output()).await {
         Ok(output) => {
             let output = output.map_err(|e| format!("wait for {line}: {e}"))?;

@@ -167,9 +167,9 @@ async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, 
 }
 
 async fn limited(case: impl Future<Output = Outcome>) -> Outcome {
-    match tokio::time::timeout(Duration::from_secs(45), case).await {
+    match tokio::time::timeout(Duration::from_secs(300), case).await {
         Ok(outcome) => outcome,
-        Err(_) => Outcome { diffs: Vec::new(), skipped: Some("not finished after 45 s".into()) },
+        Err(_) => Outcome { diffs: Vec::new(), skipped: Some("not finished after 300 s".into()) },
     }
 }
 

@@ -17,6 +17,9 @@ use crate::hooks::Hooks;
 use crate::http::{Http, Outgoing, Text};
 use crate::target::Target;
 
+/// How long what must happen may take on a busy machine. Only failures last as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub struct Runner {
     pub http: Http,
     pub target: Arc<Target>,
@@ -185,14 +188,14 @@ impl Session<'_> {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<bool, String>>,
     {
-        let until = Instant::now() + Duration::from_secs(15);
+        let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if check().await? {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Err(format!("not within 15 s: {what}"))
+        Err(format!("not within {PATIENCE:?}: {what}"))
     }
 
     fn get(&self, path: &str) -> Outgoing {
@@ -328,7 +331,7 @@ impl Session<'_> {
         let collapse = watch.bookmarks.as_deref() == Some("collapse");
         let stream = Stream::start(answer.body, collapse);
         for (i, during) in exchange.during.iter().enumerate() {
-            stream.wait_for(during.after_events, Duration::from_secs(4)).await;
+            stream.wait_for(during.after_events, PATIENCE).await;
             match serde_json::from_str::<Exchange>(&during.rest.to_string()) {
                 Ok(inner) => {
                     let place = format!("{label} | during {i}");
@@ -338,14 +341,14 @@ impl Session<'_> {
             }
         }
         if watch.end == "server" {
-            stream.wait_for_end(Duration::from_secs(20)).await;
+            stream.wait_for_end(PATIENCE).await;
         } else {
-            stream.wait_for(golden.len(), Duration::from_secs(4)).await;
+            stream.wait_for(golden.len(), PATIENCE).await;
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
         let (events, ended) = stream.finish().await;
         if watch.end == "server" && !ended {
-            self.diffs.push(failure(label, "the server ends the stream", "still open after 20 s"));
+            self.diffs.push(failure(label, "the server ends the stream", "still open after a minute"));
         }
         let mut compare = Compare::new(&mut self.bindings);
         compare.body(&format!("{label} | events"), Grade::A, &json!(golden), &json!(events));

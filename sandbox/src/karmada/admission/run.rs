@@ -74,15 +74,7 @@ pub async fn start(
     let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    if gates.federated_quota {
-        host.watch(&quota_kind());
-    }
-    let hooks = Hooks { host: host.clone(), clock, gates };
-    let app = Router::new()
-        .route("/mutate", post(mutate_review))
-        .route("/validate", post(validate_review))
-        .with_state(hooks)
-        .into_make_service();
+    let app = router(host, clock, gates).into_make_service();
     let handle = axum_server::Handle::new();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(tls);
     let serving = axum_server::from_tcp_rustls(listener, config)
@@ -104,7 +96,20 @@ pub async fn start(
     Ok(address)
 }
 
-async fn register(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
+/// The webhooks, to be served at the root of a URL.
+pub fn router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> Router {
+    if gates.federated_quota {
+        host.watch(&quota_kind());
+    }
+    let hooks = Hooks { host: host.clone(), clock, gates };
+    Router::new().route("/mutate", post(mutate_review)).route("/validate", post(validate_review)).with_state(hooks)
+}
+
+/// Registers the webhooks that are served at a URL.
+///
+/// # Errors
+/// When the host refuses.
+pub async fn register(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
     let writer = host.writer(WEBHOOK);
     for desired in configurations(url, ca_pem) {
         match host.live(&desired.gvk(), "", desired.name()).await? {

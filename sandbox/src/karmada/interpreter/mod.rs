@@ -73,11 +73,11 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// With the webhooks that are configured on the host.
+    /// With the webhooks that are configured on the host, of which some are served in this process.
     #[must_use]
-    pub fn new(host: Arc<Server>) -> Self {
+    pub fn new(host: Arc<Server>, in_process: webhook::InProcess) -> Self {
         host.watch(&configurations());
-        Self { host, caller: webhook::Caller::default() }
+        Self { host, caller: webhook::Caller::new(in_process) }
     }
 
     fn hook(&self, gvk: &Gvk, operation: Operation) -> Option<webhook::Hook> {

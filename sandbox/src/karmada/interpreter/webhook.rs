@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Mutex, time::Duration};
 
+use axum::Router;
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
@@ -15,6 +18,7 @@ use hyper_util::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::Operation;
 use crate::karmada::{
@@ -157,11 +161,15 @@ pub fn patched(object: &Value, response: &Value) -> Result<Value, String> {
     Ok(object)
 }
 
-type Https = Client<HttpsConnector<HttpConnector>, Full<bytes::Bytes>>;
+type Https = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Calls hooks, keeping connections by authority.
+/// Webhook servers in this process, by the host and port of their URL: called without a socket.
+pub type InProcess = BTreeMap<String, Router>;
+
+/// Calls hooks: those of this process directly, all others over HTTPS with connections kept by authority.
 #[derive(Default)]
 pub struct Caller {
+    in_process: InProcess,
     clients: Mutex<BTreeMap<String, Https>>,
 }
 
@@ -172,6 +180,12 @@ impl fmt::Debug for Caller {
 }
 
 impl Caller {
+    /// A caller that knows the hooks of this process.
+    #[must_use]
+    pub fn new(in_process: InProcess) -> Self {
+        Self { in_process, clients: Mutex::default() }
+    }
+
     fn client(&self, ca_bundle: &str) -> Result<Https, String> {
         if let Some(client) = lock(&self.clients).get(ca_bundle) {
             return Ok(client.clone());
@@ -207,23 +221,19 @@ impl Caller {
         let failed = |what: String| {
             format!("Internal error occurred: failed calling webhook \"{}\": failed to call webhook: {what}", hook.name)
         };
-        let client = self.client(&hook.ca_bundle).map_err(failed)?;
         let url = match hook.timeout {
             Some(seconds) => format!("{}?timeout={seconds}s", hook.url),
             None => hook.url.clone(),
         };
         let body = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
-        let request = http::Request::post(&url)
+        let request = Request::post(&url)
             .header("content-type", "application/json")
             .header("accept", "application/json, */*")
             .header("user-agent", "kube-apiserver-admission")
             .body(Full::from(body))
             .map_err(|error| failed(error.to_string()))?;
         let exchange = async {
-            let answer = client.request(request).await.map_err(|error| format!("Post {url:?}: {}", root(&error)))?;
-            let status = answer.status();
-            let bytes =
-                answer.into_body().collect().await.map_err(|error| format!("Post {url:?}: {error}"))?.to_bytes();
+            let (status, bytes) = self.send(hook, request).await?;
             if !status.is_success() {
                 let text = String::from_utf8_lossy(&bytes);
                 let text = if text.trim().is_empty() { "unknown".into() } else { text };
@@ -240,6 +250,23 @@ impl Caller {
             Ok(outcome) => outcome.map_err(failed),
             Err(_) => Err(failed(format!("Post {url:?}: context deadline exceeded"))),
         }
+    }
+
+    async fn send(&self, hook: &Hook, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+        let url = request.uri().to_string();
+        let failed = |what: String| format!("Post {url:?}: {what}");
+        let authority = request.uri().authority().map(http::uri::Authority::as_str);
+        if let Some(router) = authority.and_then(|authority| self.in_process.get(authority)) {
+            let Ok(answer) = router.clone().oneshot(request.map(axum::body::Body::new)).await;
+            let status = answer.status();
+            let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
+            return Ok((status, bytes.to_bytes()));
+        }
+        let client = self.client(&hook.ca_bundle)?;
+        let answer = client.request(request).await.map_err(|error| failed(root(&error)))?;
+        let status = answer.status();
+        let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
+        Ok((status, bytes.to_bytes()))
     }
 }
 
