@@ -56,8 +56,8 @@ impl Config {
         let group = |prefix: String, count, allocatable: &[(&str, &str)], labels: &[(&str, &str)]| NodeGroup {
             prefix,
             count,
-            allocatable: pairs(allocatable),
-            labels: pairs(labels),
+            allocatable: owned_pairs(allocatable),
+            labels: owned_pairs(labels),
         };
         let member = |index: usize| {
             let name = format!("member{}", index + 1);
@@ -69,7 +69,7 @@ impl Config {
                     [("cpu", "16"), ("memory", "64Gi"), ("ephemeral-storage", "100Gi"), ("nvidia.com/gpu", "8")];
                 nodes.push(group(format!("{name}-gpu"), 2, &cards, &[("node.caldera.dev/pool", "gpu")]));
             }
-            let labels = pairs(&[("caldera.dev/gpu", if gpus { "true" } else { "false" })]);
+            let labels = owned_pairs(&[("caldera.dev/gpu", if gpus { "true" } else { "false" })]);
             Member { name, region: format!("region-{}", index % 2 + 1), labels, nodes }
         };
         Self {
@@ -80,7 +80,7 @@ impl Config {
     }
 }
 
-fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+fn owned_pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
 }
 
@@ -195,7 +195,7 @@ impl Fleet {
     pub async fn start(config: Config, shutdown: &CancellationToken) -> Result<Self, Error> {
         let authority =
             Authority::new("caldera-sandbox").map_err(|source| Error::Certificate { server: "host".into(), source })?;
-        let host = serve("host", config.host, &authority, shutdown).await?;
+        let host = serve_api("host", config.host, &authority, shutdown).await?;
         let counts = WriteCounts::default();
         let host_client = client_of(&host, "sandbox", &counts)?;
         let mut crds = caldera_crds::manifests::karmada_crds();
@@ -210,7 +210,7 @@ impl Fleet {
             let (authority, host_client) = (&authority, &host_client);
             starting.push(async move {
                 let endpoint = start_member(&member, config.default_run, authority, shutdown).await?;
-                join(host_client, &member, &endpoint).await?;
+                join_member(host_client, &member, &endpoint).await?;
                 until_ready(host_client, &member.name).await?;
                 Ok::<_, Error>(endpoint)
             });
@@ -240,7 +240,7 @@ impl Fleet {
     }
 }
 
-async fn serve(
+async fn serve_api(
     name: &str,
     address: SocketAddr,
     authority: &Authority,
@@ -286,7 +286,7 @@ async fn start_member(
     authority: &Authority,
     shutdown: &CancellationToken,
 ) -> Result<Endpoint, Error> {
-    let endpoint = serve(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
+    let endpoint = serve_api(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
     let client = client_of(&endpoint, "member-sim", &WriteCounts::default())?;
     install_all(&client, &member.name, caldera_crds::manifests::volcano_crds()).await?;
     let config = member::Config { nodes: member.nodes.clone(), default_run, ..member::Config::default() };
@@ -299,7 +299,7 @@ async fn start_member(
     Ok(endpoint)
 }
 
-async fn join(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(), Error> {
+async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Result<(), Error> {
     let request = karmada::Member {
         name: member.name.clone(),
         endpoint: endpoint.server.clone(),

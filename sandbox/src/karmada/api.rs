@@ -77,7 +77,7 @@ impl fmt::Debug for Server {
 }
 
 /// A poisoned lock means that a handler panicked; the map itself is whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock_state<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -115,10 +115,10 @@ impl Server {
 
     /// GET of any path.
     pub async fn get_raw(&self, path: &str) -> Result<Value, ApiError> {
-        self.send("GET", path, "", None).await
+        self.send_request("GET", path, "", None).await
     }
 
-    async fn send(&self, verb: &str, path: &str, agent: &str, body: Option<(&str, &Value)>) -> Result<Value, ApiError> {
+    async fn send_request(&self, verb: &str, path: &str, agent: &str, body: Option<(&str, &Value)>) -> Result<Value, ApiError> {
         let what = || format!("{verb} {path} on {}", self.name);
         let mut request = http::Request::builder().method(verb).uri(path).header("accept", "application/json");
         if !agent.is_empty() {
@@ -137,22 +137,22 @@ impl Server {
 
     /// How a kind is served, asking the server the first time.
     pub async fn resource(&self, gvk: &Gvk) -> Result<Resource, ApiError> {
-        if let Some(known) = self.known(gvk) {
+        if let Some(known) = self.known_resource(gvk) {
             return Ok(known);
         }
-        self.discover(&gvk.api_version()).await?;
-        self.known(gvk).ok_or_else(|| {
+        self.discover_version(&gvk.api_version()).await?;
+        self.known_resource(gvk).ok_or_else(|| {
             let message = format!("no matches for kind \"{}\" in version \"{}\"", gvk.kind, gvk.api_version());
             let status = serde_json::from_value(json!({"code": 404, "reason": "NotFound", "message": message}));
             ApiError::new("mapping a kind", kube::Error::Api(Box::new(status.unwrap_or_default())))
         })
     }
 
-    fn known(&self, gvk: &Gvk) -> Option<Resource> {
+    fn known_resource(&self, gvk: &Gvk) -> Option<Resource> {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).get(gvk).cloned()
     }
 
-    async fn discover(&self, api_version: &str) -> Result<Vec<Resource>, ApiError> {
+    async fn discover_version(&self, api_version: &str) -> Result<Vec<Resource>, ApiError> {
         let root = if api_version.contains('/') { "/apis" } else { "/api" };
         let list = self.get_raw(&format!("{root}/{api_version}")).await?;
         let found: Vec<Resource> = list
@@ -176,13 +176,13 @@ impl Server {
     /// Everything the server serves, each resource in its group's preferred version, or the first that has it. A version
     /// that cannot answer is left out.
     pub async fn discover_all(&self) -> Result<Vec<Resource>, ApiError> {
-        let mut found = self.discover("v1").await?;
+        let mut found = self.discover_version("v1").await?;
         for group in self.get_raw("/apis").await?.items("/groups") {
             let preferred = group.text("/preferredVersion/groupVersion");
             let others = group.items("/versions").iter().map(|version| version.text("/groupVersion"));
             let mut known: BTreeSet<String> = BTreeSet::new();
             for version in std::iter::once(preferred).chain(others.filter(|version| *version != preferred)) {
-                match self.discover(version).await {
+                match self.discover_version(version).await {
                     Ok(resources) => {
                         found.extend(resources.into_iter().filter(|resource| known.insert(resource.plural.clone())));
                     }
@@ -195,17 +195,17 @@ impl Server {
 
     /// Notes that handlers are being put on a kind; false when they were before.
     pub(super) fn begin_following(&self, gvk: &Gvk) -> bool {
-        lock(&self.followed).insert(gvk.clone())
+        lock_state(&self.followed).insert(gvk.clone())
     }
 
     fn kind(&self, gvk: &Gvk) -> Option<Arc<Kind>> {
-        lock(&self.kinds).get(gvk).cloned()
+        lock_state(&self.kinds).get(gvk).cloned()
     }
 
     /// Starts to watch a kind, once, however often it is asked for.
-    pub fn watch(self: &Arc<Self>, gvk: &Gvk) {
+    pub fn watch_kind(self: &Arc<Self>, gvk: &Gvk) {
         let kind = {
-            let mut kinds = lock(&self.kinds);
+            let mut kinds = lock_state(&self.kinds);
             if kinds.contains_key(gvk) {
                 return;
             }
@@ -224,11 +224,11 @@ impl Server {
     }
 
     /// Watches a kind and tells a handler, first of all objects already there.
-    pub fn on(self: &Arc<Self>, gvk: &Gvk, handler: Handler) {
-        self.watch(gvk);
+    pub fn add_handler(self: &Arc<Self>, gvk: &Gvk, handler: Handler) {
+        self.watch_kind(gvk);
         let Some(kind) = self.kind(gvk) else { return };
         let present: Vec<Shared> = {
-            let mut state = lock(&kind.state);
+            let mut state = lock_state(&kind.state);
             state.handlers.push(handler.clone());
             state.objects.values().cloned().collect()
         };
@@ -239,7 +239,7 @@ impl Server {
     }
 
     /// Waits until a watched kind has been listed once.
-    pub async fn synced(&self, gvk: &Gvk) {
+    pub async fn until_synced(&self, gvk: &Gvk) {
         if let Some(kind) = self.kind(gvk) {
             let mut synced = kind.synced.subscribe();
             // An error means that the watch is gone, with the server.
@@ -256,20 +256,20 @@ impl Server {
     /// An object as the watch saw it last.
     #[must_use]
     pub fn cached(&self, gvk: &Gvk, namespace: &str, name: &str) -> Option<Shared> {
-        lock(&self.kind(gvk)?.state).objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
+        lock_state(&self.kind(gvk)?.state).objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     /// All objects of a kind as the watch saw them last.
     #[must_use]
     pub fn list(&self, gvk: &Gvk) -> Vec<Shared> {
-        self.kind(gvk).map(|kind| lock(&kind.state).objects.values().cloned().collect()).unwrap_or_default()
+        self.kind(gvk).map(|kind| lock_state(&kind.state).objects.values().cloned().collect()).unwrap_or_default()
     }
 
     /// All objects of a kind in a namespace, as the watch saw them last.
     #[must_use]
     pub fn list_in(&self, gvk: &Gvk, namespace: &str) -> Vec<Shared> {
         let Some(kind) = self.kind(gvk) else { return Vec::new() };
-        let state = lock(&kind.state);
+        let state = lock_state(&kind.state);
         let from = (namespace.to_owned(), String::new());
         state
             .objects
@@ -280,7 +280,7 @@ impl Server {
     }
 
     /// GET of an object, `None` when there is none.
-    pub async fn live(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+    pub async fn get_live(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
         let path = self.resource(gvk).await?.path(namespace, name);
         match self.get_raw(&path).await {
             Ok(object) => Ok(Some(object)),
@@ -302,10 +302,10 @@ impl Server {
     }
 
     /// The object from the watch, or live when the watch does not have it.
-    pub async fn find(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Shared>, ApiError> {
+    pub async fn get_cached_or_live(&self, gvk: &Gvk, namespace: &str, name: &str) -> Result<Option<Shared>, ApiError> {
         match self.cached(gvk, namespace, name) {
             Some(object) => Ok(Some(object)),
-            None => Ok(self.live(gvk, namespace, name).await?.map(Arc::new)),
+            None => Ok(self.get_live(gvk, namespace, name).await?.map(Arc::new)),
         }
     }
 }

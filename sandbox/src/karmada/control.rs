@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    api::{Handler, Server, Writer, lock},
+    api::{Handler, Server, Writer, lock_state},
     events::Recorder,
     interpreter::Interpreter,
     object::{Gvk, ObjectExt, condition_status},
@@ -117,17 +117,17 @@ impl Control {
     /// A member that Karmada has access to.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Arc<Server>> {
-        lock(&self.members).get(name).cloned()
+        lock_state(&self.members).get(name).cloned()
     }
 
     /// Gives access to a member, or takes it away. What was watched there ends.
     pub fn set_member(&self, name: &str, server: Option<Arc<Server>>) {
         if let Some(server) = &server {
-            for (gvk, hook) in lock(&self.hooks).iter() {
+            for (gvk, hook) in lock_state(&self.hooks).iter() {
                 server.on(gvk, hook(name));
             }
         }
-        let mut members = lock(&self.members);
+        let mut members = lock_state(&self.members);
         let old = match server {
             Some(server) => members.insert(name.to_owned(), server),
             None => members.remove(name),
@@ -140,8 +140,8 @@ impl Control {
     /// Tells of every change of a kind in any member, present or future. `hook` makes a handler for a member's name.
     pub fn on_members(&self, gvk: &Gvk, hook: impl Fn(&str) -> Handler + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
-        lock(&self.hooks).push((gvk.clone(), hook.clone()));
-        let members = lock(&self.members).clone();
+        lock_state(&self.hooks).push((gvk.clone(), hook.clone()));
+        let members = lock_state(&self.members).clone();
         for (name, server) in members {
             server.on(gvk, hook(&name));
         }
@@ -149,13 +149,13 @@ impl Control {
 
     /// Wants to be told of every propagated kind in every member, from when [`Self::watch_in_member`] is called for it.
     pub fn on_propagated(&self, hook: impl Fn(&str) -> Handler + Send + Sync + 'static) {
-        lock(&self.any_kind).push(Arc::new(hook));
+        lock_state(&self.any_kind).push(Arc::new(hook));
     }
 
     /// Begins to watch a propagated kind in a member, once.
     pub fn watch_in_member(&self, server: &Arc<Server>, gvk: &Gvk) {
         if server.begin_following(gvk) {
-            let hooks = lock(&self.any_kind).clone();
+            let hooks = lock_state(&self.any_kind).clone();
             for hook in hooks {
                 server.on(gvk, hook(&server.name));
             }

@@ -11,13 +11,13 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    api::{Change, lock},
+    api::{Change, lock_state},
     control::{Control, Named, binding_kind},
-    detector::plan::changed,
+    detector::plan::is_changed,
     events::About,
     interpreter::Operation,
     names,
-    object::{Gvk, ObjectExt, Shared, selects},
+    object::{Gvk, ObjectExt, Shared, selector_matches},
     queue::{Failure, Next, Queue},
 };
 
@@ -32,7 +32,7 @@ struct Distributor {
 }
 
 /// Starts to distribute dependencies.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let distributor = Arc::new(Distributor {
         control: control.clone(),
         queue: Queue::new("dependencies", control.shutdown.clone()),
@@ -42,7 +42,7 @@ pub fn start(control: &Arc<Control>) {
     control.host.on(
         &binding_kind(),
         Arc::new(move |change: &Change| {
-            if concerns(change)
+            if concerns_dependencies(change)
                 && let Some(binding) = &change.new
             {
                 queue.add((binding.namespace().to_owned(), binding.name().to_owned()));
@@ -56,7 +56,7 @@ pub fn start(control: &Arc<Control>) {
     });
 }
 
-fn concerns(change: &Change) -> bool {
+fn concerns_dependencies(change: &Change) -> bool {
     let Some(new) = &change.new else { return false };
     let deps = |binding: &Value| binding.flag("/spec/propagateDeps");
     let placed = |binding: &Value| !binding.items("/spec/clusters").is_empty();
@@ -71,12 +71,12 @@ fn concerns(change: &Change) -> bool {
 }
 
 impl Distributor {
-    async fn sync(self: &Arc<Self>, namespace: &str, name: &str) -> Result<Next, Failure> {
+    async fn sync_binding(self: &Arc<Self>, namespace: &str, name: &str) -> Result<Next, Failure> {
         let control = &self.control;
         let Some(binding) = control.host.cached(&binding_kind(), namespace, name) else { return Ok(Next::Done) };
         if !binding.flag("/spec/propagateDeps") || binding.is_deleting() {
-            for attached in self.attached(&binding) {
-                self.detach(&attached, &binding).await?;
+            for attached in self.attached_bindings(&binding) {
+                self.detach_binding(&attached, &binding).await?;
             }
             control.writer.modify(&binding, "", |binding| binding.remove_finalizer(FINALIZER)).await?;
             return Ok(Next::Done);
@@ -96,7 +96,7 @@ impl Distributor {
         control.events.normal(SOURCE, About::object(&template), "GetDependenciesSucceed", told);
         let finalized = control.writer.modify(&binding, "", |binding| binding.add_finalizer(FINALIZER)).await?;
         let Some(finalized) = finalized else { return Ok(Next::Done) };
-        let outcome = self.follow(&finalized, &dependencies).await;
+        let outcome = self.attach_dependencies(&finalized, &dependencies).await;
         let about = About::object(&binding);
         match &outcome {
             Ok(_) => {
@@ -110,7 +110,7 @@ impl Distributor {
         outcome
     }
 
-    async fn follow(self: &Arc<Self>, binding: &Value, dependencies: &[Value]) -> Result<Next, Failure> {
+    async fn attach_dependencies(self: &Arc<Self>, binding: &Value, dependencies: &[Value]) -> Result<Next, Failure> {
         let control = &self.control;
         let text = json!(dependencies).to_string();
         let same = |recorded: &str| {
@@ -120,24 +120,24 @@ impl Distributor {
             let record = |binding: &mut Value| binding.set_annotation(names::BINDING_DEPENDENCIES, &text);
             control.writer.modify(binding, "", record).await?;
         }
-        for attached in self.attached(binding) {
+        for attached in self.attached_bindings(binding) {
             if !self.is_wanted(&attached, dependencies) {
-                self.detach(&attached, binding).await?;
+                self.detach_binding(&attached, binding).await?;
             }
         }
         for dependency in dependencies {
             let gvk = dependency.gvk();
-            self.watch(&gvk);
-            for object in self.objects(dependency).await? {
-                self.attach(binding, &object).await?;
+            self.watch_dependencies(&gvk);
+            for object in self.find_objects(dependency).await? {
+                self.attach_object(binding, &object).await?;
             }
         }
         Ok(Next::Done)
     }
 
     /// Bindings whose recorded dependencies name a changed object are looked at again.
-    fn watch(self: &Arc<Self>, gvk: &Gvk) {
-        if !lock(&self.kinds).insert(gvk.clone()) {
+    fn watch_dependencies(self: &Arc<Self>, gvk: &Gvk) {
+        if !lock_state(&self.kinds).insert(gvk.clone()) {
             return;
         }
         let own = self.clone();
@@ -145,7 +145,7 @@ impl Distributor {
             gvk,
             Arc::new(move |change: &Change| {
                 let real = match (&change.old, &change.new) {
-                    (Some(old), Some(new)) => changed(old, new),
+                    (Some(old), Some(new)) => is_changed(old, new),
                     _ => true,
                 };
                 let Some(object) = change.latest().filter(|_| real) else { return };
@@ -160,7 +160,7 @@ impl Distributor {
         );
     }
 
-    async fn objects(&self, dependency: &Value) -> Result<Vec<Shared>, Failure> {
+    async fn find_objects(&self, dependency: &Value) -> Result<Vec<Shared>, Failure> {
         let (gvk, namespace) = (dependency.gvk(), dependency.text("/namespace"));
         let name = dependency.text("/name");
         if !name.is_empty() {
@@ -187,14 +187,14 @@ impl Distributor {
         })
     }
 
-    fn attached(&self, binding: &Value) -> Vec<Shared> {
+    fn attached_bindings(&self, binding: &Value) -> Vec<Shared> {
         let label = depended_by(binding);
         let id = binding.label(names::BINDING_ID);
         let all = self.control.host.list_in(&binding_kind(), binding.namespace());
         all.into_iter().filter(|one| !id.is_empty() && one.label(&label) == id).collect()
     }
 
-    async fn attach(&self, binding: &Value, object: &Value) -> Result<(), Failure> {
+    async fn attach_object(&self, binding: &Value, object: &Value) -> Result<(), Failure> {
         let writer = &self.control.writer;
         let desired = attached_binding(binding, object);
         let existing = self.control.host.find(&binding_kind(), desired.namespace(), desired.name()).await?;
@@ -214,13 +214,13 @@ impl Distributor {
                         desired.name()
                     )));
                 }
-                writer.modify(&existing, "", |existing| merge(existing, &desired)).await?;
+                writer.modify(&existing, "", |existing| merge_attached(existing, &desired)).await?;
                 Ok(())
             }
         }
     }
 
-    async fn detach(&self, attached: &Value, binding: &Value) -> Result<(), Failure> {
+    async fn detach_binding(&self, attached: &Value, binding: &Value) -> Result<(), Failure> {
         let label = depended_by(binding);
         let leave = |attached: &mut Value| {
             attached.remove_labels(&[label.as_str()]);
@@ -243,7 +243,7 @@ fn names_object(dependency: &Value, object: &Value) -> bool {
         && dependency.text("/namespace") == object.namespace()
         && match dependency.text("/name") {
             "" => {
-                dependency.present("/labelSelector").is_some_and(|selector| selects(Some(selector), &object.labels()))
+                dependency.present("/labelSelector").is_some_and(|selector| selector_matches(Some(selector), &object.labels()))
             }
             name => name == object.name(),
         }
@@ -293,7 +293,7 @@ fn attached_binding(binding: &Value, object: &Value) -> Value {
     })
 }
 
-fn merge(existing: &mut Value, desired: &Value) {
+fn merge_attached(existing: &mut Value, desired: &Value) {
     for (key, value) in desired.labels() {
         existing.set_label(&key, &value);
     }
@@ -329,8 +329,8 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "n", "name": "c"}});
         let binding = |name: &str, cluster: &str| json!({"metadata": {"namespace": "n", "name": name}, "spec": {"clusters": [{"name": cluster}]}});
         let mut attached = attached_binding(&binding("a", "m1"), &object);
-        merge(&mut attached, &attached_binding(&binding("b", "m2"), &object));
-        merge(&mut attached, &attached_binding(&binding("a", "m3"), &object));
+        merge_attached(&mut attached, &attached_binding(&binding("b", "m2"), &object));
+        merge_attached(&mut attached, &attached_binding(&binding("a", "m3"), &object));
         let all: Vec<(&str, &str)> = attached
             .items("/spec/requiredBy")
             .iter()

@@ -21,23 +21,23 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The namespace's own finalizer, in its spec.
 const FINALIZER: &str = "kubernetes";
 
-fn gvk() -> Gvk {
+fn namespace_kind() -> Gvk {
     Gvk::new("v1", "Namespace")
 }
 
-fn leaves(namespace: &Value) -> bool {
+fn is_terminating(namespace: &Value) -> bool {
     namespace.is_deleting() && namespace.items("/spec/finalizers").iter().any(|one| one == FINALIZER)
 }
 
 /// Starts to look after a server's namespaces.
-pub fn start(server: &Arc<Server>, clock: SharedClock) {
+pub fn run_controller(server: &Arc<Server>, clock: SharedClock) {
     let queue: Arc<Queue<String>> = Queue::new("namespace-deletion", server.shutdown().clone());
     let namespaces = queue.clone();
     server.on(
-        &gvk(),
+        &namespace_kind(),
         Arc::new(move |change: &Change| {
-            let began = |change: &Change| change.old.as_ref().is_none_or(|old| !leaves(old));
-            if let Some(namespace) = change.new.as_ref().filter(|new| leaves(new) && began(change)) {
+            let began = |change: &Change| change.old.as_ref().is_none_or(|old| !is_terminating(old));
+            if let Some(namespace) = change.new.as_ref().filter(|new| is_terminating(new) && began(change)) {
                 namespaces.add_after(namespace.name().to_owned(), GRACE);
             }
         }),
@@ -45,16 +45,16 @@ pub fn start(server: &Arc<Server>, clock: SharedClock) {
     let own = server.clone();
     queue.run(2, move |name| {
         let (own, clock) = (own.clone(), clock.clone());
-        async move { empty(&own, &clock, &name).await }
+        async move { empty_namespace(&own, &clock, &name).await }
     });
 }
 
-async fn empty(server: &Arc<Server>, clock: &SharedClock, name: &str) -> Result<Next, Failure> {
-    let Some(namespace) = server.live(&gvk(), "", name).await?.filter(leaves) else { return Ok(Next::Done) };
+async fn empty_namespace(server: &Arc<Server>, clock: &SharedClock, name: &str) -> Result<Next, Failure> {
+    let Some(namespace) = server.live(&namespace_kind(), "", name).await?.filter(is_terminating) else { return Ok(Next::Done) };
     let mut left = Left::default();
     for resource in server.discover_all().await? {
         if resource.namespaced && ["delete", "list"].iter().all(|verb| resource.verbs.iter().any(|one| one == verb)) {
-            clear(server, &resource, name, &mut left).await?;
+            delete_contents(server, &resource, name, &mut left).await?;
         }
     }
     let writer = server.writer(EMPTIER);
@@ -80,7 +80,7 @@ async fn empty(server: &Arc<Server>, clock: &SharedClock, name: &str) -> Result<
 }
 
 /// Deletes what there is of a kind, and counts what stays.
-async fn clear(server: &Arc<Server>, resource: &Resource, namespace: &str, left: &mut Left) -> Result<(), ApiError> {
+async fn delete_contents(server: &Arc<Server>, resource: &Resource, namespace: &str, left: &mut Left) -> Result<(), ApiError> {
     let list = server.live_in(resource, namespace).await?;
     if list.is_empty() {
         return Ok(());
@@ -167,10 +167,10 @@ mod tests {
     #[test]
     fn only_a_namespace_that_goes_is_emptied() {
         let mut namespace = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}});
-        assert!(!leaves(&namespace));
+        assert!(!is_terminating(&namespace));
         namespace.put(&["metadata", "deletionTimestamp"], json!("2026-01-01T00:00:00Z"));
-        assert!(leaves(&namespace));
+        assert!(is_terminating(&namespace));
         namespace.put(&["spec", "finalizers"], json!([]));
-        assert!(!leaves(&namespace));
+        assert!(!is_terminating(&namespace));
     }
 }

@@ -90,7 +90,7 @@ impl Recorder {
                 if !seen.insert((said.about.clone(), said.reason, said.message.clone())) {
                     continue;
                 }
-                let event = event(&said, &format_time(clock.now()));
+                let event = build_event(&said, &format_time(clock.now()));
                 if let Err(error) = server.writer(said.source).create(&event).await {
                     debug!(%error, "an event was not written");
                 }
@@ -101,21 +101,21 @@ impl Recorder {
 
     /// All is well.
     pub fn normal(&self, source: &'static str, about: About, reason: &'static str, message: impl Into<String>) {
-        self.say(source, false, about, reason, message.into());
+        self.record_event(source, false, about, reason, message.into());
     }
 
     /// Something is wrong.
     pub fn warning(&self, source: &'static str, about: About, reason: &'static str, message: impl Into<String>) {
-        self.say(source, true, about, reason, message.into());
+        self.record_event(source, true, about, reason, message.into());
     }
 
-    fn say(&self, source: &'static str, warning: bool, about: About, reason: &'static str, message: String) {
+    fn record_event(&self, source: &'static str, warning: bool, about: About, reason: &'static str, message: String) {
         // Nobody listens any more only at shutdown.
         let _ = self.0.send(Said { source, warning, about, reason, message });
     }
 }
 
-fn event(said: &Said, now: &str) -> Value {
+fn build_event(said: &Said, now: &str) -> Value {
     let key = &said.about.key;
     let namespace = if key.namespace.is_empty() { "default" } else { &key.namespace };
     let unique = uuid::Uuid::new_v4().simple().to_string();

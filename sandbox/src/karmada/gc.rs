@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tracing::debug;
 
 use super::{
-    api::{Change, Delete, Server, lock},
+    api::{Change, Delete, Server, lock_state},
     object::{Gvk, ObjectExt, ObjectKey},
     queue::{Failure, Next, Queue},
 };
@@ -83,7 +83,7 @@ enum Owner {
     WaitsForDependents,
 }
 
-fn judge(object: &Value, owners: &[Owner], has_dependents: bool) -> Verdict {
+fn judge_object(object: &Value, owners: &[Owner], has_dependents: bool) -> Verdict {
     let references = object.items("/metadata/ownerReferences");
     if owners.contains(&Owner::Solid) {
         if owners.iter().all(|owner| *owner == Owner::Solid) {
@@ -130,19 +130,19 @@ impl Collector {
     }
 
     /// Looks after a kind, from now on.
-    pub fn follow(self: &Arc<Self>, gvk: &Gvk) {
-        if gvk.kind == "Event" || !lock(&self.kinds).insert(gvk.clone()) {
+    pub fn follow_kind(self: &Arc<Self>, gvk: &Gvk) {
+        if gvk.kind == "Event" || !lock_state(&self.kinds).insert(gvk.clone()) {
             return;
         }
         let own = self.clone();
         self.server.on(gvk, Arc::new(move |change: &Change| own.observe(change)));
     }
 
-    fn observe(&self, change: &Change) {
+    fn observe_change(&self, change: &Change) {
         let mut wanted = Vec::new();
         match (&change.old, &change.new) {
             (_, Some(new)) => {
-                let mut graph = lock(&self.graph);
+                let mut graph = lock_state(&self.graph);
                 graph.add(new);
                 let ends = new.is_deleting() && (new.has_finalizer(FOREGROUND) || new.has_finalizer(ORPHAN));
                 if ends || (!new.is_deleting() && graph.owners_missing(new)) {
@@ -150,7 +150,7 @@ impl Collector {
                 }
             }
             (Some(old), None) => {
-                let mut graph = lock(&self.graph);
+                let mut graph = lock_state(&self.graph);
                 wanted = graph.remove(old);
                 // An owner in foreground deletion may wait for this one.
                 for owner in old.items("/metadata/ownerReferences") {
@@ -164,7 +164,7 @@ impl Collector {
         }
     }
 
-    async fn attend(&self, key: &ObjectKey) -> Result<Next, Failure> {
+    async fn collect_object(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some(object) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { return Ok(Next::Done) };
         if object.is_deleting() {
             if object.has_finalizer(ORPHAN) {
@@ -181,11 +181,11 @@ impl Collector {
         }
         let mut owners = Vec::new();
         for reference in references {
-            owners.push(self.owner(&object, reference).await?);
+            owners.push(self.find_owner(&object, reference).await?);
         }
         let writer = self.server.writer(COLLECTOR);
-        let has_dependents = !lock(&self.graph).dependents_of(object.uid()).is_empty();
-        match judge(&object, &owners, has_dependents) {
+        let has_dependents = !lock_state(&self.graph).dependents_of(object.uid()).is_empty();
+        match judge_object(&object, &owners, has_dependents) {
             Verdict::Keep => {}
             Verdict::Forget(solid) => {
                 let patch = json!({"metadata": {"uid": object.uid(), "resourceVersion": object.resource_version(), "ownerReferences": solid}});
@@ -204,7 +204,7 @@ impl Collector {
         Ok(Next::Done)
     }
 
-    async fn owner(&self, object: &Value, reference: &Value) -> Result<Owner, Failure> {
+    async fn find_owner(&self, object: &Value, reference: &Value) -> Result<Owner, Failure> {
         let gvk = Gvk::new(reference.text("/apiVersion"), reference.text("/kind"));
         let namespace = match self.server.resource(&gvk).await {
             Ok(resource) if resource.namespaced => object.namespace(),
@@ -223,7 +223,7 @@ impl Collector {
 
     async fn orphan_dependents(&self, owner: &Value) -> Result<Next, Failure> {
         let writer = self.server.writer(COLLECTOR);
-        let dependents = lock(&self.graph).dependents_of(owner.uid());
+        let dependents = lock_state(&self.graph).dependents_of(owner.uid());
         for key in dependents {
             let Some(dependent) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { continue };
             let references = dependent.items("/metadata/ownerReferences");
@@ -238,7 +238,7 @@ impl Collector {
     async fn delete_dependents_first(&self, owner: &Value) -> Result<Next, Failure> {
         let writer = self.server.writer(COLLECTOR);
         let mut blocked = false;
-        let dependents = lock(&self.graph).dependents_of(owner.uid());
+        let dependents = lock_state(&self.graph).dependents_of(owner.uid());
         for key in dependents {
             let Some(dependent) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { continue };
             let references = dependent.items("/metadata/ownerReferences");
@@ -261,11 +261,11 @@ mod tests {
     #[test]
     fn an_object_lives_as_long_as_one_owner_does() {
         let object = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
-        assert_eq!(judge(&object, &[Owner::Solid, Owner::Solid], false), Verdict::Keep);
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::Solid], false), Verdict::Forget(vec![json!({"uid": "b"})]));
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::Gone], false), Verdict::Delete("Background"));
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::WaitsForDependents], true), Verdict::Delete("Foreground"));
-        assert_eq!(judge(&object, &[Owner::Gone, Owner::WaitsForDependents], false), Verdict::Delete("Background"));
+        assert_eq!(judge_object(&object, &[Owner::Solid, Owner::Solid], false), Verdict::Keep);
+        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::Solid], false), Verdict::Forget(vec![json!({"uid": "b"})]));
+        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::Gone], false), Verdict::Delete("Background"));
+        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], true), Verdict::Delete("Foreground"));
+        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], false), Verdict::Delete("Background"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ use control::{Control, Gates, binding_kind, cluster_binding_kind, cluster_kind, 
 use detector::{plan::Scope, run::Detector};
 use object::{Gvk, Shared};
 
-pub use cluster::join::{Member, join};
+pub use cluster::join::{Member, join_member};
 
 /// What the stand-in is started with.
 #[derive(Debug, Clone)]
@@ -101,13 +101,13 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     let kinds = server.discover_all().await?;
     info!(kinds = kinds.len(), "Karmada stand-in starts");
     if config.admission {
-        admission::run::start(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
+        admission::run::serve_webhooks(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
     let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters);
     let control = Control::new(server.clone(), interpreter, config.clock.clone(), config.gates, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
-        interpreter::configurations(),
+        interpreter::configuration_kind(),
         Scope::Namespace.gvk(),
         Scope::Cluster.gvk(),
         Gvk::new("policy.karmada.io/v1alpha1", "OverridePolicy"),
@@ -126,25 +126,25 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
             () = server.synced(gvk) => {}
         }
     }
-    execution::run::start(&control);
-    status::work::start(&control);
+    execution::run::run_controller(&control);
+    status::work::run_controller(&control);
     status::binding::start(&control);
-    binding::run::start(&control);
-    namespaces::start(&control);
-    distributor::start(&control);
-    rebalancer::start(&control);
+    binding::run::run_controller(&control);
+    namespaces::run_controller(&control);
+    distributor::run_controller(&control);
+    rebalancer::run_controller(&control);
     if config.gates.federated_quota {
-        quotas::start(&control);
+        quotas::run_controller(&control);
     }
     if config.schedule {
-        scheduler::run::start(&control);
+        scheduler::run::run_scheduler(&control);
     }
-    cluster::run::start(&control, config.access, config.pace);
+    cluster::run::run_controllers(&control, config.access, config.pace);
     let detector = Detector::start(&control);
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));
     if config.collect_garbage {
-        ttl::start(&control);
-        emptying::start(&server, config.clock.clone());
+        ttl::run_controller(&control);
+        emptying::run_controller(&server, config.clock.clone());
     }
     follow_kinds(&server, move |gvk| {
         detector.follow(gvk);
@@ -159,7 +159,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
 /// Collects garbage and empties namespaces on one server (a member, say) until the shutdown.
 pub async fn collect_garbage(name: &str, client: Client, clock: SharedClock, shutdown: CancellationToken) {
     let server = Server::new(name, client, shutdown);
-    emptying::start(&server, clock);
+    emptying::run_controller(&server, clock);
     let collector = gc::Collector::start(&server);
     follow_kinds(&server, move |gvk| collector.follow(gvk)).await;
 }

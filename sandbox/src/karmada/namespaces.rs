@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::{
     api::Change,
-    binding::plan::{merge, record_managed},
+    binding::plan::{merge_work, record_managed},
     control::{Control, cluster_kind, work_kind},
-    interpreter::prune::prune,
+    interpreter::prune::prune_template,
     names,
     object::{Gvk, ObjectExt},
     queue::{Failure, Next, Queue},
@@ -19,23 +19,23 @@ use super::{
 
 const SKIP: &str = "namespace.karmada.io/skip-auto-propagation";
 
-fn gvk() -> Gvk {
+fn namespace_kind() -> Gvk {
     Gvk::new("v1", "Namespace")
 }
 
-fn propagated(namespace: &Value) -> bool {
+fn is_propagated(namespace: &Value) -> bool {
     let name = namespace.name();
     !names::reserved_namespace(name) && name != "default" && namespace.label(SKIP) != "true"
 }
 
 /// Starts to propagate namespaces.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<String>> = Queue::new("namespace", control.shutdown.clone());
     let namespaces = queue.clone();
     control.host.on(
-        &gvk(),
+        &namespace_kind(),
         Arc::new(move |change: &Change| {
-            if let Some(namespace) = change.new.as_ref().filter(|one| propagated(one)) {
+            if let Some(namespace) = change.new.as_ref().filter(|one| is_propagated(one)) {
                 namespaces.add(namespace.name().to_owned());
             }
         }),
@@ -45,7 +45,7 @@ pub fn start(control: &Arc<Control>) {
         &cluster_kind(),
         Arc::new(move |change: &Change| {
             if change.old.is_none() {
-                for namespace in own.host.list(&gvk()).iter().filter(|one| propagated(one)) {
+                for namespace in own.host.list(&namespace_kind()).iter().filter(|one| is_propagated(one)) {
                     namespaces.add(namespace.name().to_owned());
                 }
             }
@@ -54,12 +54,12 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(2, move |name| {
         let own = own.clone();
-        async move { sync(&own, &name).await }
+        async move { sync_namespace(&own, &name).await }
     });
 }
 
-async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
-    let Some(namespace) = control.host.cached(&gvk(), "", name) else { return Ok(Next::Done) };
+async fn sync_namespace(control: &Control, name: &str) -> Result<Next, Failure> {
+    let Some(namespace) = control.host.cached(&namespace_kind(), "", name) else { return Ok(Next::Done) };
     if namespace.is_deleting() {
         return Ok(Next::Done);
     }
@@ -67,10 +67,10 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
         if cluster.is_deleting() {
             continue;
         }
-        let desired = work(&namespace, cluster.name());
+        let desired = build_work(&namespace, cluster.name());
         let outcome = match control.host.find(&work_kind(), desired.namespace(), desired.name()).await? {
             Some(existing) if existing.is_deleting() => return Err(Failure("its Work is being deleted".to_owned())),
-            Some(existing) => control.writer.modify(&existing, "", |one| *one = merge(one, &desired)).await.map(drop),
+            Some(existing) => control.writer.modify(&existing, "", |one| *one = merge_work(one, &desired)).await.map(drop),
             None => {
                 let mut new = desired.clone();
                 record_managed(&mut new);
@@ -82,7 +82,7 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
     Ok(Next::Done)
 }
 
-fn work(namespace: &Value, cluster: &str) -> Value {
+fn build_work(namespace: &Value, cluster: &str) -> Value {
     let name = names::work_name("Namespace", namespace.name(), "");
     let execution = names::execution_namespace(cluster);
     let mut manifest = namespace.clone();
@@ -90,7 +90,7 @@ fn work(namespace: &Value, cluster: &str) -> Value {
     manifest.set_annotation(names::TEMPLATE_UID, namespace.uid());
     manifest.set_annotation(names::WORK_NAME, &name);
     manifest.set_annotation(names::WORK_NAMESPACE, &execution);
-    prune(&mut manifest);
+    prune_template(&mut manifest);
     json!({
         "apiVersion": "work.karmada.io/v1alpha1",
         "kind": "Work",
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn the_default_and_reserved_namespaces_stay_home() {
         let named = |name: &str| json!({"metadata": {"name": name}});
-        assert!(propagated(&named("team-a")));
+        assert!(is_propagated(&named("team-a")));
         assert!(
-            !propagated(&named("default"))
-                && !propagated(&named("karmada-es-m1"))
-                && !propagated(&named("kube-system"))
+            !is_propagated(&named("default"))
+                && !is_propagated(&named("karmada-es-m1"))
+                && !is_propagated(&named("kube-system"))
         );
     }
 }

@@ -165,19 +165,19 @@ impl ObjectExt for Value {
     }
 
     fn label(&self, key: &str) -> &str {
-        entry(self, "labels", key)
+        map_entry(self, "labels", key)
     }
 
     fn annotation(&self, key: &str) -> &str {
-        entry(self, "annotations", key)
+        map_entry(self, "annotations", key)
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
-        strings(self.pointer("/metadata/labels"))
+        string_map(self.pointer("/metadata/labels"))
     }
 
     fn annotations(&self) -> BTreeMap<String, String> {
-        strings(self.pointer("/metadata/annotations"))
+        string_map(self.pointer("/metadata/annotations"))
     }
 
     fn set_label(&mut self, key: &str, value: &str) {
@@ -255,7 +255,7 @@ fn put_at(at: &mut Value, path: &[&str], new: Value) {
     *at = Value::Object(fields);
 }
 
-fn entry<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
+fn map_entry<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
     object
         .get("metadata")
         .and_then(|meta| meta.get(map))
@@ -266,7 +266,7 @@ fn entry<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
 
 /// A map of strings.
 #[must_use]
-pub fn strings(map: Option<&Value>) -> BTreeMap<String, String> {
+pub fn string_map(map: Option<&Value>) -> BTreeMap<String, String> {
     map.and_then(Value::as_object)
         .into_iter()
         .flatten()
@@ -286,9 +286,9 @@ fn remove_entries(object: &mut Value, map: &str, keys: &[&str]) {
 
 /// Whether labels satisfy a Kubernetes label selector (`matchLabels`, `matchExpressions`); no selector selects all.
 #[must_use]
-pub fn selects(selector: Option<&Value>, labels: &BTreeMap<String, String>) -> bool {
+pub fn selector_matches(selector: Option<&Value>, labels: &BTreeMap<String, String>) -> bool {
     let Some(selector) = selector else { return true };
-    let equal = strings(selector.get("matchLabels")).iter().all(|(key, value)| labels.get(key) == Some(value));
+    let equal = string_map(selector.get("matchLabels")).iter().all(|(key, value)| labels.get(key) == Some(value));
     equal
         && selector.items("/matchExpressions").iter().all(|term| {
             let value = labels.get(term.text("/key"));
@@ -353,11 +353,11 @@ mod tests {
     #[test]
     fn a_selector_term_that_names_no_known_operator_selects_nothing() {
         let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
-        assert!(selects(
+        assert!(selector_matches(
             Some(&json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]})),
             &labels
         ));
-        assert!(!selects(Some(&json!({"matchExpressions": [{"key": "a", "operator": "Near"}]})), &labels));
-        assert!(selects(None, &labels));
+        assert!(!selector_matches(Some(&json!({"matchExpressions": [{"key": "a", "operator": "Near"}]})), &labels));
+        assert!(selector_matches(None, &labels));
     }
 }

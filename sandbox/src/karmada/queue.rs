@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::api::lock;
+use super::api::lock_state;
 
 const FIRST_GAP: Duration = Duration::from_millis(5);
 const LAST_GAP: Duration = Duration::from_secs(1000);
@@ -98,7 +98,7 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
 
     /// Wants a key handled. While it is being handled, it will be once more.
     pub fn add(&self, key: K) {
-        let mut state = lock(&self.state);
+        let mut state = lock_state(&self.state);
         if !state.waiting.insert(key.clone()) || state.busy.contains(&key) {
             return;
         }
@@ -121,10 +121,10 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
         });
     }
 
-    async fn next(&self) -> K {
+    async fn next_key(&self) -> K {
         loop {
             {
-                let mut state = lock(&self.state);
+                let mut state = lock_state(&self.state);
                 let first = match &self.rank {
                     Some(rank) => {
                         // The first of those with the highest rank.
@@ -147,8 +147,8 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
         }
     }
 
-    fn done(self: &Arc<Self>, key: K, outcome: Result<Next, Failure>) {
-        let mut state = lock(&self.state);
+    fn finish_key(self: &Arc<Self>, key: K, outcome: Result<Next, Failure>) {
+        let mut state = lock_state(&self.state);
         state.busy.remove(&key);
         if state.waiting.contains(&key) {
             state.ready.push_back(key.clone());
@@ -233,10 +233,10 @@ mod tests {
         let key = queue.next().await;
         queue.add("a");
         queue.add("a");
-        assert!(lock(&queue.state).ready.is_empty(), "not twice at a time");
+        assert!(lock_state(&queue.state).ready.is_empty(), "not twice at a time");
         queue.done(key, Ok(Next::Done));
         assert_eq!(queue.next().await, "a");
-        assert!(lock(&queue.state).ready.is_empty());
+        assert!(lock_state(&queue.state).ready.is_empty());
         shutdown.cancel();
     }
 }

@@ -16,16 +16,16 @@ use super::{
     queue::{Failure, Next, Queue},
 };
 
-fn gvk() -> Gvk {
+fn quota_kind() -> Gvk {
     Gvk::new("policy.karmada.io/v1alpha1", "FederatedResourceQuota")
 }
 
 /// Starts to keep quotas' statuses.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("quota", control.shutdown.clone());
     let quotas = queue.clone();
     control.host.on(
-        &gvk(),
+        &quota_kind(),
         Arc::new(move |change: &Change| {
             let Some(new) = &change.new else { return };
             if change.old.as_ref().is_none_or(|old| old.generation() != new.generation()) {
@@ -40,7 +40,7 @@ pub fn start(control: &Arc<Control>) {
             if let (Some(gone), None) = (&change.old, &change.new) {
                 let all: BTreeSet<Named> = own
                     .host
-                    .list_in(&gvk(), gone.namespace())
+                    .list_in(&quota_kind(), gone.namespace())
                     .iter()
                     .map(|one| (one.namespace().to_owned(), one.name().to_owned()))
                     .collect();
@@ -53,16 +53,16 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(1, move |(namespace, name)| {
         let own = own.clone();
-        async move { sync(&own, &namespace, &name).await }
+        async move { sync_quota(&own, &namespace, &name).await }
     });
 }
 
-async fn sync(control: &Control, namespace: &str, name: &str) -> Result<Next, Failure> {
-    let Some(live) = control.host.live(&gvk(), namespace, name).await? else { return Ok(Next::Done) };
+async fn sync_quota(control: &Control, namespace: &str, name: &str) -> Result<Next, Failure> {
+    let Some(live) = control.host.live(&quota_kind(), namespace, name).await? else { return Ok(Next::Done) };
     if live.is_deleting() {
         return Ok(Next::Done);
     }
-    let used = quota::used(&live, &control.host.list_in(&binding_kind(), namespace));
+    let used = quota::usage_of_bindings(&live, &control.host.list_in(&binding_kind(), namespace));
     let write = |quota: &mut Value| {
         let overall = quota.present("/spec/overall").cloned();
         quota.put_or_remove(&["status", "overall"], overall);

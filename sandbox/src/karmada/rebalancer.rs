@@ -15,16 +15,16 @@ use super::{
     queue::{Failure, Next, Queue},
 };
 
-fn gvk() -> Gvk {
+fn rebalancer_kind() -> Gvk {
     Gvk::new("apps.karmada.io/v1alpha1", "WorkloadRebalancer")
 }
 
 /// Starts to look after rebalancers.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<String>> = Queue::new("rebalancer", control.shutdown.clone());
     let rebalancers = queue.clone();
     control.host.on(
-        &gvk(),
+        &rebalancer_kind(),
         Arc::new(move |change: &Change| {
             let Some(new) = &change.new else { return };
             if change.old.as_ref().is_none_or(|old| old.generation() != new.generation()) {
@@ -35,12 +35,12 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(1, move |name| {
         let own = own.clone();
-        async move { sync(&own, &name).await }
+        async move { sync_rebalancer(&own, &name).await }
     });
 }
 
-async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
-    let Some(rebalancer) = control.host.live(&gvk(), "", name).await? else { return Ok(Next::Done) };
+async fn sync_rebalancer(control: &Control, name: &str) -> Result<Next, Failure> {
+    let Some(rebalancer) = control.host.live(&rebalancer_kind(), "", name).await? else { return Ok(Next::Done) };
     if rebalancer.is_deleting() {
         return Ok(Next::Done);
     }
@@ -52,7 +52,7 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
             observed.push(done.clone());
             continue;
         }
-        observed.push(match trigger(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
+        observed.push(match trigger_rescheduling(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
             Ok(true) => json!({"workload": workload, "result": "Successful"}),
             Ok(false) => json!({"workload": workload, "result": "Failed", "reason": "ReferencedBindingNotFound"}),
             Err(_) => {
@@ -61,7 +61,7 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
             }
         });
     }
-    sort(&mut observed);
+    sort_workloads(&mut observed);
     let finish = match rebalancer.text("/status/finishTime") {
         "" => control.now(),
         time => time.to_owned(),
@@ -92,7 +92,7 @@ async fn sync(control: &Control, name: &str) -> Result<Next, Failure> {
 }
 
 /// Whether the workload has a binding, which then is to be scheduled afresh.
-async fn trigger(control: &Control, workload: &Value, at: &str) -> Result<bool, Failure> {
+async fn trigger_rescheduling(control: &Control, workload: &Value, at: &str) -> Result<bool, Failure> {
     let namespace = workload.text("/namespace");
     let kind = if namespace.is_empty() { cluster_binding_kind() } else { binding_kind() };
     let name = names::binding_name(workload.text("/kind"), workload.text("/name"));
@@ -105,7 +105,7 @@ async fn trigger(control: &Control, workload: &Value, at: &str) -> Result<bool, 
     Ok(control.writer.modify(&binding, "", set).await?.is_some())
 }
 
-fn sort(observed: &mut [Value]) {
+fn sort_workloads(observed: &mut [Value]) {
     let key = |one: &Value| -> [String; 5] {
         let of = |at: &str| one.text(at).to_owned();
         [
@@ -127,7 +127,7 @@ mod tests {
     fn workloads_are_listed_by_kind_and_name() {
         let one = |version: &str, name: &str| json!({"workload": {"apiVersion": version, "kind": "K", "name": name}});
         let mut all = [one("batch.volcano.sh/v1alpha1", "a"), one("apps/v1", "z"), one("apps/v1", "b")];
-        sort(&mut all);
+        sort_workloads(&mut all);
         let names: Vec<&str> = all.iter().map(|one| one.text("/workload/name")).collect();
         assert_eq!(names, ["b", "z", "a"]);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::object::{ObjectExt, selects};
+use super::object::{ObjectExt, selector_matches};
 
 /// Whether the affinity names the cluster.
 #[must_use]
@@ -18,7 +18,7 @@ pub fn cluster_matches(cluster: &Value, affinity: &Value) -> bool {
         return false;
     }
     if let Some(labels) = affinity.present("/labelSelector")
-        && !(is_valid(labels) && selects(Some(labels), &cluster.labels()))
+        && !(is_valid(labels) && selector_matches(Some(labels), &cluster.labels()))
     {
         return false;
     }
@@ -61,7 +61,7 @@ fn field_matches(cluster: &Value, term: &Value) -> bool {
             fields.insert(key.to_owned(), value.to_owned());
         }
     }
-    selects(Some(&serde_json::json!({"matchExpressions": [term]})), &fields)
+    selector_matches(Some(&serde_json::json!({"matchExpressions": [term]})), &fields)
 }
 
 #[cfg(test)]

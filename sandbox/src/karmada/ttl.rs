@@ -17,18 +17,18 @@ use super::{
 /// The writer's name.
 pub const TTL: &str = "kube-controller-manager(ttl-after-finished)";
 
-fn gvk() -> Gvk {
+fn job_kind() -> Gvk {
     Gvk::new("batch/v1", "Job")
 }
 
 /// Starts to look after finished Jobs of the host.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("ttl", control.shutdown.clone());
     let jobs = queue.clone();
     control.host.on(
-        &gvk(),
+        &job_kind(),
         Arc::new(move |change: &Change| {
-            if let Some(job) = change.new.as_ref().filter(|job| expiry(job).is_some()) {
+            if let Some(job) = change.new.as_ref().filter(|job| expires_at(job).is_some()) {
                 jobs.add((job.namespace().to_owned(), job.name().to_owned()));
             }
         }),
@@ -36,12 +36,12 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(1, move |(namespace, name)| {
         let own = own.clone();
-        async move { expire(&own.host, own.clock.now(), &namespace, &name).await }
+        async move { delete_expired(&own.host, own.clock.now(), &namespace, &name).await }
     });
 }
 
 /// When a job goes, if it is finished and has a TTL.
-fn expiry(job: &Value) -> Option<jiff::Timestamp> {
+fn expires_at(job: &Value) -> Option<jiff::Timestamp> {
     if job.is_deleting() {
         return None;
     }
@@ -54,9 +54,9 @@ fn expiry(job: &Value) -> Option<jiff::Timestamp> {
     at.checked_add(jiff::SignedDuration::from_secs(ttl)).ok()
 }
 
-async fn expire(host: &Arc<Server>, now: jiff::Timestamp, namespace: &str, name: &str) -> Result<Next, Failure> {
-    let Some(job) = host.live(&gvk(), namespace, name).await? else { return Ok(Next::Done) };
-    let Some(expiry) = expiry(&job) else { return Ok(Next::Done) };
+async fn delete_expired(host: &Arc<Server>, now: jiff::Timestamp, namespace: &str, name: &str) -> Result<Next, Failure> {
+    let Some(job) = host.live(&job_kind(), namespace, name).await? else { return Ok(Next::Done) };
+    let Some(expiry) = expires_at(&job) else { return Ok(Next::Done) };
     let left = expiry.duration_since(now);
     if let Ok(left) = Duration::try_from(left)
         && !left.is_zero()
@@ -78,8 +78,8 @@ mod tests {
     fn only_a_finished_job_with_a_ttl_expires() {
         let mut job = json!({"metadata": {}, "spec": {"ttlSecondsAfterFinished": 5}, "status": {"conditions": [
             {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
-        assert_eq!(expiry(&job).map(|at| at.to_string()), Some("2026-01-01T00:00:05Z".to_owned()));
+        assert_eq!(expires_at(&job).map(|at| at.to_string()), Some("2026-01-01T00:00:05Z".to_owned()));
         job.put(&["status"], json!({}));
-        assert_eq!(expiry(&job), None);
+        assert_eq!(expires_at(&job), None);
     }
 }

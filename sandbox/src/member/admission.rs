@@ -23,7 +23,7 @@ use super::object::{name, text};
 pub type Queues = Arc<ArcSwap<Vec<Value>>>;
 
 /// Routes of the admission server.
-pub fn router(queues: Queues) -> Router {
+pub fn webhook_router(queues: Queues) -> Router {
     Router::new()
         .route("/jobs/mutate", post(mutate_job))
         .route("/jobs/validate", post(validate_job))
@@ -35,7 +35,7 @@ pub fn router(queues: Queues) -> Router {
 
 /// The webhook configurations that send the API server here.
 #[must_use]
-pub fn configurations(address: SocketAddr, authority: &Authority) -> [Value; 2] {
+pub fn webhook_configurations(address: SocketAddr, authority: &Authority) -> [Value; 2] {
     let bundle = base64::engine::general_purpose::STANDARD.encode(&authority.cert_pem);
     let webhook = |path: &str, name: &str, operations: Value, group: &str, version: &str, resource: &str| {
         json!({
@@ -77,20 +77,20 @@ pub fn configurations(address: SocketAddr, authority: &Authority) -> [Value; 2] 
 }
 
 async fn mutate_job(Json(review): Json<Value>) -> Json<Value> {
-    mutated(&review, default_job)
+    answer_mutation(&review, default_job)
 }
 
 async fn mutate_queue(Json(review): Json<Value>) -> Json<Value> {
-    mutated(&review, queue_admission::default_queue)
+    answer_mutation(&review, queue_admission::default_queue)
 }
 
 async fn validate_job(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
     let refusals = job_refusals(&review, &queues.load());
-    answer(&review, (!refusals.is_empty()).then(|| refusals.join(" ")))
+    answer_validation(&review, (!refusals.is_empty()).then(|| refusals.join(" ")))
 }
 
 async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
-    let (new, old) = objects(&review);
+    let (new, old) = reviewed_objects(&review);
     let queues = queues.load();
     let there: Vec<&Value> = queues.iter().collect();
     let refusals = match text(&review, "/request/operation") {
@@ -98,17 +98,17 @@ async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>)
         "DELETE" => queue_admission::delete_refusals(text(&review, "/request/name"), &there),
         _ => queue_admission::update_refusals(old, new, &there),
     };
-    answer(&review, (!refusals.is_empty()).then(|| queue_admission::join_messages(&refusals)))
+    answer_validation(&review, (!refusals.is_empty()).then(|| queue_admission::join_messages(&refusals)))
 }
 
 async fn validate_group(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
-    let (new, _) = objects(&review);
-    answer(&review, group_refusal(new, &queues.load()))
+    let (new, _) = reviewed_objects(&review);
+    answer_validation(&review, group_refusal(new, &queues.load()))
 }
 
 /// What is wrong with a Job that is created or changed, in Volcano's words.
 pub fn job_refusals(review: &Value, queues: &[Value]) -> Vec<String> {
-    let (new, old) = objects(review);
+    let (new, old) = reviewed_objects(review);
     if text(review, "/request/operation") != "CREATE" {
         return validate_update(old, new);
     }
@@ -147,15 +147,15 @@ pub fn group_refusal(group: &Value, queues: &[Value]) -> Option<String> {
     (!refusals.is_empty()).then(|| refusals.join("; "))
 }
 
-fn objects(review: &Value) -> (&Value, &Value) {
+fn reviewed_objects(review: &Value) -> (&Value, &Value) {
     (
         review.pointer("/request/object").unwrap_or(&Value::Null),
         review.pointer("/request/oldObject").unwrap_or(&Value::Null),
     )
 }
 
-fn mutated(review: &Value, change: impl FnOnce(&mut Value)) -> Json<Value> {
-    let (before, _) = objects(review);
+fn answer_mutation(review: &Value, change: impl FnOnce(&mut Value)) -> Json<Value> {
+    let (before, _) = reviewed_objects(review);
     let mut after = before.clone();
     change(&mut after);
     let patch = json_patch::diff(before, &after);
@@ -168,7 +168,7 @@ fn mutated(review: &Value, change: impl FnOnce(&mut Value)) -> Json<Value> {
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
-fn answer(review: &Value, refusal: Option<String>) -> Json<Value> {
+fn answer_validation(review: &Value, refusal: Option<String>) -> Json<Value> {
     let mut response = json!({"uid": text(review, "/request/uid"), "allowed": refusal.is_none()});
     if let Some(message) = refusal {
         response["status"] = json!({"message": message});

@@ -150,7 +150,7 @@ impl Claim {
 
 /// What many pods take together: equal claims are counted before they are added.
 #[must_use]
-pub fn sum<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> Resources {
+pub fn sum_requests<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> Resources {
     let mut counts: BTreeMap<usize, (&Claim, u64)> = BTreeMap::new();
     for pod in pods {
         counts.entry(Arc::as_ptr(&pod.claim).addr()).or_insert((&pod.claim, 0)).1 += 1;
@@ -247,13 +247,13 @@ impl NodeFacts {
         Self {
             allocatable: serde_json::from_value(all("/status/allocatable")).unwrap_or_default(),
             labels: serde_json::from_value(all("/metadata/labels")).unwrap_or_default(),
-            taints: list(node, "/spec/taints").iter().map(taint).collect(),
+            taints: list(node, "/spec/taints").iter().map(read_taint).collect(),
             usable: ready && !cordoned && !deleting(node),
         }
     }
 }
 
-fn taint(taint: &Value) -> Taint {
+fn read_taint(taint: &Value) -> Taint {
     Taint {
         key: text(taint, "/key").to_owned(),
         value: text(taint, "/value").to_owned(),

@@ -39,7 +39,7 @@ pub struct Behaviour {
 
 /// Reads what `pod` declares; `default` is how long a pod that may end runs if it says nothing.
 #[must_use]
-pub fn behaviour(pod: &Value, default: Duration) -> Behaviour {
+pub fn read_behaviour(pod: &Value, default: Duration) -> Behaviour {
     let command: Vec<&str> = list(pod, "/spec/containers")
         .iter()
         .flat_map(|container| list(container, "/command").iter().chain(list(container, "/args")))
@@ -84,7 +84,7 @@ pub enum Next {
 
 /// What the kubelet of the pod's node does, if it is simulated.
 #[must_use]
-pub fn sync(world: &World, pod: &Value, default: Duration, now: Timestamp) -> Next {
+pub fn sync_pod(world: &World, pod: &Value, default: Duration, now: Timestamp) -> Next {
     let node = text(pod, "/spec/nodeName");
     if node.is_empty() {
         return Next::Settled;
@@ -93,17 +93,17 @@ pub fn sync(world: &World, pod: &Value, default: Duration, now: Timestamp) -> Ne
         return Next::Settled;
     };
     if deleting(pod) {
-        return Next::Write(Box::new(stopped(pod)));
+        return Next::Write(Box::new(stop_pod(pod)));
     }
     match Phase::of(pod) {
-        Phase::Pending => Next::Write(Box::new(started(pod, node, now))),
-        Phase::Running => running(pod, default, now),
+        Phase::Pending => Next::Write(Box::new(start_pod(pod, node, now))),
+        Phase::Running => run_pod(pod, default, now),
         _ => Next::Settled,
     }
 }
 
 /// Its containers have stopped: confirms the deletion.
-fn stopped(pod: &Value) -> Want {
+fn stop_pod(pod: &Value) -> Want {
     let mut want = delete(Kind::Pod, pod);
     want.write.body = Body::DeleteNow { uid: uid(pod).to_owned() };
     want
@@ -111,17 +111,17 @@ fn stopped(pod: &Value) -> Want {
 
 const FIRST: &str = "/status/containerStatuses/0";
 
-fn running(pod: &Value, default: Duration, now: Timestamp) -> Next {
+fn run_pod(pod: &Value, default: Duration, now: Timestamp) -> Next {
     if pod.pointer(&format!("{FIRST}/state/waiting")).is_some() {
         let ended = text(pod, &format!("{FIRST}/lastState/terminated/finishedAt")).parse().unwrap_or(now);
-        let again = after(ended, back_off(number(pod, &format!("{FIRST}/restartCount"))));
-        return if now < again { Next::At(again) } else { Next::Write(Box::new(restarted(pod, None, now))) };
+        let again = time_after(ended, back_off(number(pod, &format!("{FIRST}/restartCount"))));
+        return if now < again { Next::At(again) } else { Next::Write(Box::new(restart_pod(pod, None, now))) };
     }
-    let behaviour = behaviour(pod, default);
+    let behaviour = read_behaviour(pod, default);
     let Some(run_for) = behaviour.run_for else { return Next::Settled };
     let since = text(pod, &format!("{FIRST}/state/running/startedAt"));
     let since: Timestamp = annotation_time(pod).or_else(|| since.parse().ok()).unwrap_or(now);
-    let end = after(since, run_for);
+    let end = time_after(since, run_for);
     if now < end {
         return Next::At(end);
     }
@@ -131,15 +131,15 @@ fn running(pod: &Value, default: Duration, now: Timestamp) -> Next {
         _ => true,
     };
     Next::Write(Box::new(if !restarts {
-        ended(pod, behaviour.exit_code, now)
+        end_pod(pod, behaviour.exit_code, now)
     } else if back_off(number(pod, &format!("{FIRST}/restartCount"))).is_zero() {
-        restarted(pod, Some(behaviour.exit_code), now)
+        restart_pod(pod, Some(behaviour.exit_code), now)
     } else {
         backing_off(pod, behaviour.exit_code, now)
     }))
 }
 
-fn after(since: Timestamp, wait: Duration) -> Timestamp {
+fn time_after(since: Timestamp, wait: Duration) -> Timestamp {
     since.checked_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
@@ -156,7 +156,7 @@ fn annotation_time(pod: &Value) -> Option<Timestamp> {
     annotation(pod, STARTED).parse().ok()
 }
 
-fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
+fn start_pod(pod: &Value, node: &Value, now: Timestamp) -> Want {
     let time = format_time(now);
     let status = |container: &Value, state: Value, ready: bool| {
         json!({
@@ -183,13 +183,13 @@ fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
     let addresses = list(node, "/status/addresses").iter();
     let host =
         addresses.filter(|address| text(address, "/type") == "InternalIP").map(|address| text(address, "/address"));
-    let host = host.into_iter().next().map_or_else(|| nodes::address(10, text(node, "/metadata/name")), str::to_owned);
+    let host = host.into_iter().next().map_or_else(|| nodes::address_of(10, text(node, "/metadata/name")), str::to_owned);
     let is_on_host = pod.pointer("/spec/hostNetwork").and_then(Value::as_bool) == Some(true);
-    let own = if is_on_host { host.clone() } else { nodes::address(100, uid(pod)) };
+    let own = if is_on_host { host.clone() } else { nodes::address_of(100, uid(pod)) };
     let mut status = json!({
         "phase": "Running", "startTime": time, "hostIP": host, "hostIPs": [{"ip": host}], "podIP": own,
         "podIPs": [{"ip": own}],
-        "conditions": conditions(&["PodScheduled", "Initialized", "ContainersReady", "Ready"], &[], &time),
+        "conditions": pod_conditions(&["PodScheduled", "Initialized", "ContainersReady", "Ready"], &[], &time),
         "containerStatuses": statuses,
     });
     if !init.is_empty() {
@@ -203,10 +203,10 @@ fn started(pod: &Value, node: &Value, now: Timestamp) -> Want {
     )
 }
 
-fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
+fn end_pod(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
     let time = format_time(now);
     let statuses = each_status(pod, |status| {
-        let done = terminated(status, exit_code, &time);
+        let done = terminated_state(status, exit_code, &time);
         status["state"] = json!({"terminated": done});
         status["ready"] = false.into();
         status["started"] = false.into();
@@ -214,18 +214,18 @@ fn ended(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
     let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
     let status = json!({
         "phase": phase,
-        "conditions": conditions(&["PodScheduled", "Initialized"], &["ContainersReady", "Ready"], &time),
+        "conditions": pod_conditions(&["PodScheduled", "Initialized"], &["ContainersReady", "Ready"], &time),
         "containerStatuses": statuses,
     });
     merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
 }
 
 /// The containers run again: after an end now (`exit_code`), or after their wait.
-fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
+fn restart_pod(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
     let time = format_time(now);
     let statuses = each_status(pod, |status| {
         if let Some(exit_code) = exit_code {
-            let done = terminated(status, exit_code, &time);
+            let done = terminated_state(status, exit_code, &time);
             status["lastState"] = json!({"terminated": done});
         }
         status["restartCount"] = (number(status, "/restartCount") + 1).into();
@@ -234,7 +234,7 @@ fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
         status["started"] = true.into();
     });
     let met = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
-    let status = json!({"conditions": conditions(&met, &[], &time), "containerStatuses": statuses});
+    let status = json!({"conditions": pod_conditions(&met, &[], &time), "containerStatuses": statuses});
     let annotations = json!({"annotations": {STARTED: now.to_string()}});
     merge(Kind::Pod, pod, Some("status"), json!({"status": status, "metadata": annotations}))
 }
@@ -242,7 +242,7 @@ fn restarted(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
 fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
     let time = format_time(now);
     let statuses = each_status(pod, |status| {
-        let done = terminated(status, exit_code, &time);
+        let done = terminated_state(status, exit_code, &time);
         status["lastState"] = json!({"terminated": done});
         let message = format!("back-off restarting failed container={}", text(status, "/name"));
         status["state"] = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
@@ -250,7 +250,7 @@ fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
         status["started"] = false.into();
     });
     let (met, unmet) = (["PodScheduled", "Initialized"], ["ContainersReady", "Ready"]);
-    let status = json!({"conditions": conditions(&met, &unmet, &time), "containerStatuses": statuses});
+    let status = json!({"conditions": pod_conditions(&met, &unmet, &time), "containerStatuses": statuses});
     merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
 }
 
@@ -260,13 +260,13 @@ fn each_status(pod: &Value, change: impl Fn(&mut Value)) -> Vec<Value> {
     statuses
 }
 
-fn terminated(status: &Value, exit_code: i32, time: &str) -> Value {
+fn terminated_state(status: &Value, exit_code: i32, time: &str) -> Value {
     let started = status.pointer("/state/running/startedAt").cloned().unwrap_or_else(|| json!(time));
     let reason = if exit_code == 0 { "Completed" } else { "Error" };
     json!({"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": time})
 }
 
-fn conditions(met: &[&str], unmet: &[&str], time: &str) -> Vec<Value> {
+fn pod_conditions(met: &[&str], unmet: &[&str], time: &str) -> Vec<Value> {
     let condition = |name: &str, status: &str| json!({"type": name, "status": status, "lastTransitionTime": time});
     met.iter().map(|name| condition(name, "True")).chain(unmet.iter().map(|name| condition(name, "False"))).collect()
 }
@@ -283,7 +283,7 @@ mod tests {
     fn a_command_says_how_long_and_how_it_ends() {
         let default = Duration::from_secs(3);
         let says = |pod: &Value| {
-            let b = behaviour(pod, default);
+            let b = read_behaviour(pod, default);
             (b.run_for.map(|d| d.as_millis()), b.exit_code)
         };
         assert_eq!(says(&pod("Never", &["sleep", "5"])), (Some(5000), 0));
@@ -297,8 +297,8 @@ mod tests {
     fn annotations_overrule_the_command() {
         let mut pod = pod("Never", &["sleep", "5"]);
         pod["metadata"]["annotations"] = json!({RUN_FOR: "2s", EXIT_CODE: "7"});
-        assert_eq!(behaviour(&pod, Duration::ZERO), Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 });
+        assert_eq!(read_behaviour(&pod, Duration::ZERO), Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 });
         pod["metadata"]["annotations"][RUN_FOR] = "forever".into();
-        assert_eq!(behaviour(&pod, Duration::ZERO).run_for, None);
+        assert_eq!(read_behaviour(&pod, Duration::ZERO).run_for, None);
     }
 }

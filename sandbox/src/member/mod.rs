@@ -152,13 +152,13 @@ async fn serve_admission(
         .map_err(Error::Listen)?
         .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
         .handle(handle);
-    let router = admission::router(queues);
+    let router = admission::webhook_router(queues);
     tokio::spawn(async move {
         if let Err(error) = server.serve(router.into_make_service()).await {
             tracing::error!(%error, "the simulated Volcano's admission stopped");
         }
     });
-    for configuration in admission::configurations(address, &authority) {
+    for configuration in admission::webhook_configurations(address, &authority) {
         register(client, configuration).await.map_err(Error::Register)?;
     }
     Ok(())
@@ -331,21 +331,21 @@ impl Settled {
 }
 
 fn plan(world: &World, config: &Config, memory: &mut Memory, now: Timestamp) -> Plan {
-    let mut wants = nodes::sync(world, &config.nodes, now);
+    let mut wants = nodes::create_nodes(world, &config.nodes, now);
     let mut times = Vec::new();
-    wants.extend(queues::sync(world));
-    wants.extend(queues::commands(world));
+    wants.extend(queues::sync_queues(world));
+    wants.extend(queues::run_commands(world));
     if config.workloads {
-        let plan = workloads::sync(world, now);
+        let plan = workloads::sync_workloads(world, now);
         wants.extend(plan.wants);
         times.push(plan.at);
     } else {
-        let (beats, at) = nodes::heartbeats(world, now);
+        let (beats, at) = nodes::renew_heartbeats(world, now);
         wants.extend(beats);
         times.push(at);
     }
     job_plans(world, &mut memory.jobs, now, &mut wants, &mut times);
-    let cycle = schedule::cycle(world, now);
+    let cycle = schedule::run_cycle(world, now);
     wants.extend(cycle.wants);
     times.push(cycle.at);
     kubelet_plans(world, config, &mut memory.pods, now, &mut wants, &mut times);
@@ -367,7 +367,7 @@ fn job_plans(
             times.push(at);
             continue;
         }
-        let plan = job::sync(world, job, now);
+        let plan = job::sync_job(world, job, now);
         times.push(plan.at);
         if plan.wants.is_empty() {
             settled.note(key, changed, plan.at);
@@ -397,7 +397,7 @@ fn kubelet_plans(
             continue;
         }
         let Some(pod) = world.get(Kind::Pod, key) else { continue };
-        match kubelet::sync(world, pod, config.default_run, now) {
+        match kubelet::sync_pod(world, pod, config.default_run, now) {
             kubelet::Next::Settled => settled.note(key.clone(), changed, None),
             kubelet::Next::At(at) => {
                 settled.note(key.clone(), changed, Some(at));

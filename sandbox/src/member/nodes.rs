@@ -42,19 +42,19 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Creates the missing nodes and makes simulated nodes ready, whoever created them.
 #[must_use]
-pub fn sync(world: &World, groups: &[NodeGroup], now: Timestamp) -> Vec<Want> {
+pub fn create_nodes(world: &World, groups: &[NodeGroup], now: Timestamp) -> Vec<Want> {
     let mut wants = Vec::new();
     for group in groups {
         for index in 0..group.count {
             let name = format!("{}-{index}", group.prefix);
             if world.named(Kind::Node, &name).is_none() {
-                wants.push(create(Kind::Node, node(group, &name, now)));
+                wants.push(create(Kind::Node, build_node(group, &name, now)));
             }
         }
     }
     for node in world.of(Kind::Node).filter(|node| is_simulated(node) && !deleting(node)) {
-        if ready(node).is_none() {
-            let status = status(name(node), &offered(node), now);
+        if ready_condition(node).is_none() {
+            let status = node_status(name(node), &offered_resources(node), now);
             wants.push(merge(Kind::Node, node, Some("status"), json!({"status": status})));
         } else if list(node, "/spec/taints").iter().any(|taint| text(taint, "/key") == NOT_READY) {
             // The API server taints every new node; the node lifecycle controller lifts that once it is ready.
@@ -68,11 +68,11 @@ pub fn sync(world: &World, groups: &[NodeGroup], now: Timestamp) -> Vec<Want> {
 
 /// Heartbeats of the simulated nodes, for a cluster with a node controller; and when the next is due.
 #[must_use]
-pub fn heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
+pub fn renew_heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
     let mut wants = Vec::new();
     let mut next: Option<Timestamp> = None;
     for node in world.of(Kind::Node).filter(|node| is_simulated(node)) {
-        let Some(condition) = ready(node) else { continue };
+        let Some(condition) = ready_condition(node) else { continue };
         let last: Timestamp = text(condition, "/lastHeartbeatTime").parse().unwrap_or(Timestamp::UNIX_EPOCH);
         let due = last.checked_add(HEARTBEAT).unwrap_or(Timestamp::MAX);
         if due > now {
@@ -90,12 +90,12 @@ pub fn heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Timestamp
     (wants, next)
 }
 
-fn ready(node: &Value) -> Option<&Value> {
+fn ready_condition(node: &Value) -> Option<&Value> {
     list(node, "/status/conditions").iter().find(|condition| text(condition, "/type") == "Ready")
 }
 
 /// What a node offers: as it was made here, or as whoever made it says.
-fn offered(node: &Value) -> Value {
+fn offered_resources(node: &Value) -> Value {
     let told = |field: &str| node.pointer(&format!("/status/{field}")).filter(|amounts| amounts.is_object()).cloned();
     serde_json::from_str(annotation(node, SIMULATED))
         .ok()
@@ -104,7 +104,7 @@ fn offered(node: &Value) -> Value {
         .unwrap_or_else(|| json!({}))
 }
 
-fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
+fn build_node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
     let mut allocatable: serde_json::Map<String, Value> =
         group.allocatable.iter().map(|(name, amount)| (name.clone(), amount.clone().into())).collect();
     allocatable.entry("pods").or_insert_with(|| "110".into());
@@ -118,16 +118,16 @@ fn node(group: &NodeGroup, name: &str, now: Timestamp) -> Value {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": labels, "annotations": {SIMULATED: allocatable.to_string()}},
         "spec": {},
-        "status": status(name, &allocatable, now),
+        "status": node_status(name, &allocatable, now),
     })
 }
 
-fn status(node_name: &str, allocatable: &Value, now: Timestamp) -> Value {
+fn node_status(node_name: &str, allocatable: &Value, now: Timestamp) -> Value {
     let time = format_time(now);
     json!({
         "capacity": allocatable, "allocatable": allocatable,
         "addresses": [
-            {"type": "InternalIP", "address": address(10, node_name)}, {"type": "Hostname", "address": node_name},
+            {"type": "InternalIP", "address": address_of(10, node_name)}, {"type": "Hostname", "address": node_name},
         ],
         "conditions": [{
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "simulated kubelet is ready",
@@ -142,7 +142,7 @@ fn status(node_name: &str, allocatable: &Value, now: Timestamp) -> Value {
 }
 
 /// An IPv4 address in `first.0.0.0/8` that follows from `seed`.
-pub(super) fn address(first: u8, seed: &str) -> String {
+pub(super) fn address_of(first: u8, seed: &str) -> String {
     let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let [a, b, c, _] = hash.rotate_left(7).to_be_bytes();
     format!("{first}.{a}.{b}.{}", c.clamp(1, 254))

@@ -14,7 +14,7 @@ const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
 
 /// What the queue controller writes now.
 #[must_use]
-pub fn sync(world: &World) -> Vec<Want> {
+pub fn sync_queues(world: &World) -> Vec<Want> {
     let mut wants = Vec::new();
     for (queue, spec) in [
         ("root", json!({"weight": 1, "reclaimable": false})),
@@ -27,11 +27,11 @@ pub fn sync(world: &World) -> Vec<Want> {
             wants.push(create(Kind::Queue, object));
         }
     }
-    wants.extend(world.of(Kind::Queue).filter_map(|queue| change(world, queue)));
+    wants.extend(world.of(Kind::Queue).filter_map(|queue| change_queue(world, queue)));
     wants
 }
 
-fn change(world: &World, queue: &Value) -> Option<Want> {
+fn change_queue(world: &World, queue: &Value) -> Option<Want> {
     let is_root = name(queue) == "root";
     if !is_root && text(queue, "/spec/parent").is_empty() {
         return Some(merge(Kind::Queue, queue, None, json!({"spec": {"parent": "root"}})));
@@ -51,7 +51,7 @@ fn change(world: &World, queue: &Value) -> Option<Want> {
         "Open" | "Unknown" if asked == "CloseQueue" => closes(),
         "Open" | "Unknown" if parent_closed && by_parent == "true" => closes(),
         "Open" | "Unknown" if parent_closed => {
-            return Some(mark(queue, "true"));
+            return Some(mark_closed(queue, "true"));
         }
         "Open" | "Closed" => state,
         _ => "Unknown",
@@ -60,7 +60,7 @@ fn change(world: &World, queue: &Value) -> Option<Want> {
         return Some(merge(Kind::Queue, queue, Some("status"), json!({"status": {"state": next}})));
     }
     // Opened: whoever closed it, it is no longer closed by its parent.
-    (state == "Open" && by_parent == "true" && !parent_closed && !is_from_host(queue)).then(|| mark(queue, "false"))
+    (state == "Open" && by_parent == "true" && !parent_closed && !is_from_host(queue)).then(|| mark_closed(queue, "false"))
 }
 
 /// The mark came with the queue from the host, where its parent is closed. Volcano takes marks away only in the moment
@@ -69,7 +69,7 @@ fn is_from_host(queue: &Value) -> bool {
     annotation(queue, "resourcetemplate.karmada.io/managed-annotations").split(',').any(|key| key == CLOSED_BY_PARENT)
 }
 
-fn mark(queue: &Value, closed_by_parent: &str) -> Want {
+fn mark_closed(queue: &Value, closed_by_parent: &str) -> Want {
     let annotations = json!({"metadata": {"annotations": {CLOSED_BY_PARENT: closed_by_parent}}});
     merge(Kind::Queue, queue, None, annotations)
 }
@@ -87,6 +87,6 @@ fn is_used(world: &World, queue: &Value) -> bool {
 
 /// Deletes the Commands: one that is deleted is carried out, so that it is carried out once.
 #[must_use]
-pub fn commands(world: &World) -> Vec<Want> {
+pub fn run_commands(world: &World) -> Vec<Want> {
     world.of(Kind::Command).map(|command| super::world::delete(Kind::Command, command)).collect()
 }

@@ -20,14 +20,14 @@ pub struct Want {
 
 /// Creates `object`.
 #[must_use]
-pub fn create(kind: Kind, object: Value) -> Want {
-    want(kind, &object.clone(), None, Body::Create(object))
+pub fn want_create(kind: Kind, object: Value) -> Want {
+    want_write(kind, &object.clone(), None, Body::Create(object))
 }
 
 /// Merges `patch` into `object` (or one of its subresources).
 #[must_use]
-pub fn merge(kind: Kind, object: &Value, subresource: Option<&'static str>, patch: Value) -> Want {
-    want(kind, object, subresource, Body::MergePatch(patch))
+pub fn want_merge(kind: Kind, object: &Value, subresource: Option<&'static str>, patch: Value) -> Want {
+    want_write(kind, object, subresource, Body::MergePatch(patch))
 }
 
 impl Want {
@@ -50,11 +50,11 @@ pub fn delete_named(kind: Kind, namespace: &str, name: &str) -> Want {
 
 /// Deletes `object`, if it is still the same one.
 #[must_use]
-pub fn delete(kind: Kind, object: &Value) -> Want {
-    want(kind, object, None, Body::Delete { uid: Some(uid(object).to_owned()) })
+pub fn want_delete(kind: Kind, object: &Value) -> Want {
+    want_write(kind, object, None, Body::Delete { uid: Some(uid(object).to_owned()) })
 }
 
-fn want(kind: Kind, object: &Value, subresource: Option<&'static str>, body: Body) -> Want {
+fn want_write(kind: Kind, object: &Value, subresource: Option<&'static str>, body: Body) -> Want {
     let (namespace, name) = key(object);
     let write =
         Write { resource: kind.resource(), namespace: namespace.clone(), name: name.clone(), subresource, body };

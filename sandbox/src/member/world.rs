@@ -18,7 +18,7 @@ use super::{
 };
 pub use super::{
     kinds::Kind,
-    want::{Want, create, delete, delete_named, merge},
+    want::{Want, want_create, want_delete, delete_named, want_merge},
 };
 
 /// Annotation of a Volcano Job's pods: the job's version that they were made for.
@@ -217,7 +217,7 @@ impl World {
         if let Some(known) = self.get(kind, &key) {
             if uid(known) != uid(&object) {
                 self.forget(kind, &key);
-            } else if version(known) > version(&object) {
+            } else if version_of(known) > version_of(&object) {
                 return;
             }
         }
@@ -334,7 +334,7 @@ impl World {
         let Some(object) = self.get(kind, &at) else { return };
         let means_something = match kind {
             Kind::Queue => matches!(name.as_str(), "OpenQueue" | "CloseQueue") && at.1 != "root",
-            _ => super::job::takes(text(object, "/status/state/phase"), &name),
+            _ => super::job::accepts_action(text(object, "/status/state/phase"), &name),
         };
         if means_something {
             let since = (number(object, "/status/version"), number(object, "/status/retryCount"));
@@ -476,6 +476,6 @@ impl World {
     }
 }
 
-fn version(object: &Value) -> u64 {
+fn version_of(object: &Value) -> u64 {
     text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
 }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::karmada::{
-    binding::plan::record_managed, cluster::plan::default_models, interpreter::prune::prune, names, object::ObjectExt,
+    binding::plan::record_managed, cluster::plan::default_models, interpreter::prune::prune_template, names, object::ObjectExt,
 };
 
 /// What was asked: `CREATE` or `UPDATE`.
@@ -20,34 +20,34 @@ pub enum Verb {
 
 /// The object as it shall be stored; `id` is used where it has no permanent id yet.
 #[must_use]
-pub fn mutate(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
+pub fn mutate_object(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
     let mut object = object.clone();
     match object.text("/kind") {
         "PropagationPolicy" => {
-            policy(&mut object, names::POLICY_ID, names::POLICY_FINALIZER, id);
+            mutate_policy(&mut object, names::POLICY_ID, names::POLICY_FINALIZER, id);
             default_namespaces(&mut object);
         }
         "ClusterPropagationPolicy" => {
-            policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id);
+            mutate_policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id);
         }
         "OverridePolicy" => default_namespaces(&mut object),
-        "ResourceBinding" if verb == Verb::Create => identify(&mut object, names::BINDING_ID, id),
-        "ClusterResourceBinding" if verb == Verb::Create => identify(&mut object, names::CLUSTER_BINDING_ID, id),
-        "Work" => work(&mut object, id),
-        "Cluster" => cluster(&mut object, verb, now),
+        "ResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::BINDING_ID, id),
+        "ClusterResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id),
+        "Work" => mutate_work(&mut object, id),
+        "Cluster" => mutate_cluster(&mut object, verb, now),
         _ => {}
     }
     object
 }
 
-fn identify(object: &mut Value, label: &str, id: &str) {
+fn set_permanent_id(object: &mut Value, label: &str, id: &str) {
     if object.label(label).is_empty() {
         object.set_label(label, id);
     }
 }
 
-fn policy(policy: &mut Value, label: &str, finalizer: &str, id: &str) {
-    identify(policy, label, id);
+fn mutate_policy(policy: &mut Value, label: &str, finalizer: &str, id: &str) {
+    set_permanent_id(policy, label, id);
     if !policy.is_deleting() {
         policy.add_finalizer(finalizer);
     }
@@ -92,19 +92,19 @@ fn default_namespaces(policy: &mut Value) {
     }
 }
 
-fn work(work: &mut Value, id: &str) {
-    identify(work, names::WORK_ID, id);
+fn mutate_work(work: &mut Value, id: &str) {
+    set_permanent_id(work, names::WORK_ID, id);
     if work.is_deleting() {
         return;
     }
     let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
     for manifest in manifests.into_iter().flatten() {
-        prune(manifest);
+        prune_template(manifest);
     }
     record_managed(work);
 }
 
-fn cluster(cluster: &mut Value, verb: Verb, now: &str) {
+fn mutate_cluster(cluster: &mut Value, verb: Verb, now: &str) {
     if verb == Verb::Create && cluster.items("/spec/resourceModels").is_empty() {
         cluster.put(&["spec", "resourceModels"], Value::Array(default_models()));
     }
@@ -129,25 +129,25 @@ mod tests {
     fn a_policy_gets_an_id_a_finalizer_and_its_selectors_namespace() {
         let policy = json!({"kind": "PropagationPolicy", "metadata": {"name": "p", "namespace": "n"},
             "spec": {"resourceSelectors": [{"kind": "Job"}], "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}});
-        let policy = mutate(&policy, Verb::Create, "id", "now");
+        let policy = mutate_object(&policy, Verb::Create, "id", "now");
         assert_eq!(policy.label(names::POLICY_ID), "id");
         assert!(policy.has_finalizer(names::POLICY_FINALIZER));
         assert_eq!(policy["spec"]["resourceSelectors"][0]["namespace"], "n");
         assert_eq!(policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"], "Weighted");
-        assert_eq!(mutate(&policy, Verb::Update, "other", "now"), policy);
+        assert_eq!(mutate_object(&policy, Verb::Update, "other", "now"), policy);
     }
 
     #[test]
     fn a_binding_gets_its_id_only_at_creation() {
         let binding = json!({"kind": "ResourceBinding", "metadata": {"name": "b"}});
-        assert_eq!(mutate(&binding, Verb::Create, "id", "now").label(names::BINDING_ID), "id");
-        assert_eq!(mutate(&binding, Verb::Update, "id", "now"), binding);
+        assert_eq!(mutate_object(&binding, Verb::Create, "id", "now").label(names::BINDING_ID), "id");
+        assert_eq!(mutate_object(&binding, Verb::Update, "id", "now"), binding);
     }
 
     #[test]
     fn a_new_cluster_gets_nine_grades_and_an_emptied_one_keeps_none() {
         let cluster = json!({"kind": "Cluster", "metadata": {"name": "m"}, "spec": {}});
-        assert_eq!(mutate(&cluster, Verb::Create, "", "now").items("/spec/resourceModels").len(), 9);
-        assert_eq!(mutate(&cluster, Verb::Update, "", "now"), cluster);
+        assert_eq!(mutate_object(&cluster, Verb::Create, "", "now").items("/spec/resourceModels").len(), 9);
+        assert_eq!(mutate_object(&cluster, Verb::Update, "", "now"), cluster);
     }
 }

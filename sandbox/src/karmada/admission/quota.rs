@@ -16,18 +16,18 @@ use crate::karmada::{
 
 type Amounts = BTreeMap<String, i128>;
 
-fn amounts(list: Option<&Value>) -> Amounts {
+fn read_amounts(list: Option<&Value>) -> Amounts {
     let all = list.and_then(Value::as_object).into_iter().flatten();
     all.filter_map(|(name, text)| Some((name.clone(), text.as_str()?.parse::<Quantity>().ok()?.as_nano()))).collect()
 }
 
 /// What a binding uses by its clusters, in billionths.
-fn usage(binding: &Value) -> Amounts {
+fn usage_of_binding(binding: &Value) -> Amounts {
     let clusters = binding.items("/spec/clusters");
     let components = binding.items("/spec/components");
     let mut total = Amounts::new();
     let mut add = |requirements: Option<&Value>, times: i64| {
-        for (name, amount) in amounts(requirements.and_then(|one| one.get("resourceRequest"))) {
+        for (name, amount) in read_amounts(requirements.and_then(|one| one.get("resourceRequest"))) {
             *total.entry(name).or_default() += amount * i128::from(times);
         }
     };
@@ -46,10 +46,10 @@ fn usage(binding: &Value) -> Amounts {
 ///
 /// # Errors
 /// With Karmada's words, when the quota is exceeded.
-pub fn charge(quota: &Value, new: &Value, old: Option<&Value>) -> Result<Option<Value>, String> {
-    let (after, before) = (usage(new), old.map(usage).unwrap_or_default());
-    let limits = amounts(quota.pointer("/spec/overall"));
-    let mut used = amounts(quota.pointer("/status/overallUsed"));
+pub fn charge_quota(quota: &Value, new: &Value, old: Option<&Value>) -> Result<Option<Value>, String> {
+    let (after, before) = (usage_of_binding(new), old.map(usage_of_binding).unwrap_or_default());
+    let limits = read_amounts(quota.pointer("/spec/overall"));
+    let mut used = read_amounts(quota.pointer("/status/overallUsed"));
     let mut changed = false;
     for name in limits.keys() {
         let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or_default();
@@ -69,25 +69,25 @@ pub fn charge(quota: &Value, new: &Value, old: Option<&Value>) -> Result<Option<
                 "FederatedResourceQuota({}/{}) exceeded for resource {name}: requested sum {}, limit {}.",
                 quota.namespace(),
                 quota.name(),
-                written(name, sum),
-                written(name, *limit)
+                write_amount(name, sum),
+                write_amount(name, *limit)
             ));
         }
     }
     let used: Map<String, Value> = used
         .into_iter()
         .filter(|(_, amount)| *amount > 0)
-        .map(|(name, amount)| (name.clone(), json!(written(&name, amount))))
+        .map(|(name, amount)| (name.clone(), json!(write_amount(&name, amount))))
         .collect();
     Ok(Some(Value::Object(used)))
 }
 
 /// What all bindings of a quota's namespace use of what it limits; `None` when nothing.
 #[must_use]
-pub fn used(quota: &Value, bindings: &[Shared]) -> Option<Value> {
-    let limits = amounts(quota.pointer("/spec/overall"));
+pub fn usage_of_bindings(quota: &Value, bindings: &[Shared]) -> Option<Value> {
+    let limits = read_amounts(quota.pointer("/spec/overall"));
     let mut total = Amounts::new();
-    for (name, amount) in bindings.iter().flat_map(|binding| usage(binding)) {
+    for (name, amount) in bindings.iter().flat_map(|binding| usage_of_binding(binding)) {
         if limits.contains_key(&name) {
             *total.entry(name).or_default() += amount;
         }
@@ -95,12 +95,12 @@ pub fn used(quota: &Value, bindings: &[Shared]) -> Option<Value> {
     let used: Map<String, Value> = total
         .into_iter()
         .filter(|(_, amount)| *amount > 0)
-        .map(|(name, amount)| (name.clone(), json!(written(&name, amount))))
+        .map(|(name, amount)| (name.clone(), json!(write_amount(&name, amount))))
         .collect();
     (!used.is_empty()).then_some(Value::Object(used))
 }
 
-fn written(name: &str, nano: i128) -> String {
+fn write_amount(name: &str, nano: i128) -> String {
     if matches!(name, "memory" | "ephemeral-storage" | "storage") {
         binary_text(nano / 1_000_000_000)
     } else {
@@ -122,17 +122,17 @@ mod tests {
 
     #[test]
     fn the_sum_that_would_result_is_compared() {
-        let refused = charge(&quota("4", "0"), &binding(10), None).unwrap_err();
+        let refused = charge_quota(&quota("4", "0"), &binding(10), None).unwrap_err();
         assert_eq!(
             refused,
             "FederatedResourceQuota(default/team) exceeded for resource cpu: requested sum 5, limit 4."
         );
-        assert_eq!(charge(&quota("4", "2"), &binding(8), Some(&binding(4))), Ok(Some(json!({"cpu": "4"}))));
+        assert_eq!(charge_quota(&quota("4", "2"), &binding(8), Some(&binding(4))), Ok(Some(json!({"cpu": "4"}))));
     }
 
     #[test]
     fn below_a_lowered_quota_even_less_is_refused_and_the_same_is_not_looked_at() {
-        assert!(charge(&quota("1", "4"), &binding(6), Some(&binding(8))).is_err());
-        assert_eq!(charge(&quota("1", "4"), &binding(8), Some(&binding(8))), Ok(None));
+        assert!(charge_quota(&quota("1", "4"), &binding(6), Some(&binding(8))).is_err());
+        assert_eq!(charge_quota(&quota("1", "4"), &binding(8), Some(&binding(8))), Ok(None));
     }
 }

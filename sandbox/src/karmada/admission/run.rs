@@ -60,7 +60,7 @@ fn quota_kind() -> Gvk {
 ///
 /// # Errors
 /// When there is no certificate or port, or the host refuses.
-pub async fn start(
+pub async fn serve_webhooks(
     host: &Arc<Server>,
     clock: SharedClock,
     gates: Gates,
@@ -74,7 +74,7 @@ pub async fn start(
     let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let app = router(host, clock, gates).into_make_service();
+    let app = webhook_router(host, clock, gates).into_make_service();
     let handle = axum_server::Handle::new();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(tls);
     let serving = axum_server::from_tcp_rustls(listener, config)
@@ -91,13 +91,13 @@ pub async fn start(
         shutdown.cancelled().await;
         handle.graceful_shutdown(Some(std::time::Duration::from_millis(100)));
     });
-    register(host, &format!("https://{address}"), &authority.cert_pem).await?;
+    register_webhooks(host, &format!("https://{address}"), &authority.cert_pem).await?;
     info!(%address, "webhooks are served");
     Ok(address)
 }
 
 /// The webhooks, to be served at the root of a URL.
-pub fn router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> Router {
+pub fn webhook_router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> Router {
     if gates.federated_quota {
         host.watch(&quota_kind());
     }
@@ -109,9 +109,9 @@ pub fn router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> Router {
 ///
 /// # Errors
 /// When the host refuses.
-pub async fn register(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
+pub async fn register_webhooks(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
     let writer = host.writer(WEBHOOK);
-    for desired in configurations(url, ca_pem) {
+    for desired in webhook_configurations(url, ca_pem) {
         match host.live(&desired.gvk(), "", desired.name()).await? {
             None => drop(writer.create(&desired).await?),
             Some(live) => {
@@ -124,7 +124,7 @@ pub async fn register(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(),
 
 /// The two configurations.
 #[must_use]
-pub fn configurations(url: &str, ca_pem: &str) -> [Value; 2] {
+pub fn webhook_configurations(url: &str, ca_pem: &str) -> [Value; 2] {
     let ca = STANDARD.encode(ca_pem);
     let hook = |name: &str, path: &str, operations: &[&str], group: &str, resource: &str| {
         json!({
@@ -170,7 +170,7 @@ pub fn configurations(url: &str, ca_pem: &str) -> [Value; 2] {
     ]
 }
 
-fn review(request: &Value, mut response: Value) -> Json<Value> {
+fn answer_review(request: &Value, mut response: Value) -> Json<Value> {
     response.put(&["uid"], json!(request.text("/uid")));
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
@@ -180,7 +180,7 @@ async fn mutate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -> 
     let verb = if request.text("/operation") == "CREATE" { Verb::Create } else { Verb::Update };
     let object = &request["object"];
     let id = uuid::Uuid::new_v4().to_string();
-    let mutated = mutate::mutate(object, verb, &id, &format_time(hooks.clock.now()));
+    let mutated = mutate::mutate_object(object, verb, &id, &format_time(hooks.clock.now()));
     let mut response = json!({"allowed": true});
     if mutated != *object {
         let patch = json_patch::diff(object, &mutated);
@@ -188,10 +188,10 @@ async fn mutate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -> 
         response.put(&["patchType"], json!("JSONPatch"));
         response.put(&["patch"], json!(STANDARD.encode(bytes)));
     }
-    review(request, response)
+    answer_review(request, response)
 }
 
-fn denied(reason: &str, message: &str) -> Value {
+fn deny_review(reason: &str, message: &str) -> Value {
     json!({"allowed": false, "status": {"code": 403, "reason": reason, "message": message}})
 }
 
@@ -200,29 +200,29 @@ async fn validate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -
     let old = request.present("/oldObject");
     if request.text("/operation") == "DELETE" {
         let verdict = old.map_or(Ok(()), validate::validate_deletion);
-        return review(
+        return answer_review(
             request,
-            verdict.map_or_else(|message| denied("Forbidden", &message), |()| json!({"allowed": true})),
+            verdict.map_or_else(|message| deny_review("Forbidden", &message), |()| json!({"allowed": true})),
         );
     }
     let object = &request["object"];
-    if let Err(message) = validate::validate(object, old) {
-        return review(request, denied("Forbidden", &message));
+    if let Err(message) = validate::validate_object(object, old) {
+        return answer_review(request, deny_review("Forbidden", &message));
     }
     if hooks.gates.federated_quota && object.text("/kind") == "ResourceBinding" {
         let created_empty = old.is_none() && object.items("/spec/clusters").is_empty();
         if !created_empty {
-            match charge(&hooks, object, old, request.flag("/dryRun")).await {
+            match charge_quotas(&hooks, object, old, request.flag("/dryRun")).await {
                 Ok(()) => {}
-                Err(Refusal::Exceeded(message)) => return review(request, denied("QuotaExceeded", &message)),
+                Err(Refusal::Exceeded(message)) => return answer_review(request, deny_review("QuotaExceeded", &message)),
                 Err(Refusal::Failed(message)) => {
                     let status = json!({"code": 500, "reason": "InternalError", "message": message});
-                    return review(request, json!({"allowed": false, "status": status}));
+                    return answer_review(request, json!({"allowed": false, "status": status}));
                 }
             }
         }
     }
-    review(request, json!({"allowed": true}))
+    answer_review(request, json!({"allowed": true}))
 }
 
 enum Refusal {
@@ -231,14 +231,14 @@ enum Refusal {
 }
 
 /// Checks all quotas of the namespace against their live state, then writes what is used.
-async fn charge(hooks: &Hooks, binding: &Value, old: Option<&Value>, dry_run: bool) -> Result<(), Refusal> {
+async fn charge_quotas(hooks: &Hooks, binding: &Value, old: Option<&Value>, dry_run: bool) -> Result<(), Refusal> {
     let writer = hooks.host.writer(WEBHOOK);
     for attempt in 0..5 {
         let mut writes = Vec::new();
         for quota in hooks.host.list_in(&quota_kind(), binding.namespace()) {
             let live = hooks.host.live(&quota_kind(), quota.namespace(), quota.name()).await;
             let Some(live) = live.map_err(|error| Refusal::Failed(error.message()))? else { continue };
-            if let Some(used) = quota::charge(&live, binding, old).map_err(Refusal::Exceeded)? {
+            if let Some(used) = quota::charge_quota(&live, binding, old).map_err(Refusal::Exceeded)? {
                 let mut charged = live;
                 let used = used.as_object().is_some_and(|used| !used.is_empty()).then_some(used);
                 charged.put_or_remove(&["status", "overallUsed"], used);

@@ -11,9 +11,9 @@ use crate::karmada::{names, object::ObjectExt};
 ///
 /// # Errors
 /// With Karmada's words.
-pub fn validate(object: &Value, old: Option<&Value>) -> Result<(), String> {
+pub fn validate_object(object: &Value, old: Option<&Value>) -> Result<(), String> {
     match object.text("/kind") {
-        "PropagationPolicy" | "ClusterPropagationPolicy" => policy(object, old),
+        "PropagationPolicy" | "ClusterPropagationPolicy" => validate_policy(object, old),
         "ResourceBinding" => {
             let annotation = object.annotation(names::BINDING_DEPENDENCIES);
             let invalid = !annotation.is_empty() && serde_json::from_str::<Vec<Value>>(annotation).is_err();
@@ -25,13 +25,13 @@ pub fn validate(object: &Value, old: Option<&Value>) -> Result<(), String> {
             }
             Ok(())
         }
-        "Cluster" => models(object),
+        "Cluster" => validate_models(object),
         _ => Ok(()),
     }
 }
 
 /// Each grade's ranges begin where the grade's before end (`pkg/apis/cluster/validation`).
-fn models(cluster: &Value) -> Result<(), String> {
+fn validate_models(cluster: &Value) -> Result<(), String> {
     let models = cluster.items("/spec/resourceModels");
     let amount = |range: &Value, field: &str| {
         range
@@ -50,7 +50,7 @@ fn models(cluster: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn policy(policy: &Value, old: Option<&Value>) -> Result<(), String> {
+fn validate_policy(policy: &Value, old: Option<&Value>) -> Result<(), String> {
     let scheduler = |policy: &Value| match policy.text("/spec/schedulerName") {
         "" => "default-scheduler".to_owned(),
         name => name.to_owned(),
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn a_policys_scheduler_does_not_change() {
         let policy = |name: &str| json!({"kind": "PropagationPolicy", "spec": {"schedulerName": name}});
-        assert!(validate(&policy("a"), Some(&policy("b"))).is_err());
-        assert!(validate(&policy("default-scheduler"), Some(&policy(""))).is_ok());
+        assert!(validate_object(&policy("a"), Some(&policy("b"))).is_err());
+        assert!(validate_object(&policy("default-scheduler"), Some(&policy(""))).is_ok());
     }
 
     #[test]

@@ -7,11 +7,11 @@ use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use super::{ApiError, Change, Handler, Kind, Server, lock};
+use super::{ApiError, Change, Handler, Kind, Server, lock_state};
 use crate::karmada::object::{Gvk, ObjectExt};
 
 impl Server {
-    pub(super) async fn follow(&self, gvk: &Gvk, kind: &Kind) {
+    pub(super) async fn follow_kind(&self, gvk: &Gvk, kind: &Kind) {
         let mut pause = Backoff::default();
         loop {
             match self.list_and_watch(gvk, kind, &mut pause).await {
@@ -28,7 +28,7 @@ impl Server {
         let path = self.resource(gvk).await?.path("", "");
         let list = self.get_raw(&path).await?;
         let mut version = list.text("/metadata/resourceVersion").to_owned();
-        self.replace(gvk, kind, list);
+        self.replace_objects(gvk, kind, list);
         loop {
             let query =
                 format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}");
@@ -44,11 +44,11 @@ impl Server {
                 match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         version = object.resource_version().to_owned();
-                        Self::apply(kind, object, true);
+                        Self::apply_event(kind, object, true);
                     }
                     WatchEvent::Deleted(object) => {
                         version = object.resource_version().to_owned();
-                        Self::apply(kind, object, false);
+                        Self::apply_event(kind, object, false);
                     }
                     WatchEvent::Bookmark(mark) => version = mark.metadata.resource_version,
                     WatchEvent::Error(status) => return Err(ApiError::new(what(), kube::Error::Api(status))),
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    fn replace(&self, gvk: &Gvk, kind: &Kind, mut list: Value) {
+    fn replace_objects(&self, gvk: &Gvk, kind: &Kind, mut list: Value) {
         let items = match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
@@ -70,7 +70,7 @@ impl Server {
             fresh.insert((object.namespace().to_owned(), object.name().to_owned()), Arc::new(object));
         }
         let (changes, handlers) = {
-            let mut state = lock(&kind.state);
+            let mut state = lock_state(&kind.state);
             let old = std::mem::replace(&mut state.objects, fresh);
             let mut changes = Vec::new();
             for (name, new) in &state.objects {
@@ -86,14 +86,14 @@ impl Server {
             }
             (changes, state.handlers.clone())
         };
-        tell(&handlers, &changes);
+        call_handlers(&handlers, &changes);
         let _ = kind.synced.send_replace(true);
     }
 
-    fn apply(kind: &Kind, object: Value, exists: bool) {
+    fn apply_event(kind: &Kind, object: Value, exists: bool) {
         let name = (object.namespace().to_owned(), object.name().to_owned());
         let (change, handlers) = {
-            let mut state = lock(&kind.state);
+            let mut state = lock_state(&kind.state);
             let change = if exists {
                 let new = Arc::new(object);
                 Change { old: state.objects.insert(name, new.clone()), new: Some(new) }
@@ -104,11 +104,11 @@ impl Server {
             };
             (change, state.handlers.clone())
         };
-        tell(&handlers, std::slice::from_ref(&change));
+        call_handlers(&handlers, std::slice::from_ref(&change));
     }
 }
 
-fn tell(handlers: &[Handler], changes: &[Change]) {
+fn call_handlers(handlers: &[Handler], changes: &[Change]) {
     for change in changes {
         for handler in handlers {
             handler(change);
@@ -121,7 +121,7 @@ fn tell(handlers: &[Handler], changes: &[Change]) {
 struct Backoff(u32);
 
 impl Backoff {
-    fn next(&mut self) -> Duration {
+    fn next_gap(&mut self) -> Duration {
         let gap = Duration::from_millis(50 << self.0.min(7)).min(Duration::from_secs(1));
         self.0 += 1;
         gap

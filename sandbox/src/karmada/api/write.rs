@@ -33,7 +33,7 @@ impl Writer {
         &self.server
     }
 
-    async fn path(&self, gvk: &Gvk, namespace: &str, name: &str, subresource: &str) -> Result<String, ApiError> {
+    async fn object_path(&self, gvk: &Gvk, namespace: &str, name: &str, subresource: &str) -> Result<String, ApiError> {
         let mut path = self.server.resource(gvk).await?.path(namespace, name);
         if !subresource.is_empty() {
             path += "/";
@@ -44,7 +44,7 @@ impl Writer {
 
     /// POST.
     pub async fn create(&self, object: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&object.gvk(), object.namespace(), "", "").await?;
+        let path = self.object_path(&object.gvk(), object.namespace(), "", "").await?;
         self.server.send("POST", &path, self.name, Some(("application/json", object))).await
     }
 
@@ -60,19 +60,19 @@ impl Writer {
 
     /// PUT of a subresource.
     pub async fn put(&self, object: &Value, subresource: &str) -> Result<Value, ApiError> {
-        let path = self.path(&object.gvk(), object.namespace(), object.name(), subresource).await?;
+        let path = self.object_path(&object.gvk(), object.namespace(), object.name(), subresource).await?;
         self.server.send("PUT", &path, self.name, Some(("application/json", object))).await
     }
 
     /// Merge patch.
     pub async fn merge(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
+        let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
         self.server.send("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
     }
 
     /// JSON patch.
     pub async fn json_patch(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.path(&key.gvk, &key.namespace, &key.name, subresource).await?;
+        let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
         self.server.send("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
     }
 

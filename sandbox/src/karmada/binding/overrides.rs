@@ -23,7 +23,7 @@ pub struct Applied {
 
 /// The rules of these policies (of one scope) for an object in a cluster, in order.
 #[must_use]
-pub fn rules(policies: &[Shared], object: &Value, cluster: &Value) -> Vec<Applied> {
+pub fn matching_rules(policies: &[Shared], object: &Value, cluster: &Value) -> Vec<Applied> {
     let mut matching: Vec<(Match, &Shared)> = policies
         .iter()
         .filter_map(|policy| match policy.items("/spec/resourceSelectors") {
@@ -50,7 +50,7 @@ pub fn rules(policies: &[Shared], object: &Value, cluster: &Value) -> Vec<Applie
 
 /// What a Work's annotation says was applied; `None` when nothing was.
 #[must_use]
-pub fn record(applied: &[Applied]) -> Option<String> {
+pub fn record_applied(applied: &[Applied]) -> Option<String> {
     #[derive(Serialize)]
     struct Item<'a> {
         #[serde(rename = "policyName")]
@@ -66,18 +66,18 @@ pub fn record(applied: &[Applied]) -> Option<String> {
 ///
 /// # Errors
 /// When it names something that is not there.
-pub fn apply(object: &mut Value, overriders: &Value) -> Result<(), String> {
+pub fn apply_overriders(object: &mut Value, overriders: &Value) -> Result<(), String> {
     for one in overriders.items("/imageOverrider") {
-        images(object, one)?;
+        override_images(object, one)?;
     }
     for (list, field) in [("/commandOverrider", "command"), ("/argsOverrider", "args")] {
         for one in overriders.items(list) {
-            arguments(object, one, field);
+            override_arguments(object, one, field);
         }
     }
     for (list, field) in [("/labelsOverrider", "labels"), ("/annotationsOverrider", "annotations")] {
         for one in overriders.items(list) {
-            entries(object, one, field);
+            override_entries(object, one, field);
         }
     }
     let patch: Vec<Value> = overriders
@@ -94,7 +94,7 @@ pub fn apply(object: &mut Value, overriders: &Value) -> Result<(), String> {
 }
 
 /// Where containers of this kind are, by kind alone.
-fn containers(object: &Value) -> Option<&'static str> {
+fn containers_path(object: &Value) -> Option<&'static str> {
     match object.text("/kind") {
         "Pod" => Some("/spec/containers"),
         "ReplicaSet" | "Deployment" | "DaemonSet" | "StatefulSet" | "Job" => Some("/spec/template/spec/containers"),
@@ -102,10 +102,10 @@ fn containers(object: &Value) -> Option<&'static str> {
     }
 }
 
-fn images(object: &mut Value, rule: &Value) -> Result<(), String> {
+fn override_images(object: &mut Value, rule: &Value) -> Result<(), String> {
     let paths: Vec<String> = match rule.present("/predicate") {
         Some(predicate) => vec![predicate.text("/path").to_owned()],
-        None => containers(object)
+        None => containers_path(object)
             .map(|at| (0..object.items(at).len()).map(|index| format!("{at}/{index}/image")).collect())
             .unwrap_or_default(),
     };
@@ -173,8 +173,8 @@ impl Image {
     }
 }
 
-fn arguments(object: &mut Value, rule: &Value, field: &str) {
-    let Some(at) = containers(object) else { return };
+fn override_arguments(object: &mut Value, rule: &Value, field: &str) {
+    let Some(at) = containers_path(object) else { return };
     let Some(containers) = object.pointer_mut(at).and_then(Value::as_array_mut) else { return };
     for container in containers.iter_mut().filter(|one| one.text("/name") == rule.text("/containerName")) {
         let mut all = container.items(&format!("/{field}")).to_vec();
@@ -188,7 +188,7 @@ fn arguments(object: &mut Value, rule: &Value, field: &str) {
     }
 }
 
-fn entries(object: &mut Value, rule: &Value, field: &str) {
+fn override_entries(object: &mut Value, rule: &Value, field: &str) {
     let add = rule.text("/operator") == "add";
     for (key, value) in rule.get("value").and_then(Value::as_object).into_iter().flatten() {
         let present = object.get("metadata").and_then(|meta| meta.get(field)).is_some_and(|map| map.get(key).is_some());
@@ -217,7 +217,7 @@ mod tests {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
         let policies = [policy("a", named), policy("z", kind)];
         let names = |cluster: &str| -> Vec<String> {
-            rules(&policies, &pod, &json!({"metadata": {"name": cluster}})).into_iter().map(|one| one.policy).collect()
+            matching_rules(&policies, &pod, &json!({"metadata": {"name": cluster}})).into_iter().map(|one| one.policy).collect()
         };
         assert_eq!(names("m1"), ["z", "a"]);
         assert!(names("m2").is_empty());
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn plain_text_is_a_json_patch() {
         let mut object = json!({"spec": {"minAvailable": 10}});
-        apply(&mut object, &json!({"plaintext": [{"path": "/spec/minAvailable", "operator": "replace", "value": 6}]}))
+        apply_overriders(&mut object, &json!({"plaintext": [{"path": "/spec/minAvailable", "operator": "replace", "value": 6}]}))
             .unwrap();
         assert_eq!(object["spec"]["minAvailable"], 6);
         assert!(
-            apply(&mut object, &json!({"plaintext": [{"path": "/spec/x", "operator": "replace", "value": 6}]}))
+            apply_overriders(&mut object, &json!({"plaintext": [{"path": "/spec/x", "operator": "replace", "value": 6}]}))
                 .is_err()
         );
     }

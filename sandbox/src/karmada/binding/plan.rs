@@ -9,7 +9,7 @@ use caldera_core::webster::{self, Tie};
 use serde_json::{Value, json};
 
 use crate::karmada::{
-    interpreter::{prune::prune, workload},
+    interpreter::{prune::prune_template, workload},
     names,
     object::{ObjectExt, ObjectKey, Shared},
 };
@@ -23,16 +23,16 @@ pub struct Target {
     pub replicas: i64,
 }
 
-fn target(value: &Value) -> Target {
+fn read_target(value: &Value) -> Target {
     Target { cluster: value.text("/name").to_owned(), replicas: value.number("/replicas") }
 }
 
 /// Its own clusters, then those of the bindings that need it.
 #[must_use]
-pub fn targets(binding: &Value) -> Vec<Target> {
-    let mut all: Vec<Target> = binding.items("/spec/clusters").iter().map(target).collect();
+pub fn target_clusters(binding: &Value) -> Vec<Target> {
+    let mut all: Vec<Target> = binding.items("/spec/clusters").iter().map(read_target).collect();
     for snapshot in binding.items("/spec/requiredBy") {
-        for one in snapshot.items("/clusters").iter().map(target) {
+        for one in snapshot.items("/clusters").iter().map(read_target) {
             if all.iter().all(|known| known.cluster != one.cluster) {
                 all.push(one);
             }
@@ -46,7 +46,7 @@ pub fn targets(binding: &Value) -> Vec<Target> {
 pub fn existing_clusters(binding: &Value) -> BTreeSet<String> {
     let evicting =
         binding.items("/spec/gracefulEvictionTasks").iter().filter(|task| task.text("/purgeMode") != "Directly");
-    targets(binding)
+    target_clusters(binding)
         .into_iter()
         .map(|target| target.cluster)
         .chain(evicting.map(|task| task.text("/fromCluster").to_owned()))
@@ -63,13 +63,13 @@ pub fn is_workload(binding: &Value) -> bool {
 
 /// A Job's completions by cluster, where a Job (of any group) with completions is divided.
 #[must_use]
-pub fn completions(binding: &Value, template: &Value) -> Option<BTreeMap<String, i64>> {
+pub fn divide_completions(binding: &Value, template: &Value) -> Option<BTreeMap<String, i64>> {
     let divided = binding.text("/spec/placement/replicaScheduling/replicaSchedulingType") == "Divided";
     if template.text("/kind") != "Job" || binding.number("/spec/replicas") <= 0 || !divided {
         return None;
     }
     let total = u64::try_from(template.pointer("/spec/completions")?.as_i64()?).ok()?;
-    let targets = targets(binding);
+    let targets = target_clusters(binding);
     let votes: Vec<(u64, &str)> =
         targets.iter().map(|target| (u64::try_from(target.replicas).unwrap_or(0), target.cluster.as_str())).collect();
     let seats = webster::divide_seats(total, &votes, Tie::of_uid(template.uid()));
@@ -88,7 +88,7 @@ pub fn completions(binding: &Value, template: &Value) -> Option<BTreeMap<String,
 /// When the division left the cluster out.
 pub fn set_completions(manifest: &mut Value, cluster: &str, completions: &BTreeMap<String, i64>) -> Result<(), String> {
     let number = completions.get(cluster).ok_or_else(|| format!("no completions found for cluster {cluster}"))?;
-    workload::apply(manifest, "completions", *number);
+    workload::set_number(manifest, "completions", *number);
     Ok(())
 }
 
@@ -103,7 +103,7 @@ pub struct Overridden {
 
 /// The Work of one cluster, from its revised and overridden copy of the template.
 #[must_use]
-pub fn work(binding: &Value, copy: &Value, target: &Target, overridden: &Overridden) -> Value {
+pub fn build_work(binding: &Value, copy: &Value, target: &Target, overridden: &Overridden) -> Value {
     let mut manifest = copy.clone();
     let namespace = names::execution_namespace(&target.cluster);
     let name = names::work_name(copy.text("/kind"), copy.name(), copy.namespace());
@@ -144,7 +144,7 @@ pub fn work(binding: &Value, copy: &Value, target: &Target, overridden: &Overrid
     manifest.set_annotation(names::WORK_NAME, &name);
     manifest.set_annotation(names::WORK_NAMESPACE, &namespace);
     manifest.set_annotation(names::CONFLICT_RESOLUTION, resolution);
-    prune(&mut manifest);
+    prune_template(&mut manifest);
     json!({
         "apiVersion": "work.karmada.io/v1alpha1",
         "kind": "Work",
@@ -176,22 +176,22 @@ pub fn record_managed(work: &mut Value) {
         let mut keys: BTreeSet<String> = manifest.annotations().into_keys().collect();
         keys.insert(names::MANAGED_ANNOTATIONS.to_owned());
         keys.insert(names::MANAGED_LABELS.to_owned());
-        manifest.set_annotation(names::MANAGED_ANNOTATIONS, &joined(keys));
+        manifest.set_annotation(names::MANAGED_ANNOTATIONS, &join_keys(keys));
         if !id.is_empty() {
             manifest.set_label(names::WORK_ID, &id);
         }
-        let labels = joined(manifest.labels().into_keys());
+        let labels = join_keys(manifest.labels().into_keys());
         manifest.set_annotation(names::MANAGED_LABELS, &labels);
     }
 }
 
-fn joined(keys: impl IntoIterator<Item = String>) -> String {
+fn join_keys(keys: impl IntoIterator<Item = String>) -> String {
     keys.into_iter().collect::<Vec<_>>().join(",")
 }
 
 /// The Work that exists with the whole spec written again; labels and annotations are only added to.
 #[must_use]
-pub fn merge(existing: &Value, desired: &Value) -> Value {
+pub fn merge_work(existing: &Value, desired: &Value) -> Value {
     let mut merged = existing.clone();
     for (key, value) in desired.labels() {
         merged.set_label(&key, &value);
@@ -223,7 +223,7 @@ pub fn works_of(binding: &Value, works: &[Shared]) -> Vec<Shared> {
 
 /// Works in clusters where the binding no longer is.
 #[must_use]
-pub fn orphans(binding: &Value, works: &[Shared]) -> Vec<ObjectKey> {
+pub fn find_orphan_works(binding: &Value, works: &[Shared]) -> Vec<ObjectKey> {
     let stay = existing_clusters(binding);
     works_of(binding, works)
         .iter()
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_work_carries_the_copy_and_who_manages_what() {
         let target = Target { cluster: "m1".to_owned(), replicas: 4 };
-        let mut work = work(&binding(), &template(), &target, &Overridden::default());
+        let mut work = build_work(&binding(), &template(), &target, &Overridden::default());
         work.set_label(names::WORK_ID, "w");
         record_managed(&mut work);
         let manifest = &work["spec"]["workload"]["manifests"][0];
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn completions_are_divided_like_replicas() {
-        let division = completions(&binding(), &template()).unwrap();
+        let division = divide_completions(&binding(), &template()).unwrap();
         assert_eq!(division, BTreeMap::from([("m1".to_owned(), 8), ("m2".to_owned(), 4)]));
     }
 
@@ -292,7 +292,7 @@ mod tests {
     fn dependencies_add_their_dependents_clusters() {
         let mut binding = binding();
         binding.put(&["spec", "requiredBy"], json!([{"clusters": [{"name": "m2"}, {"name": "m3"}]}]));
-        let names: Vec<String> = targets(&binding).into_iter().map(|one| one.cluster).collect();
+        let names: Vec<String> = target_clusters(&binding).into_iter().map(|one| one.cluster).collect();
         assert_eq!(names, ["m1", "m2", "m3"]);
     }
 
@@ -303,9 +303,9 @@ mod tests {
                 "labels": {"resourcebinding.karmada.io/permanent-id": "id"}}}))
         };
         let works = [work("m1"), work("m3")];
-        assert_eq!(orphans(&binding(), &works).len(), 1);
+        assert_eq!(find_orphan_works(&binding(), &works).len(), 1);
         let mut evicting = binding();
         evicting.put(&["spec", "gracefulEvictionTasks"], json!([{"fromCluster": "m3", "purgeMode": "Gracefully"}]));
-        assert!(orphans(&evicting, &works).is_empty());
+        assert!(find_orphan_works(&evicting, &works).is_empty());
     }
 }

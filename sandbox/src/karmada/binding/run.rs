@@ -25,7 +25,7 @@ fn override_kind(cluster_wide: bool) -> Gvk {
 }
 
 /// Starts to turn bindings into Works.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, kind) = (queue.clone(), gvk.clone());
@@ -47,17 +47,17 @@ pub fn start(control: &Arc<Control>) {
         let (queue, own) = (queue.clone(), control.clone());
         control
             .host
-            .on(&override_kind(cluster_wide), Arc::new(move |change: &Change| overridden(&own, &queue, change)));
+            .on(&override_kind(cluster_wide), Arc::new(move |change: &Change| requeue_overridden(&own, &queue, change)));
     }
     let own = control.clone();
     queue.run(8, move |(gvk, namespace, name)| {
         let own = own.clone();
-        async move { sync(&own, &gvk, &namespace, &name).await }
+        async move { sync_binding(&own, &gvk, &namespace, &name).await }
     });
 }
 
 /// Bindings whose templates an override policy names are written again.
-fn overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
+fn requeue_overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
     let (Some(policy), generation) = (change.latest(), |one: &Option<Shared>| one.as_ref().map(|one| one.generation()))
     else {
         return;
@@ -86,7 +86,7 @@ fn overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
     }
 }
 
-async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
+async fn sync_binding(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
     let Some(binding) = control.host.cached(gvk, namespace, name) else { return Ok(Next::Done) };
     if binding.is_deleting() {
         // What was written a moment ago may not be in the cache yet, and would stay in its member for ever.
@@ -102,7 +102,7 @@ async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Resu
         return Ok(Next::Done);
     }
     let works = control.host.list(&work_kind());
-    for orphan in plan::orphans(&binding, &works) {
+    for orphan in plan::find_orphan_works(&binding, &works) {
         control.writer.delete(&orphan, &Delete::default()).await?;
     }
     if plan::awaits_purge(&binding, &works) {
@@ -131,9 +131,9 @@ async fn sync(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Resu
 
 /// Every target's Work, also when another one's fails; the errors together as Go's `NewAggregate` writes them.
 async fn ensure_works(control: &Control, binding: &Value, template: &Shared) -> Result<(), String> {
-    let completions = plan::completions(binding, template);
+    let completions = plan::divide_completions(binding, template);
     let mut errors: Vec<String> = Vec::new();
-    for target in plan::targets(binding) {
+    for target in plan::target_clusters(binding) {
         if let Err(error) = ensure_work(control, binding, template, &target, completions.as_ref()).await
             && !errors.contains(&error)
         {
@@ -162,7 +162,7 @@ async fn ensure_work(
         plan::set_completions(&mut copy, &target.cluster, completions)?;
     }
     let overridden = apply_overrides(control, &mut copy, &target.cluster).await?;
-    write(control, &plan::work(binding, &copy, target, &overridden)).await
+    write_work(control, &plan::build_work(binding, &copy, target, &overridden)).await
 }
 
 async fn apply_overrides(control: &Control, copy: &mut Value, cluster: &str) -> Result<Overridden, String> {
@@ -172,22 +172,22 @@ async fn apply_overrides(control: &Control, copy: &mut Value, cluster: &str) -> 
     };
     let mut overridden = Overridden::default();
     let host = &control.host;
-    let rules = overrides::rules(&host.list(&override_kind(true)), copy, &cluster);
+    let rules = overrides::matching_rules(&host.list(&override_kind(true)), copy, &cluster);
     for rule in &rules {
-        overrides::apply(copy, &rule.overriders)?;
+        overrides::apply_overriders(copy, &rule.overriders)?;
     }
-    overridden.cluster_wide = overrides::record(&rules);
+    overridden.cluster_wide = overrides::record_applied(&rules);
     if !copy.namespace().is_empty() {
-        let rules = overrides::rules(&host.list_in(&override_kind(false), copy.namespace()), copy, &cluster);
+        let rules = overrides::matching_rules(&host.list_in(&override_kind(false), copy.namespace()), copy, &cluster);
         for rule in &rules {
-            overrides::apply(copy, &rule.overriders)?;
+            overrides::apply_overriders(copy, &rule.overriders)?;
         }
-        overridden.namespaced = overrides::record(&rules);
+        overridden.namespaced = overrides::record_applied(&rules);
     }
     Ok(overridden)
 }
 
-async fn write(control: &Control, desired: &Value) -> Result<(), String> {
+async fn write_work(control: &Control, desired: &Value) -> Result<(), String> {
     let (namespace, name) = (desired.namespace(), desired.name());
     let mut existing = control.host.find(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
     for _ in 0..5 {
@@ -199,7 +199,7 @@ async fn write(control: &Control, desired: &Value) -> Result<(), String> {
             }
             Some(work) if work.is_deleting() => return Err(format!("work {namespace}/{name} is being deleted")),
             Some(work) => {
-                let merged = plan::merge(work, desired);
+                let merged = plan::merge_work(work, desired);
                 if merged == **work {
                     return Ok(());
                 }

@@ -37,7 +37,7 @@ pub struct Member {
 
 /// What a join writes, in order.
 #[must_use]
-pub fn objects(member: &Member) -> Vec<Value> {
+pub fn join_objects(member: &Member) -> Vec<Value> {
     let secret = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {"name": name, "namespace": names::CLUSTER_NAMESPACE},
@@ -73,10 +73,10 @@ pub fn objects(member: &Member) -> Vec<Value> {
 ///
 /// # Errors
 /// When the host refuses.
-pub async fn join(host: &Client, member: &Member) -> Result<(), ApiError> {
+pub async fn join_member(host: &Client, member: &Member) -> Result<(), ApiError> {
     let server = Server::new("host", host.clone(), CancellationToken::new());
     let writer = server.writer("karmadactl");
-    for object in objects(member) {
+    for object in join_objects(member) {
         match writer.create(&object).await {
             Ok(_) => {}
             Err(error) if error.already_exists() => {

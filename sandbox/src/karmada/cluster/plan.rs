@@ -59,7 +59,7 @@ pub fn enablements_condition(enablements: &[Value], complete: bool) -> Value {
 /// The taints of a cluster by its readiness: `not-ready` when false or never told, `unreachable` when unknown. What
 /// others tainted stays.
 #[must_use]
-pub fn taints(cluster: &Value, now: &str) -> Vec<Value> {
+pub fn taints_of_conditions(cluster: &Value, now: &str) -> Vec<Value> {
     let wanted = match crate::karmada::object::condition_status(cluster, "Ready") {
         "True" => None,
         "Unknown" => Some(UNREACHABLE),
@@ -98,7 +98,7 @@ pub fn node_summary(nodes: &[Shared]) -> Value {
 /// Amounts by name, in a scale fine enough for each.
 type Amounts = BTreeMap<String, Quantity>;
 
-fn amounts(list: Option<&Value>) -> Amounts {
+fn read_amounts(list: Option<&Value>) -> Amounts {
     list.and_then(Value::as_object)
         .into_iter()
         .flatten()
@@ -106,7 +106,7 @@ fn amounts(list: Option<&Value>) -> Amounts {
         .collect()
 }
 
-fn add(total: &mut Amounts, more: &Amounts) {
+fn add_amounts(total: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let so_far = total.entry(name.clone()).or_insert(Quantity::ZERO);
         *so_far = if so_far.is_zero() { *amount } else { so_far.saturating_add(*amount) };
@@ -114,12 +114,12 @@ fn add(total: &mut Amounts, more: &Amounts) {
 }
 
 fn pod_request(pod: &Value) -> Amounts {
-    let mut request = amounts(Some(&Value::Object(workload::request(&pod["spec"]))));
-    add(&mut request, &Amounts::from([("pods".to_owned(), Quantity::from_units(1))]));
+    let mut request = read_amounts(Some(&Value::Object(workload::pod_request(&pod["spec"]))));
+    add_amounts(&mut request, &Amounts::from([("pods".to_owned(), Quantity::from_units(1))]));
     request
 }
 
-fn list(amounts: &Amounts) -> Value {
+fn write_amounts(amounts: &Amounts) -> Value {
     amounts.iter().map(|(name, amount)| (name.clone(), json!(amount.to_string()))).collect::<Map<_, _>>().into()
 }
 
@@ -133,33 +133,33 @@ pub fn resource_summary(models: &[Value], nodes: &[Shared], pods: &[Shared]) -> 
     let (mut allocatable, mut allocating, mut allocated) = (Amounts::new(), Amounts::new(), Amounts::new());
     let mut by_node: BTreeMap<&str, Amounts> = BTreeMap::new();
     for node in nodes {
-        add(&mut allocatable, &amounts(node.pointer("/status/allocatable")));
+        add_amounts(&mut allocatable, &read_amounts(node.pointer("/status/allocatable")));
     }
     for pod in pods {
         if pod.text("/spec/nodeName").is_empty() {
-            add(&mut allocating, &pod_request(pod));
+            add_amounts(&mut allocating, &pod_request(pod));
         } else if holds_room(pod) {
             let request = pod_request(pod);
-            add(&mut allocated, &request);
-            add(by_node.entry(pod.text("/spec/nodeName")).or_default(), &request);
+            add_amounts(&mut allocated, &request);
+            add_amounts(by_node.entry(pod.text("/spec/nodeName")).or_default(), &request);
         }
     }
     let mut summary = json!({});
     for (field, amounts) in [("allocatable", &allocatable), ("allocating", &allocating), ("allocated", &allocated)] {
         if !amounts.is_empty() {
-            summary.put(&[field], list(amounts));
+            summary.put(&[field], write_amounts(amounts));
         }
     }
     if !models.is_empty() {
-        summary.put(&["allocatableModelings"], Value::Array(modelling(models, nodes, &by_node)));
+        summary.put(&["allocatableModelings"], Value::Array(count_models(models, nodes, &by_node)));
     }
     summary
 }
 
-fn modelling(models: &[Value], nodes: &[Shared], by_node: &BTreeMap<&str, Amounts>) -> Vec<Value> {
+fn count_models(models: &[Value], nodes: &[Shared], by_node: &BTreeMap<&str, Amounts>) -> Vec<Value> {
     let mut counts = vec![0_u64; models.len()];
     for node in nodes {
-        let mut free = amounts(node.pointer("/status/allocatable"));
+        let mut free = read_amounts(node.pointer("/status/allocatable"));
         if let Some(used) = by_node.get(node.name()) {
             let pods = |list: &Amounts| list.get("pods").copied().unwrap_or(Quantity::ZERO);
             if pods(&free) <= pods(used) {
@@ -172,7 +172,7 @@ fn modelling(models: &[Value], nodes: &[Shared], by_node: &BTreeMap<&str, Amount
                 }
             }
         }
-        if let Some(count) = grade(models, &free).and_then(|grade| counts.get_mut(grade)) {
+        if let Some(count) = grade_of_node(models, &free).and_then(|grade| counts.get_mut(grade)) {
             *count += 1;
         }
     }
@@ -180,7 +180,7 @@ fn modelling(models: &[Value], nodes: &[Shared], by_node: &BTreeMap<&str, Amount
 }
 
 /// The highest grade whose every minimum the node reaches, by each resource alone.
-fn grade(models: &[Value], free: &Amounts) -> Option<usize> {
+fn grade_of_node(models: &[Value], free: &Amounts) -> Option<usize> {
     let names: Vec<&str> = models.first()?.items("/ranges").iter().map(|range| range.text("/name")).collect();
     names
         .iter()
@@ -188,7 +188,7 @@ fn grade(models: &[Value], free: &Amounts) -> Option<usize> {
             let free = free.get(*name).copied().unwrap_or(Quantity::ZERO);
             models.iter().rposition(|model| {
                 let range = model.items("/ranges").iter().find(|range| range.text("/name") == *name);
-                let minimum = range.and_then(|range| quantity(range.get("min")?));
+                let minimum = range.and_then(|range| read_quantity(range.get("min")?));
                 minimum.is_some_and(|minimum| minimum <= free)
             })
         })
@@ -196,7 +196,7 @@ fn grade(models: &[Value], free: &Amounts) -> Option<usize> {
         .flatten()
 }
 
-fn quantity(value: &Value) -> Option<Quantity> {
+fn read_quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => text.parse().ok(),
         other => other.as_i64().map(Quantity::from_units),
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn readiness_decides_our_taints_and_others_stay() {
         let cluster = json!({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}});
-        let tainted = taints(&cluster, "now");
+        let tainted = taints_of_conditions(&cluster, "now");
         assert_eq!(tainted.len(), 2);
         let ready =
             json!({"spec": {"taints": tainted}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        assert_eq!(taints(&ready, "now").len(), 1);
+        assert_eq!(taints_of_conditions(&ready, "now").len(), 1);
     }
 }

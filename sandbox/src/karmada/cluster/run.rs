@@ -19,7 +19,7 @@ use tracing::{debug, info};
 
 use super::plan::{self, Health};
 use crate::karmada::{
-    api::{Change, Delete, Handler, Server, lock},
+    api::{Change, Delete, Handler, Server, lock_state},
     control::{Control, binding_kind, cluster_binding_kind, cluster_kind},
     events::About,
     names,
@@ -79,7 +79,7 @@ fn namespace_kind() -> Gvk {
 }
 
 /// Starts to look after members.
-pub fn start(control: &Arc<Control>, access: Access, pace: Pace) {
+pub fn run_controllers(control: &Arc<Control>, access: Access, pace: Pace) {
     let members = Arc::new(Members {
         control: control.clone(),
         access,
@@ -127,14 +127,14 @@ pub fn start(control: &Arc<Control>, access: Access, pace: Pace) {
 }
 
 impl Members {
-    async fn sync(self: &Arc<Self>, name: &str) -> Result<Next, Failure> {
+    async fn sync_cluster(self: &Arc<Self>, name: &str) -> Result<Next, Failure> {
         let control = &self.control;
         let Some(cluster) = control.cluster(name) else {
-            self.leave(name);
+            self.disconnect_member(name);
             return Ok(Next::Done);
         };
         if cluster.is_deleting() {
-            return self.remove(&cluster).await;
+            return self.remove_cluster(&cluster).await;
         }
         let namespace = names::execution_namespace(name);
         if control.host.find(&namespace_kind(), "", &namespace).await?.is_none() {
@@ -154,7 +154,7 @@ impl Members {
         }
         let now = control.now();
         let tainted = control.writer.modify(&cluster, "", |cluster| {
-            let taints = plan::taints(cluster, &now);
+            let taints = plan::taints_of_conditions(cluster, &now);
             if taints != cluster.items("/spec/taints") {
                 cluster.put_or_remove(&["spec", "taints"], (!taints.is_empty()).then(|| json!(taints)));
             }
@@ -162,10 +162,10 @@ impl Members {
         if let Some(tainted) = tainted.await? {
             control.writer.modify(&tainted, "", |cluster| cluster.add_finalizer(names::CLUSTER_FINALIZER)).await?;
         }
-        self.enter(&cluster).await
+        self.connect_member(&cluster).await
     }
 
-    async fn remove(&self, cluster: &Value) -> Result<Next, Failure> {
+    async fn remove_cluster(&self, cluster: &Value) -> Result<Next, Failure> {
         let (control, name) = (&self.control, cluster.name());
         let namespace = names::execution_namespace(name);
         if let Some(object) = control.host.find(&namespace_kind(), "", &namespace).await? {
@@ -195,10 +195,10 @@ impl Members {
     }
 
     /// Gives access to a member, anew when its endpoint or secret changed.
-    async fn enter(self: &Arc<Self>, cluster: &Value) -> Result<Next, Failure> {
+    async fn connect_member(self: &Arc<Self>, cluster: &Value) -> Result<Next, Failure> {
         let name = cluster.name();
-        let source = self.source(cluster).await?;
-        let known = lock(&self.running).get(name).map(|(source, trigger)| (source.clone(), trigger.clone()));
+        let source = self.read_source(cluster).await?;
+        let known = lock_state(&self.running).get(name).map(|(source, trigger)| (source.clone(), trigger.clone()));
         if let Some((_, trigger)) = known.filter(|(known, _)| *known == source) {
             trigger.notify_one();
             return Ok(Next::Done);
@@ -227,24 +227,24 @@ impl Members {
         server.on(
             &Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             Arc::new(move |_: &Change| {
-                *lock(&stale) = None;
+                *lock_state(&stale) = None;
                 notify.notify_one();
             }),
         );
-        lock(&self.running).insert(name.to_owned(), (source, trigger.clone()));
+        lock_state(&self.running).insert(name.to_owned(), (source, trigger.clone()));
         self.control.set_member(name, Some(server.clone()));
         let collector = Collector { control: self.control.clone(), server, pace: self.pace, enablements };
         tokio::spawn(collector.run(trigger));
         Ok(Next::Done)
     }
 
-    fn leave(&self, name: &str) {
-        if lock(&self.running).remove(name).is_some() {
+    fn disconnect_member(&self, name: &str) {
+        if lock_state(&self.running).remove(name).is_some() {
             self.control.set_member(name, None);
         }
     }
 
-    async fn source(&self, cluster: &Value) -> Result<Source, Failure> {
+    async fn read_source(&self, cluster: &Value) -> Result<Source, Failure> {
         if let Access::Given(_) = self.access {
             return Ok((cluster.uid().to_owned(), String::new(), String::new(), false));
         }
@@ -280,7 +280,7 @@ struct Seen {
 }
 
 impl Collector {
-    async fn run(self, trigger: Arc<Notify>) {
+    async fn collect_until_shutdown(self, trigger: Arc<Notify>) {
         let shutdown = self.server.shutdown().clone();
         let work = async {
             let mut seen = None;
@@ -289,10 +289,10 @@ impl Collector {
             let mut health = Health::NotReachable;
             loop {
                 if check {
-                    health = self.health().await;
+                    health = self.probe_health().await;
                     next = tokio::time::Instant::now() + self.pace.every;
                 }
-                self.collect(health, &mut seen).await;
+                self.collect_status(health, &mut seen).await;
                 check = tokio::select! {
                     () = tokio::time::sleep_until(next) => true,
                     () = trigger.notified() => {
@@ -302,10 +302,10 @@ impl Collector {
                 };
             }
         };
-        until(&shutdown, work).await;
+        run_until(&shutdown, work).await;
     }
 
-    async fn health(&self) -> Health {
+    async fn probe_health(&self) -> Health {
         let request = http::Request::get("/readyz").body(Vec::new());
         let Ok(request) = request else { return Health::NotReachable };
         let answer = tokio::time::timeout(Duration::from_secs(5), self.server.client().request_text(request)).await;
@@ -321,7 +321,7 @@ impl Collector {
     }
 
     /// A change of readiness counts once it has lasted; the first sight counts at once.
-    fn settled(&self, cluster: &Value, health: Health, seen: &mut Option<Seen>) -> Option<Value> {
+    fn settle_readiness(&self, cluster: &Value, health: Health, seen: &mut Option<Seen>) -> Option<Value> {
         let ready = health == Health::Ready;
         let current = cluster.items("/status/conditions").iter().find(|one| one["type"] == "Ready");
         let Some(last) = seen else {
@@ -338,18 +338,18 @@ impl Collector {
         Some(plan::ready_condition(health))
     }
 
-    async fn collect(&self, health: Health, seen: &mut Option<Seen>) {
+    async fn collect_status(&self, health: Health, seen: &mut Option<Seen>) {
         let name = &self.server.name;
         let Some(cluster) = self.control.cluster(name) else { return };
         if !cluster.has_finalizer(names::CLUSTER_FINALIZER) {
             // The finalizer's own event comes back here.
             return;
         }
-        let ready = self.settled(&cluster, health, seen);
+        let ready = self.settle_readiness(&cluster, health, seen);
         let mut conditions = Vec::new();
         let mut fields = BTreeMap::new();
         if health == Health::Ready && ready.as_ref().is_some_and(|one| one["status"] == "True") {
-            match self.contents(&cluster).await {
+            match self.collect_contents(&cluster).await {
                 Ok((contents, condition)) => {
                     fields = contents;
                     conditions.push(condition);
@@ -379,16 +379,16 @@ impl Collector {
         }
     }
 
-    async fn contents(&self, cluster: &Value) -> Result<(BTreeMap<&'static str, Value>, Value), Failure> {
+    async fn collect_contents(&self, cluster: &Value) -> Result<(BTreeMap<&'static str, Value>, Value), Failure> {
         let (node, pod) = (Gvk::new("v1", "Node"), Gvk::new("v1", "Pod"));
         self.server.synced(&node).await;
         self.server.synced(&pod).await;
-        let known = lock(&self.enablements).clone();
+        let known = lock_state(&self.enablements).clone();
         let (enablements, complete) = match known {
             Some(known) => known,
             None => {
-                let found = enablements(&self.server).await?;
-                *lock(&self.enablements) = Some(found.clone());
+                let found = list_enablements(&self.server).await?;
+                *lock_state(&self.enablements) = Some(found.clone());
                 found
             }
         };
@@ -406,7 +406,7 @@ impl Collector {
 }
 
 /// What a member serves, in every version, and whether all groups answered.
-async fn enablements(server: &Server) -> Result<(Vec<Value>, bool), Failure> {
+async fn list_enablements(server: &Server) -> Result<(Vec<Value>, bool), Failure> {
     let mut versions = vec!["v1".to_owned()];
     for group in server.get_raw("/apis").await?.items("/groups") {
         versions.extend(group.items("/versions").iter().map(|one| one.text("/groupVersion").to_owned()));
@@ -431,7 +431,7 @@ async fn enablements(server: &Server) -> Result<(Vec<Value>, bool), Failure> {
     Ok((found, complete))
 }
 
-async fn until(shutdown: &CancellationToken, work: impl Future<Output = ()>) {
+async fn run_until(shutdown: &CancellationToken, work: impl Future<Output = ()>) {
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = work => {}

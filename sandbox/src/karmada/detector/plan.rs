@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::karmada::{
     names,
-    object::{Gvk, ObjectExt, Shared, selects},
+    object::{Gvk, ObjectExt, Shared, selector_matches},
 };
 
 /// Which sort of policy.
@@ -65,7 +65,7 @@ pub enum Match {
 
 /// How closely the closest selector names the object, `None` if none does.
 #[must_use]
-pub fn matches(object: &Value, selectors: &[Value]) -> Option<Match> {
+pub fn match_selectors(object: &Value, selectors: &[Value]) -> Option<Match> {
     selectors.iter().filter_map(|selector| matches_one(object, selector)).max()
 }
 
@@ -83,24 +83,24 @@ fn matches_one(object: &Value, selector: &Value) -> Option<Match> {
     }
     match selector.present("/labelSelector") {
         None => Some(Match::All),
-        Some(labels) => selects(Some(labels), &object.labels()).then_some(Match::Labels),
+        Some(labels) => selector_matches(Some(labels), &object.labels()).then_some(Match::Labels),
     }
 }
 
 /// The policy that wins an unclaimed object: explicit priority, then how closely it names the object, then name.
 #[must_use]
-pub fn choose<'a>(object: &Value, policies: &'a [Shared]) -> Option<&'a Shared> {
+pub fn choose_policy<'a>(object: &Value, policies: &'a [Shared]) -> Option<&'a Shared> {
     policies
         .iter()
         .filter(|policy| !policy.is_deleting())
-        .filter_map(|policy| Some((matches(object, policy.items("/spec/resourceSelectors"))?, policy)))
+        .filter_map(|policy| Some((match_selectors(object, policy.items("/spec/resourceSelectors"))?, policy)))
         .max_by_key(|(how, policy)| (policy.number("/spec/priority"), *how, Reverse(policy.name().to_owned())))
         .map(|(_, policy)| policy)
 }
 
 /// Who claims an object, by its own marks.
 #[must_use]
-pub fn claimed(object: &Value) -> Option<(Scope, String, String)> {
+pub fn claiming_policy(object: &Value) -> Option<(Scope, String, String)> {
     let annotation = |key: &str| object.annotation(key).to_owned();
     let (namespace, name) = (annotation(names::POLICY_NAMESPACE), annotation(names::POLICY_NAME));
     if !namespace.is_empty() && !name.is_empty() && !object.label(names::POLICY_ID).is_empty() {
@@ -114,19 +114,19 @@ pub fn claimed(object: &Value) -> Option<(Scope, String, String)> {
 }
 
 /// Marks an object as the policy's.
-pub fn claim(object: &mut Value, scope: Scope, policy: &Value) {
+pub fn set_claim(object: &mut Value, scope: Scope, policy: &Value) {
     object.set_label(scope.id_label(), policy.label(scope.id_label()));
     if scope == Scope::Namespace {
         object.set_annotation(names::POLICY_NAMESPACE, policy.namespace());
         object.set_annotation(names::POLICY_NAME, policy.name());
-        unclaim(object, Scope::Cluster);
+        remove_claim(object, Scope::Cluster);
     } else {
         object.set_annotation(names::CLUSTER_POLICY_NAME, policy.name());
     }
 }
 
 /// Removes the marks of a sort of policy.
-pub fn unclaim(object: &mut Value, scope: Scope) {
+pub fn remove_claim(object: &mut Value, scope: Scope) {
     object.remove_labels(&[scope.id_label()]);
     object.remove_annotations(scope.claim_annotations());
 }
@@ -151,7 +151,7 @@ pub fn binding_kind(template: &Value) -> Gvk {
 
 /// A template's binding as the policy wants it; `priority` where the policy names a class that exists.
 #[must_use]
-pub fn build(
+pub fn build_binding(
     template: &Value,
     scope: Scope,
     policy: &Value,
@@ -224,7 +224,7 @@ pub fn build(
     if namespaced {
         binding.put(&["metadata", "namespace"], json!(template.namespace()));
     }
-    claim(&mut binding, scope, policy);
+    set_claim(&mut binding, scope, policy);
     binding
 }
 
@@ -232,7 +232,7 @@ pub fn build(
 ///
 /// # Errors
 /// When it belongs to another template of the same kind and name.
-pub fn merge(existing: &Value, desired: &Value) -> Result<Value, String> {
+pub fn merge_binding(existing: &Value, desired: &Value) -> Result<Value, String> {
     let owner = existing.items("/metadata/ownerReferences").iter().find(|owner| owner.flag("/controller"));
     if owner.is_some_and(|owner| owner.text("/uid") != desired.text("/spec/resource/uid")) {
         return Err(
@@ -273,7 +273,7 @@ pub fn merge(existing: &Value, desired: &Value) -> Result<Value, String> {
     let suspension = merge_suspension(existing.present("/spec/suspension"), desired.present("/spec/suspension"));
     merged.put_or_remove(&["spec", "suspension"], suspension);
     if namespaced && !desired.label(names::POLICY_ID).is_empty() {
-        unclaim(&mut merged, Scope::Cluster);
+        remove_claim(&mut merged, Scope::Cluster);
     }
     Ok(merged)
 }
@@ -291,7 +291,7 @@ fn merge_suspension(existing: Option<&Value>, policy: Option<&Value>) -> Option<
 
 /// Whether an update of a template is more than bookkeeping of the API server.
 #[must_use]
-pub fn changed(old: &Value, new: &Value) -> bool {
+pub fn is_changed(old: &Value, new: &Value) -> bool {
     let essence = |object: &Value| {
         let mut object = object.clone();
         for field in ["managedFields", "resourceVersion"] {
@@ -305,7 +305,7 @@ pub fn changed(old: &Value, new: &Value) -> bool {
 
 /// Whether templates of this kind can be propagated at all.
 #[must_use]
-pub fn propagated(gvk: &Gvk) -> bool {
+pub fn is_propagated(gvk: &Gvk) -> bool {
     let skipped = gvk.group.ends_with(".karmada.io")
         || gvk.kind == "Event"
         || matches!(
@@ -338,7 +338,7 @@ mod tests {
         let all = json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": "n"});
         let named = json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": "n", "name": "a"});
         let labels = json!({"apiVersion": "batch/v1", "kind": "Job", "labelSelector": {"matchLabels": {"x": "1"}}});
-        let chosen = |policies: &[Shared]| choose(&job(), policies).map(|policy| policy.name().to_owned());
+        let chosen = |policies: &[Shared]| choose_policy(&job(), policies).map(|policy| policy.name().to_owned());
         assert_eq!(chosen(&[policy("b", 0, &all), policy("c", 0, &named)]), Some("c".to_owned()));
         assert_eq!(chosen(&[policy("b", 1, &all), policy("c", 0, &named)]), Some("b".to_owned()));
         assert_eq!(chosen(&[policy("b", 0, &labels), policy("a", 0, &all)]), Some("b".to_owned()));
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn third_party_fields_survive_a_pass_and_the_policys_do_not() {
         let policy = policy("p", 0, &json!({}));
-        let desired = build(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
+        let desired = build_binding(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
         let mut existing = desired.clone();
         existing.put(&["spec", "clusters"], json!([{"name": "m1"}]));
         existing.put(&["spec", "suspension"], json!({"scheduling": false, "dispatching": true}));
@@ -356,7 +356,7 @@ mod tests {
         existing.put(&["spec", "schedulePriority"], json!({"priority": 7}));
         existing.set_label("third", "party");
         existing.add_finalizer("third/party");
-        let merged = merge(&existing, &desired).unwrap();
+        let merged = merge_binding(&existing, &desired).unwrap();
         assert_eq!(merged["spec"]["clusters"], json!([{"name": "m1"}]));
         assert_eq!(merged["spec"]["suspension"], json!({"scheduling": false}));
         assert_eq!(merged["spec"]["schedulerName"], "s");
@@ -368,11 +368,11 @@ mod tests {
     #[test]
     fn a_binding_of_another_template_of_that_name_is_not_touched() {
         let policy = policy("p", 0, &json!({}));
-        let desired = build(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
+        let desired = build_binding(&job(), Scope::Namespace, &policy, &Interpreted::default(), None);
         let mut other = job();
         other.put(&["metadata", "uid"], json!("v"));
-        let theirs = build(&other, Scope::Namespace, &policy, &Interpreted::default(), None);
-        assert!(merge(&theirs, &desired).unwrap_err().contains("different owner reference UID"));
+        let theirs = build_binding(&other, Scope::Namespace, &policy, &Interpreted::default(), None);
+        assert!(merge_binding(&theirs, &desired).unwrap_err().contains("different owner reference UID"));
     }
 
     #[test]
@@ -380,8 +380,8 @@ mod tests {
         let mut new = job();
         new.put(&["status"], json!({"active": 1}));
         new.put(&["metadata", "resourceVersion"], json!("8"));
-        assert!(!changed(&job(), &new));
+        assert!(!is_changed(&job(), &new));
         new.set_label("a", "b");
-        assert!(changed(&job(), &new));
+        assert!(is_changed(&job(), &new));
     }
 }

@@ -64,8 +64,8 @@ impl Detector {
     }
 
     /// Looks after templates of a kind, from now on.
-    pub fn follow(&self, gvk: &Gvk) {
-        if !plan::propagated(gvk) || !crate::karmada::api::lock(&self.kinds).insert(gvk.clone()) {
+    pub fn follow_kind(&self, gvk: &Gvk) {
+        if !plan::is_propagated(gvk) || !crate::karmada::api::lock_state(&self.kinds).insert(gvk.clone()) {
             return;
         }
         let queue = self.templates.clone();
@@ -77,7 +77,7 @@ impl Detector {
                     return;
                 }
                 let real = match (&change.old, &change.new) {
-                    (Some(old), Some(new)) => plan::changed(old, new),
+                    (Some(old), Some(new)) => plan::is_changed(old, new),
                     _ => true,
                 };
                 if real {
@@ -87,14 +87,14 @@ impl Detector {
         );
     }
 
-    async fn template(&self, key: &ObjectKey) -> Result<Next, Failure> {
+    async fn sync_template(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let host = &self.control.host;
         let Some(object) = host.find(&key.gvk, &key.namespace, &key.name).await? else { return Ok(Next::Done) };
         if !object.label(names::TEMPLATE_CLAIMED_BY).is_empty() {
             return Ok(Next::Done);
         }
-        if let Some((scope, namespace, name)) = plan::claimed(&object) {
-            return self.claimed(&object, scope, &namespace, &name).await;
+        if let Some((scope, namespace, name)) = plan::claiming_policy(&object) {
+            return self.sync_claimed(&object, scope, &namespace, &name).await;
         }
         for scope in [Scope::Namespace, Scope::Cluster] {
             let candidates = match scope {
@@ -102,27 +102,27 @@ impl Detector {
                 Scope::Namespace => host.list_in(&scope.gvk(), &key.namespace),
                 Scope::Cluster => host.list(&scope.gvk()),
             };
-            if let Some(policy) = plan::choose(&object, &candidates) {
+            if let Some(policy) = plan::choose_policy(&object, &candidates) {
                 self.overrides_present(policy)?;
-                return self.apply(&object, scope, policy).await;
+                return self.apply_policy(&object, scope, policy).await;
             }
         }
         Ok(Next::Done)
     }
 
-    async fn claimed(&self, object: &Shared, scope: Scope, namespace: &str, name: &str) -> Result<Next, Failure> {
+    async fn sync_claimed(&self, object: &Shared, scope: Scope, namespace: &str, name: &str) -> Result<Next, Failure> {
         let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else {
-            self.clean(object, scope).await?;
+            self.clean_template(object, scope).await?;
             return Ok(Next::Done);
         };
         if policy.is_deleting() {
             return Err(Failure(format!("policy({namespace}/{name}) is being deleted")));
         }
-        if plan::matches(object, policy.items("/spec/resourceSelectors")).is_none() {
+        if plan::match_selectors(object, policy.items("/spec/resourceSelectors")).is_none() {
             return Ok(Next::Done);
         }
         self.overrides_present(&policy)?;
-        self.apply(object, scope, &policy).await
+        self.apply_policy(object, scope, &policy).await
     }
 
     /// A policy waits for the overrides that it names.
@@ -140,7 +140,7 @@ impl Detector {
         if missing { Err(Failure("waiting for dependent overrides".to_owned())) } else { Ok(()) }
     }
 
-    async fn apply(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<Next, Failure> {
+    async fn apply_policy(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<Next, Failure> {
         let name = match scope {
             Scope::Namespace => format!("policy({}/{})", policy.namespace(), policy.name()),
             Scope::Cluster => format!("cluster policy({})", policy.name()),
@@ -162,17 +162,17 @@ impl Detector {
     }
 
     async fn try_apply(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<bool, Failure> {
-        let template = self.claim(object, scope, policy).await?;
-        let interpreted = self.interpret(&template).await?;
-        let priority = self.priority(policy).await?;
-        let desired = plan::build(&template, scope, policy, &interpreted, priority);
+        let template = self.claim_template(object, scope, policy).await?;
+        let interpreted = self.interpret_template(&template).await?;
+        let priority = self.policy_priority(policy).await?;
+        let desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
         let (gvk, writer) = (desired.gvk(), &self.control.writer);
         let mut existing = self.control.host.find(&gvk, desired.namespace(), desired.name()).await?;
         for _ in 0..5 {
             let outcome = match &existing {
                 None => writer.create(&desired).await,
                 Some(existing) => {
-                    let merged = plan::merge(existing, &desired)?;
+                    let merged = plan::merge_binding(existing, &desired)?;
                     if merged == **existing {
                         return Ok(false);
                     }
@@ -190,21 +190,21 @@ impl Detector {
         Err(Failure("the binding changes faster than it can be written".to_owned()))
     }
 
-    async fn claim(&self, object: &Shared, scope: Scope, policy: &Value) -> Result<Shared, Failure> {
+    async fn claim_template(&self, object: &Shared, scope: Scope, policy: &Value) -> Result<Shared, Failure> {
         let id = policy.label(scope.id_label());
         let other_claim = scope == Scope::Namespace && !object.label(names::CLUSTER_POLICY_ID).is_empty();
         if !id.is_empty() && object.label(scope.id_label()) == id && !other_claim {
             return Ok(object.clone());
         }
         let mut claimed = Value::clone(object);
-        plan::claim(&mut claimed, scope, policy);
+        plan::set_claim(&mut claimed, scope, policy);
         match self.control.writer.update(&claimed).await {
             Ok(written) => Ok(Arc::new(written)),
             Err(error) => Err(Failure(error.message())),
         }
     }
 
-    async fn interpret(&self, template: &Value) -> Result<Interpreted, Failure> {
+    async fn interpret_template(&self, template: &Value) -> Result<Interpreted, Failure> {
         let (gvk, interpreter) = (template.gvk(), &self.control.interpreter);
         let about = || About::object(template);
         if self.control.gates.multiple_templates && interpreter.enabled(&gvk, Operation::InterpretComponent) {
@@ -236,7 +236,7 @@ impl Detector {
         }
     }
 
-    async fn priority(&self, policy: &Value) -> Result<Option<i64>, Failure> {
+    async fn policy_priority(&self, policy: &Value) -> Result<Option<i64>, Failure> {
         let Some(wanted) = policy.present("/spec/schedulePriority") else { return Ok(None) };
         let source = wanted.text("/priorityClassSource");
         if source != "KubePriorityClass" {
@@ -250,18 +250,18 @@ impl Detector {
         }
     }
 
-    async fn policy(&self, (scope, namespace, name): &PolicyKey) -> Result<Next, Failure> {
+    async fn sync_policy(&self, (scope, namespace, name): &PolicyKey) -> Result<Next, Failure> {
         let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else { return Ok(Next::Done) };
         if policy.is_deleting() {
             for object in self.claimed_by(*scope, &policy) {
-                self.clean(&object, *scope).await?;
+                self.clean_template(&object, *scope).await?;
             }
             self.control.writer.modify(&policy, "", |policy| policy.remove_finalizer(scope.finalizer())).await?;
             return Ok(Next::Done);
         }
         let selectors = policy.items("/spec/resourceSelectors");
         for object in self.claimed_by(*scope, &policy) {
-            if plan::matches(&object, selectors).is_some() {
+            if plan::match_selectors(&object, selectors).is_some() {
                 self.templates.add(ObjectKey::of(&object));
             } else {
                 self.unclaim_unmatched(&object, *scope).await?;
@@ -271,9 +271,9 @@ impl Detector {
             selectors.iter().map(|one| Gvk::new(one.text("/apiVersion"), one.text("/kind"))).collect();
         for gvk in kinds {
             for object in self.control.host.list(&gvk) {
-                let free = plan::claimed(&object).is_none() && !names::reserved_namespace(object.namespace());
+                let free = plan::claiming_policy(&object).is_none() && !names::reserved_namespace(object.namespace());
                 let reach = *scope == Scope::Cluster || object.namespace() == namespace;
-                if free && reach && plan::matches(&object, selectors).is_some() {
+                if free && reach && plan::match_selectors(&object, selectors).is_some() {
                     self.templates.add(ObjectKey::of(&object));
                 }
             }
@@ -301,30 +301,30 @@ impl Detector {
     }
 
     /// Takes a policy's marks off a template's binding, then off the template.
-    async fn clean(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
+    async fn clean_template(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
         let id = object.label(scope.id_label()).to_owned();
         let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
         if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
-            self.unclaim(&binding, scope, &id).await?;
+            self.unclaim_template(&binding, scope, &id).await?;
         }
-        self.unclaim(object, scope, &id).await
+        self.unclaim_template(object, scope, &id).await
     }
 
     /// The other way round when the policy no longer names the template.
     async fn unclaim_unmatched(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
         let id = object.label(scope.id_label()).to_owned();
-        self.unclaim(object, scope, &id).await?;
+        self.unclaim_template(object, scope, &id).await?;
         let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
         if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
-            self.unclaim(&binding, scope, &id).await?;
+            self.unclaim_template(&binding, scope, &id).await?;
         }
         Ok(())
     }
 
-    async fn unclaim(&self, object: &Value, scope: Scope, id: &str) -> Result<(), Failure> {
+    async fn unclaim_template(&self, object: &Value, scope: Scope, id: &str) -> Result<(), Failure> {
         let unclaim = |object: &mut Value| {
             if object.label(scope.id_label()) == id {
-                plan::unclaim(object, scope);
+                plan::remove_claim(object, scope);
             }
         };
         self.control.writer.modify(object, "", unclaim).await?;

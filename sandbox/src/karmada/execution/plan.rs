@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::karmada::{
-    interpreter::prune::prune,
+    interpreter::prune::prune_template,
     names,
     object::{ObjectExt, set_condition},
 };
@@ -43,7 +43,7 @@ pub fn keep_members_own(desired: &mut Value, observed: &Value) {
     for field in ["resourceVersion", "finalizers", "ownerReferences"] {
         desired.put_or_remove(&["metadata", field], observed.present(&format!("/metadata/{field}")).cloned());
     }
-    let from_template = recorded(observed, names::MANAGED_ANNOTATIONS);
+    let from_template = recorded_keys(observed, names::MANAGED_ANNOTATIONS);
     for (key, value) in observed.annotations() {
         if desired.pointer("/metadata/annotations").and_then(|all| all.get(&key)).is_none()
             && !from_template.contains(&key)
@@ -51,7 +51,7 @@ pub fn keep_members_own(desired: &mut Value, observed: &Value) {
             desired.set_annotation(&key, &value);
         }
     }
-    let from_template = recorded(observed, names::MANAGED_LABELS);
+    let from_template = recorded_keys(observed, names::MANAGED_LABELS);
     for (key, value) in observed.labels() {
         if desired.pointer("/metadata/labels").and_then(|all| all.get(&key)).is_none() && !from_template.contains(&key)
         {
@@ -60,7 +60,7 @@ pub fn keep_members_own(desired: &mut Value, observed: &Value) {
     }
 }
 
-fn recorded(observed: &Value, annotation: &str) -> BTreeSet<String> {
+fn recorded_keys(observed: &Value, annotation: &str) -> BTreeSet<String> {
     observed.annotation(annotation).split(',').map(str::to_owned).collect()
 }
 
@@ -68,24 +68,24 @@ fn recorded(observed: &Value, annotation: &str) -> BTreeSet<String> {
 #[must_use]
 pub fn is_up_to_date(desired: &Value, observed: &Value) -> bool {
     let mut there = observed.clone();
-    prune(&mut there);
+    prune_template(&mut there);
     keep_members_own(&mut there, observed);
     there == *desired
 }
 
 /// Whether a change in a member is one that the Work must answer: not its own write, not only bookkeeping.
 #[must_use]
-pub fn drifted(old: &Value, new: &Value) -> bool {
+pub fn has_drifted(old: &Value, new: &Value) -> bool {
     let essence = |object: &Value| {
         let mut object = object.clone();
-        prune(&mut object);
+        prune_template(&mut object);
         object
     };
     essence(old) != essence(new)
 }
 
 /// A manifest without Karmada's marks, for an object that stays behind; Karmada forgets the conflict resolution.
-pub fn release(manifest: &mut Value) {
+pub fn remove_marks(manifest: &mut Value) {
     manifest.remove_labels(&[
         names::MANAGED,
         names::BINDING_ID,
@@ -122,7 +122,7 @@ pub fn set_dispatching(work: &mut Value, now: &str) {
         .iter()
         .any(|old| old["type"] == "Dispatching" && old["status"] == condition["status"]);
     if !same {
-        set(work, condition, now);
+        set_work_condition(work, condition, now);
     }
 }
 
@@ -136,10 +136,10 @@ pub fn set_applied(work: &mut Value, errors: &[String], total: usize, now: &str)
         let message = format!("Failed to apply all manifests ({}/{total}): {why}", total - errors.len());
         json!({"type": "Applied", "status": "False", "reason": "AppliedFailed", "message": message})
     };
-    set(work, condition, now);
+    set_work_condition(work, condition, now);
 }
 
-fn set(work: &mut Value, condition: Value, now: &str) {
+fn set_work_condition(work: &mut Value, condition: Value, now: &str) {
     let mut conditions = work.items("/status/conditions").to_vec();
     if set_condition(&mut conditions, condition, now) {
         work.put(&["status", "conditions"], Value::Array(conditions));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::plan;
 use crate::karmada::{
-    api::{Change, Delete, Handler, Server, lock},
+    api::{Change, Delete, Handler, Server, lock_state},
     control::{Control, MANAGER, Named, cluster_kind, is_ready, work_kind},
     events::About,
     interpreter::Operation,
@@ -25,24 +25,24 @@ const SOURCE: &str = "execution-controller";
 struct Written(Mutex<BTreeMap<(String, ObjectKey), String>>);
 
 impl Written {
-    fn note(&self, cluster: &str, object: &Value) {
-        lock(&self.0).insert((cluster.to_owned(), ObjectKey::of(object)), object.resource_version().to_owned());
+    fn note_version(&self, cluster: &str, object: &Value) {
+        lock_state(&self.0).insert((cluster.to_owned(), ObjectKey::of(object)), object.resource_version().to_owned());
     }
 
-    fn forget(&self, cluster: &str, key: &ObjectKey) {
-        lock(&self.0).remove(&(cluster.to_owned(), key.clone()));
+    fn forget_version(&self, cluster: &str, key: &ObjectKey) {
+        lock_state(&self.0).remove(&(cluster.to_owned(), key.clone()));
     }
 
     /// Whether this state is not the one that was written, of an object that was.
     fn is_foreign(&self, cluster: &str, object: &Value) -> bool {
-        lock(&self.0)
+        lock_state(&self.0)
             .get(&(cluster.to_owned(), ObjectKey::of(object)))
             .is_some_and(|version| version != object.resource_version())
     }
 }
 
 /// Starts to bring Works to their members.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("execution", control.shutdown.clone());
     let written = Arc::new(Written::default());
     let works = queue.clone();
@@ -72,16 +72,16 @@ pub fn start(control: &Arc<Control>) {
         }),
     );
     let (works, noted) = (queue.clone(), written.clone());
-    control.on_propagated(move |cluster| drifts(works.clone(), noted.clone(), cluster));
+    control.on_propagated(move |cluster| requeue_drifted(works.clone(), noted.clone(), cluster));
     let own = control.clone();
     queue.run(8, move |(namespace, name)| {
         let (own, written) = (own.clone(), written.clone());
-        async move { sync(&own, &written, &namespace, &name).await }
+        async move { sync_work(&own, &written, &namespace, &name).await }
     });
 }
 
 /// Works whose objects somebody changed or deleted in a member are applied again.
-fn drifts(works: Arc<Queue<Named>>, written: Arc<Written>, cluster: &str) -> Handler {
+fn requeue_drifted(works: Arc<Queue<Named>>, written: Arc<Written>, cluster: &str) -> Handler {
     let cluster = cluster.to_owned();
     Arc::new(move |change: &Change| {
         let Some(object) = change.old.as_ref().or(change.new.as_ref()) else { return };
@@ -92,7 +92,7 @@ fn drifts(works: Arc<Queue<Named>>, written: Arc<Written>, cluster: &str) -> Han
         let again = match (&change.old, &change.new) {
             (Some(_), None) => true,
             (None, Some(new)) => written.is_foreign(&cluster, new),
-            (Some(old), Some(new)) => written.is_foreign(&cluster, new) && plan::drifted(old, new),
+            (Some(old), Some(new)) => written.is_foreign(&cluster, new) && plan::has_drifted(old, new),
             (None, None) => false,
         };
         if again {
@@ -101,12 +101,12 @@ fn drifts(works: Arc<Queue<Named>>, written: Arc<Written>, cluster: &str) -> Han
     })
 }
 
-async fn sync(control: &Control, written: &Written, namespace: &str, name: &str) -> Result<Next, Failure> {
+async fn sync_work(control: &Control, written: &Written, namespace: &str, name: &str) -> Result<Next, Failure> {
     let Some(work) = control.host.cached(&work_kind(), namespace, name) else { return Ok(Next::Done) };
     let Some(cluster_name) = names::cluster_of(namespace) else { return Ok(Next::Done) };
     let cluster = control.host.find(&cluster_kind(), "", cluster_name).await?;
     if work.is_deleting() {
-        delete(control, written, &work, cluster_name, cluster.as_deref()).await?;
+        delete_work(control, written, &work, cluster_name, cluster.as_deref()).await?;
         control.writer.modify(&work, "", |work| work.remove_finalizer(names::EXECUTION_FINALIZER)).await?;
         return Ok(Next::Done);
     }
@@ -126,10 +126,10 @@ async fn sync(control: &Control, written: &Written, namespace: &str, name: &str)
     }
     let member = control.member(cluster_name).filter(|_| is_ready(&cluster));
     let Some(member) = member else { return Err(Failure(format!("cluster({cluster_name}) not ready"))) };
-    apply(control, written, &dispatched, &member).await
+    apply_work(control, written, &dispatched, &member).await
 }
 
-async fn apply(control: &Control, written: &Written, work: &Value, member: &Arc<Server>) -> Result<Next, Failure> {
+async fn apply_work(control: &Control, written: &Written, work: &Value, member: &Arc<Server>) -> Result<Next, Failure> {
     let manifests = work.items("/spec/workload/manifests");
     let (events, cluster) = (&control.events, member.name.as_str());
     let mut errors: Vec<String> = Vec::new();
@@ -202,7 +202,7 @@ async fn apply_one(control: &Control, written: &Written, manifest: &Value, membe
 }
 
 /// Deletes what a Work brought, or lets go of it. In a cluster that does not answer only when the cluster leaves.
-async fn delete(
+async fn delete_work(
     control: &Control,
     written: &Written,
     work: &Value,
@@ -226,7 +226,7 @@ async fn delete(
         let key = ObjectKey::of(manifest);
         if preserve {
             let mut released = manifest.clone();
-            plan::release(&mut released);
+            plan::remove_marks(&mut released);
             apply_released(control, &released, &observed, &member).await.map_err(Failure)?;
         } else if plan::is_managed(&observed) {
             let how = Delete { propagation: Some("Background"), ..Delete::default() };

@@ -11,7 +11,7 @@ use crate::karmada::object::{Gvk, ObjectExt};
 
 /// Whether Karmada itself knows what this kind needs.
 #[must_use]
-pub fn known(gvk: &Gvk) -> bool {
+pub fn has_dependencies(gvk: &Gvk) -> bool {
     pod_spec(gvk).is_some() || *gvk == Gvk::new("networking.k8s.io/v1", "Ingress")
 }
 
@@ -28,7 +28,7 @@ fn pod_spec(gvk: &Gvk) -> Option<&'static str> {
 
 /// References to what the object needs.
 #[must_use]
-pub fn of(object: &Value) -> Vec<Value> {
+pub fn list_dependencies(object: &Value) -> Vec<Value> {
     let gvk = object.gvk();
     let namespace = object.namespace();
     let reference =
@@ -63,7 +63,7 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    fn of(pod: &'a Value) -> Self {
+    fn @@list_dependencies(pod: &'a Value) -> Self {
         let mut needs = Self::default();
         for secret in pod.items("/imagePullSecrets") {
             needs.secrets.insert(secret.text("/name"));
@@ -120,7 +120,7 @@ mod tests {
             "volumes": [{"configMap": {"name": "a"}}],
         }});
         let names: Vec<String> =
-            of(&pod).iter().map(|one| format!("{}/{}", one.text("/kind"), one.text("/name"))).collect();
+            list_dependencies(&pod).iter().map(|one| format!("{}/{}", one.text("/kind"), one.text("/name"))).collect();
         assert_eq!(names, ["ConfigMap/a", "ConfigMap/b", "Secret/s"]);
     }
 }

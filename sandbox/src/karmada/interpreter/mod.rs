@@ -61,7 +61,7 @@ impl Operation {
 
 /// The kind of the webhooks' configurations.
 #[must_use]
-pub fn configurations() -> Gvk {
+pub fn configuration_kind() -> Gvk {
     Gvk::new("config.karmada.io/v1alpha1", "ResourceInterpreterWebhookConfiguration")
 }
 
@@ -76,21 +76,21 @@ impl Interpreter {
     /// With the webhooks that are configured on the host, of which some are served in this process.
     #[must_use]
     pub fn new(host: Arc<Server>, in_process: webhook::InProcess) -> Self {
-        host.watch(&configurations());
+        host.watch(&configuration_kind());
         Self { host, caller: webhook::Caller::new(in_process) }
     }
 
-    fn hook(&self, gvk: &Gvk, operation: Operation) -> Option<webhook::Hook> {
-        webhook::choose(&self.host.list(&configurations()), gvk, operation)
+    fn choose_hook(&self, gvk: &Gvk, operation: Operation) -> Option<webhook::Hook> {
+        webhook::choose_hook(&self.host.list(&configuration_kind()), gvk, operation)
     }
 
     /// Whether anybody can answer.
     #[must_use]
-    pub fn enabled(&self, gvk: &Gvk, operation: Operation) -> bool {
-        self.hook(gvk, operation).is_some() || built_in(gvk, operation)
+    pub fn is_enabled(&self, gvk: &Gvk, operation: Operation) -> bool {
+        self.choose_hook(gvk, operation).is_some() || built_in(gvk, operation)
     }
 
-    async fn ask(
+    async fn ask_hook(
         &self,
         hook: &webhook::Hook,
         operation: Operation,
@@ -100,23 +100,23 @@ impl Interpreter {
         items: Option<&[Value]>,
     ) -> Result<Value, String> {
         let uid = uuid::Uuid::new_v4().to_string();
-        let question = webhook::question(&uid, operation, object, observed, replicas, items);
+        let question = webhook::build_question(&uid, operation, object, observed, replicas, items);
         let answer = self.caller.call(hook, &question).await?;
-        webhook::accept(hook, &uid, operation, &answer)
+        webhook::accept_answer(hook, &uid, operation, &answer)
     }
 
     /// How many replicas, and what each needs.
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn replicas(&self, object: &Value) -> Result<(i64, Option<Value>), String> {
+    pub async fn interpret_replicas(&self, object: &Value) -> Result<(i64, Option<Value>), String> {
         let operation = Operation::InterpretReplica;
-        match self.hook(&object.gvk(), operation) {
+        match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
-                let response = self.ask(&hook, operation, object, None, 0, None).await?;
+                let response = self.ask_hook(&hook, operation, object, None, 0, None).await?;
                 Ok((response.number("/replicas"), response.present("/replicaRequirements").cloned()))
             }
-            None => Ok(workload::replicas(object)),
+            None => Ok(workload::read_replicas(object)),
         }
     }
 
@@ -124,11 +124,11 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn components(&self, object: &Value) -> Result<Vec<Value>, String> {
+    pub async fn interpret_components(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretComponent;
-        match self.hook(&object.gvk(), operation) {
-            Some(hook) => Ok(self.ask(&hook, operation, object, None, 0, None).await?.items("/components").to_vec()),
-            None => Ok(volcano::components(object, |template| workload::requirements(&template["spec"]))),
+        match self.choose_hook(&object.gvk(), operation) {
+            Some(hook) => Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/components").to_vec()),
+            None => Ok(volcano::read_components(object, |template| workload::replica_requirements(&template["spec"]))),
         }
     }
 
@@ -136,13 +136,13 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn revise(&self, object: &Value, replicas: i64) -> Result<Value, String> {
+    pub async fn revise_replicas(&self, object: &Value, replicas: i64) -> Result<Value, String> {
         let operation = Operation::ReviseReplica;
-        match self.hook(&object.gvk(), operation) {
-            Some(hook) => webhook::patched(object, &self.ask(&hook, operation, object, None, replicas, None).await?),
+        match self.choose_hook(&object.gvk(), operation) {
+            Some(hook) => webhook::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?),
             None => {
                 let mut object = object.clone();
-                workload::revise(&mut object, replicas);
+                workload::revise_replicas(&mut object, replicas);
                 Ok(object)
             }
         }
@@ -152,15 +152,15 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn retain(&self, desired: &Value, observed: &Value) -> Result<Value, String> {
+    pub async fn retain_fields(&self, desired: &Value, observed: &Value) -> Result<Value, String> {
         let operation = Operation::Retain;
-        match self.hook(&desired.gvk(), operation) {
+        match self.choose_hook(&desired.gvk(), operation) {
             Some(hook) => {
-                webhook::patched(desired, &self.ask(&hook, operation, desired, Some(observed), 0, None).await?)
+                webhook::apply_patch(desired, &self.ask_hook(&hook, operation, desired, Some(observed), 0, None).await?)
             }
             None => {
                 let mut desired = desired.clone();
-                retain::retain(&mut desired, observed);
+                retain::retain_fields(&mut desired, observed);
                 Ok(desired)
             }
         }
@@ -170,18 +170,18 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn aggregate(&self, template: &Value, items: &[Value], now: &str) -> Result<Value, String> {
+    pub async fn aggregate_status(&self, template: &Value, items: &[Value], now: &str) -> Result<Value, String> {
         let operation = Operation::AggregateStatus;
         let gvk = template.gvk();
-        if let Some(hook) = self.hook(&gvk, operation) {
-            return webhook::patched(template, &self.ask(&hook, operation, template, None, 0, Some(items)).await?);
+        if let Some(hook) = self.choose_hook(&gvk, operation) {
+            return webhook::apply_patch(template, &self.ask_hook(&hook, operation, template, None, 0, Some(items)).await?);
         }
         let mut template = template.clone();
         if is_volcano_job(&gvk) {
             // An empty table does not come out of Lua.
-            let status = volcano::aggregate(items, now).filter(|status| *status != serde_json::json!({}));
+            let status = volcano::aggregate_status(items, now).filter(|status| *status != serde_json::json!({}));
             template.put_or_remove(&["status"], status);
-        } else if let Some(status) = status::aggregate(&template, items, now) {
+        } else if let Some(status) = status::aggregate_status(&template, items, now) {
             template.put(&["status"], status);
         }
         Ok(template)
@@ -191,13 +191,13 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn status(&self, observed: &Value) -> Result<Option<Value>, String> {
+    pub async fn interpret_status(&self, observed: &Value) -> Result<Option<Value>, String> {
         let operation = Operation::InterpretStatus;
         let gvk = observed.gvk();
-        match self.hook(&gvk, operation) {
-            Some(hook) => Ok(self.ask(&hook, operation, observed, None, 0, None).await?.get("rawStatus").cloned()),
-            None if is_volcano_job(&gvk) => Ok(Some(volcano::reflect(observed))),
-            None => Ok(status::reflect(observed)),
+        match self.choose_hook(&gvk, operation) {
+            Some(hook) => Ok(self.ask_hook(&hook, operation, observed, None, 0, None).await?.get("rawStatus").cloned()),
+            None if is_volcano_job(&gvk) => Ok(Some(volcano::reflect_status(observed))),
+            None => Ok(status::reflect_status(observed)),
         }
     }
 
@@ -205,13 +205,13 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn healthy(&self, observed: &Value) -> Result<bool, String> {
+    pub async fn interpret_health(&self, observed: &Value) -> Result<bool, String> {
         let operation = Operation::InterpretHealth;
         let gvk = observed.gvk();
-        match self.hook(&gvk, operation) {
-            Some(hook) => Ok(self.ask(&hook, operation, observed, None, 0, None).await?.flag("/healthy")),
-            None if is_volcano_job(&gvk) => Ok(volcano::healthy(observed)),
-            None => Ok(status::healthy(observed)),
+        match self.choose_hook(&gvk, operation) {
+            Some(hook) => Ok(self.ask_hook(&hook, operation, observed, None, 0, None).await?.flag("/healthy")),
+            None if is_volcano_job(&gvk) => Ok(volcano::is_healthy(observed)),
+            None => Ok(status::is_healthy(observed)),
         }
     }
 
@@ -219,11 +219,11 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the webhook in charge fails.
-    pub async fn dependencies(&self, object: &Value) -> Result<Vec<Value>, String> {
+    pub async fn interpret_dependencies(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretDependency;
-        match self.hook(&object.gvk(), operation) {
-            Some(hook) => Ok(self.ask(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec()),
-            None => Ok(dependencies::of(object)),
+        match self.choose_hook(&object.gvk(), operation) {
+            Some(hook) => Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec()),
+            None => Ok(dependencies::list_dependencies(object)),
         }
     }
 }
@@ -240,8 +240,8 @@ fn built_in(gvk: &Gvk, operation: Operation) -> bool {
         Operation::ReviseReplica => workload::replicas_field(gvk).is_some(),
         Operation::InterpretStatus => true,
         Operation::Retain => retain::retains(gvk),
-        Operation::AggregateStatus => volcano || status::aggregates(gvk),
+        Operation::AggregateStatus => volcano || status::is_aggregated(gvk),
         Operation::InterpretHealth => volcano || status::tells_health(gvk),
-        Operation::InterpretDependency => dependencies::known(gvk),
+        Operation::InterpretDependency => dependencies::has_dependencies(gvk),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::karmada::object::ObjectExt;
 
 /// Removes what the API server fills in, the status, and what only one cluster can know.
-pub fn prune(object: &mut Value) {
+pub fn prune_template(object: &mut Value) {
     for field in [
         "creationTimestamp",
         "deletionTimestamp",
@@ -81,7 +81,7 @@ mod tests {
     fn a_job_of_any_group_loses_its_ttl() {
         let mut job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
             "metadata": {"name": "a", "uid": "1"}, "spec": {"ttlSecondsAfterFinished": 5, "queue": "q"}, "status": {}});
-        prune(&mut job);
+        prune_template(&mut job);
         assert_eq!(
             job,
             json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"queue": "q"}})
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_headless_service_stays_headless() {
         let mut service = json!({"kind": "Service", "metadata": {}, "spec": {"clusterIP": "None"}});
-        prune(&mut service);
+        prune_template(&mut service);
         assert_eq!(service["spec"]["clusterIP"], "None");
     }
 }

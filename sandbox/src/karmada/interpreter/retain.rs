@@ -25,39 +25,39 @@ pub fn retains(gvk: &Gvk) -> bool {
 }
 
 /// The desired object with what the observed one keeps.
-pub fn retain(desired: &mut Value, observed: &Value) {
+pub fn retain_fields(desired: &mut Value, observed: &Value) {
     match desired.text("/kind") {
-        "Pod" => pod(desired, observed),
+        "Pod" => retain_pod_fields(desired, observed),
         "Job" => {
-            copy(desired, observed, &["spec", "selector", "matchLabels"]);
-            copy(desired, observed, &["spec", "template", "metadata", "labels"]);
+            copy_field(desired, observed, &["spec", "selector", "matchLabels"]);
+            copy_field(desired, observed, &["spec", "template", "metadata", "labels"]);
         }
         "Deployment" if desired.label(names::RETAIN_REPLICAS) == "true" => {
-            copy(desired, observed, &["spec", "replicas"]);
+            copy_field(desired, observed, &["spec", "replicas"]);
         }
         "Service" => {
             for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
-                copy(desired, observed, &["spec", field]);
+                copy_field(desired, observed, &["spec", field]);
             }
             node_ports(desired, observed);
         }
-        "ServiceAccount" if desired.items("/secrets").is_empty() => copy(desired, observed, &["secrets"]),
-        "PersistentVolumeClaim" => copy(desired, observed, &["spec", "volumeName"]),
-        "PersistentVolume" => copy(desired, observed, &["spec", "claimRef"]),
+        "ServiceAccount" if desired.items("/secrets").is_empty() => copy_field(desired, observed, &["secrets"]),
+        "PersistentVolumeClaim" => copy_field(desired, observed, &["spec", "volumeName"]),
+        "PersistentVolume" => copy_field(desired, observed, &["spec", "claimRef"]),
         "Secret" if desired.text("/type") == "kubernetes.io/service-account-token" => {
-            copy(desired, observed, &["data"]);
+            copy_field(desired, observed, &["data"]);
         }
         _ => {}
     }
 }
 
-fn copy(desired: &mut Value, observed: &Value, path: &[&str]) {
+fn copy_field(desired: &mut Value, observed: &Value, path: &[&str]) {
     if let Some(value) = observed.present(&format!("/{}", path.join("/"))) {
         desired.put(path, value.clone());
     }
 }
 
-fn pod(desired: &mut Value, observed: &Value) {
+fn retain_pod_fields(desired: &mut Value, observed: &Value) {
     for field in ["nodeName", "serviceAccountName", "volumes"] {
         desired.put_or_remove(&["spec", field], observed.present(&format!("/spec/{field}")).cloned());
     }
@@ -93,7 +93,7 @@ mod tests {
     fn a_batch_job_keeps_its_selector() {
         let mut desired = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"selector": {"matchLabels": {}}}});
         let observed = json!({"spec": {"selector": {"matchLabels": {"controller-uid": "1"}}}});
-        retain(&mut desired, &observed);
+        retain_fields(&mut desired, &observed);
         assert_eq!(desired["spec"]["selector"]["matchLabels"]["controller-uid"], "1");
     }
 
@@ -101,10 +101,10 @@ mod tests {
     fn a_deployment_keeps_its_replicas_only_when_asked_to() {
         let mut desired = json!({"kind": "Deployment", "metadata": {}, "spec": {"replicas": 2}});
         let observed = json!({"spec": {"replicas": 5}});
-        retain(&mut desired, &observed);
+        retain_fields(&mut desired, &observed);
         assert_eq!(desired["spec"]["replicas"], 2);
         desired.set_label(names::RETAIN_REPLICAS, "true");
-        retain(&mut desired, &observed);
+        retain_fields(&mut desired, &observed);
         assert_eq!(desired["spec"]["replicas"], 5);
     }
 }

@@ -15,7 +15,7 @@ struct Counters {
     always: &'static [&'static str],
 }
 
-fn counters(gvk: &Gvk) -> Option<Counters> {
+fn counters_of_kind(gvk: &Gvk) -> Option<Counters> {
     let (fields, always): (&[&str], &[&str]) = match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
         ("apps", "v1", "Deployment") => {
             (&["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"], &[])
@@ -42,22 +42,22 @@ fn counters(gvk: &Gvk) -> Option<Counters> {
     Some(Counters { fields, always })
 }
 
-fn is(gvk: &Gvk, api_version: &str, kind: &str) -> bool {
+fn is_kind(gvk: &Gvk, api_version: &str, kind: &str) -> bool {
     *gvk == Gvk::new(api_version, kind)
 }
 
 /// Whether Karmada itself can aggregate this kind.
 #[must_use]
-pub fn aggregates(gvk: &Gvk) -> bool {
-    counters(gvk).is_some() || is(gvk, "batch/v1", "Job") || is(gvk, "v1", "Pod") || is(gvk, "v1", "Service")
+pub fn is_aggregated(gvk: &Gvk) -> bool {
+    counters_of_kind(gvk).is_some() || is_kind(gvk, "batch/v1", "Job") || is_kind(gvk, "v1", "Pod") || is_kind(gvk, "v1", "Service")
 }
 
 /// The part of a member object's status that travels to the host; `None` when there is nothing to tell.
 #[must_use]
-pub fn reflect(observed: &Value) -> Option<Value> {
+pub fn reflect_status(observed: &Value) -> Option<Value> {
     let gvk = observed.gvk();
     let status = observed.get("status").filter(|status| status.is_object())?;
-    if let Some(counters) = counters(&gvk) {
+    if let Some(counters) = counters_of_kind(&gvk) {
         let mut told = Map::new();
         let template = observed.annotation(names::TEMPLATE_GENERATION).parse::<i64>().unwrap_or_default();
         let stateful_set = gvk.kind == "StatefulSet";
@@ -76,10 +76,10 @@ pub fn reflect(observed: &Value) -> Option<Value> {
         }
         return Some(Value::Object(told));
     }
-    if is(&gvk, "batch/v1", "Job") {
+    if is_kind(&gvk, "batch/v1", "Job") {
         return Some(reflect_job(status));
     }
-    if is(&gvk, "v1", "Service") {
+    if is_kind(&gvk, "v1", "Service") {
         let is_balancer = observed.text("/spec/type") == "LoadBalancer";
         return is_balancer
             .then(|| json!({"loadBalancer": status.get("loadBalancer").cloned().unwrap_or_else(|| json!({}))}));
@@ -105,19 +105,19 @@ fn reflect_job(status: &Value) -> Value {
 
 /// The template's status from those of its members, or nothing where Karmada leaves the template as it is.
 #[must_use]
-pub fn aggregate(template: &Value, items: &[Value], now: &str) -> Option<Value> {
+pub fn aggregate_status(template: &Value, items: &[Value], now: &str) -> Option<Value> {
     let gvk = template.gvk();
-    if let Some(counters) = counters(&gvk) {
-        return sum(template, items, &counters);
+    if let Some(counters) = counters_of_kind(&gvk) {
+        return sum_counters(template, items, &counters);
     }
-    if is(&gvk, "batch/v1", "Job") {
+    if is_kind(&gvk, "batch/v1", "Job") {
         return aggregate_job(template, items, now);
     }
-    if is(&gvk, "v1", "Pod") {
+    if is_kind(&gvk, "v1", "Pod") {
         return Some(aggregate_pod(items));
     }
-    if is(&gvk, "v1", "Service") && template.text("/spec/type") == "LoadBalancer" {
-        let all = reported(items).flat_map(|(_, status)| status.items("/loadBalancer/ingress").to_vec());
+    if is_kind(&gvk, "v1", "Service") && template.text("/spec/type") == "LoadBalancer" {
+        let all = reported_statuses(items).flat_map(|(_, status)| status.items("/loadBalancer/ingress").to_vec());
         let mut ingress: Vec<Value> = Vec::new();
         for one in all {
             if !ingress.contains(&one) {
@@ -133,11 +133,11 @@ pub fn aggregate(template: &Value, items: &[Value], now: &str) -> Option<Value> 
     None
 }
 
-fn reported(items: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
+fn reported_statuses(items: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
     items.iter().filter_map(|item| Some((item.text("/clusterName"), item.present("/status")?)))
 }
 
-fn sum(template: &Value, items: &[Value], counters: &Counters) -> Option<Value> {
+fn sum_counters(template: &Value, items: &[Value], counters: &Counters) -> Option<Value> {
     let old = template.get("status").cloned().unwrap_or_else(|| json!({}));
     // StatefulSet compares a member with itself there.
     let latest = |status: &Value| {
@@ -146,14 +146,14 @@ fn sum(template: &Value, items: &[Value], counters: &Counters) -> Option<Value> 
         status.number("/observedGeneration") >= status.number("/generation")
             && status.number("/resourceTemplateGeneration") >= newest
     };
-    let observed = if reported(items).filter(|(_, status)| latest(status)).count() == items.len() {
+    let observed = if reported_statuses(items).filter(|(_, status)| latest(status)).count() == items.len() {
         template.generation()
     } else {
         old.number("/observedGeneration")
     };
     let mut new: Vec<(&str, i64)> = vec![("observedGeneration", observed)];
     for field in counters.fields {
-        new.push((field, reported(items).map(|(_, status)| status.number(&format!("/{field}"))).sum()));
+        new.push((field, reported_statuses(items).map(|(_, status)| status.number(&format!("/{field}"))).sum()));
     }
     if new.iter().all(|(field, number)| old.number(&format!("/{field}")) == *number) {
         return None;
@@ -166,7 +166,7 @@ fn sum(template: &Value, items: &[Value], counters: &Counters) -> Option<Value> 
     Some(status)
 }
 
-fn finished(status: &Value) -> Option<&str> {
+fn finished_condition(status: &Value) -> Option<&str> {
     status
         .items("/conditions")
         .iter()
@@ -176,19 +176,19 @@ fn finished(status: &Value) -> Option<&str> {
 
 fn aggregate_job(template: &Value, items: &[Value], now: &str) -> Option<Value> {
     let old = template.get("status").cloned().unwrap_or_else(|| json!({}));
-    if finished(&old).is_some() {
+    if finished_condition(&old).is_some() {
         return None;
     }
     let mut status = Map::new();
     for field in ["active", "succeeded", "failed"] {
-        let total: i64 = reported(items).map(|(_, status)| status.number(&format!("/{field}"))).sum();
+        let total: i64 = reported_statuses(items).map(|(_, status)| status.number(&format!("/{field}"))).sum();
         if total != 0 {
             status.insert(field.to_owned(), json!(total));
         }
     }
     let failed: Vec<&str> =
-        reported(items).filter(|(_, status)| finished(status) == Some("Failed")).map(|(cluster, _)| cluster).collect();
-    let count = |test: &dyn Fn(&Value) -> bool| reported(items).filter(|(_, status)| test(status)).count();
+        reported_statuses(items).filter(|(_, status)| finished_condition(status) == Some("Failed")).map(|(cluster, _)| cluster).collect();
+    let count = |test: &dyn Fn(&Value) -> bool| reported_statuses(items).filter(|(_, status)| test(status)).count();
     let all = |number: usize| number == items.len() && number > 0;
     let mut conditions = Vec::new();
     let mut say = |kind: &str, reason: &str, message: String| {
@@ -198,7 +198,7 @@ fn aggregate_job(template: &Value, items: &[Value], now: &str) -> Option<Value> 
     if !failed.is_empty() {
         say("Failed", "JobFailed", format!("Job executed failed in member clusters {}", failed.join(",")));
     }
-    if all(count(&|status| finished(status) == Some("Complete"))) {
+    if all(count(&|status| finished_condition(status) == Some("Complete"))) {
         say("Complete", "Completed", "Job completed".to_owned());
         let met = |status: &Value| {
             status.items("/conditions").iter().any(|one| one["type"] == "SuccessCriteriaMet" && one["status"] == "True")
@@ -212,7 +212,7 @@ fn aggregate_job(template: &Value, items: &[Value], now: &str) -> Option<Value> 
         status.insert("conditions".to_owned(), Value::Array(conditions));
     }
     let times = |field: &str| -> Vec<String> {
-        reported(items)
+        reported_statuses(items)
             .filter_map(|(_, status)| status.present(&format!("/{field}"))?.as_str().map(str::to_owned))
             .collect()
     };
@@ -237,7 +237,7 @@ fn aggregate_pod(items: &[Value]) -> Value {
         status.insert("phase".to_owned(), json!(phase));
     }
     for field in ["containerStatuses", "initContainerStatuses"] {
-        let all: Vec<Value> = reported(items)
+        let all: Vec<Value> = reported_statuses(items)
             .flat_map(|(_, status)| status.items(&format!("/{field}")).iter())
             .map(|one| {
                 let state = one.get("state").cloned().unwrap_or_else(|| json!({}));
@@ -255,17 +255,17 @@ fn aggregate_pod(items: &[Value]) -> Value {
 /// Whether Karmada itself can tell the health of this kind.
 #[must_use]
 pub fn tells_health(gvk: &Gvk) -> bool {
-    counters(gvk).is_some()
-        || is(gvk, "v1", "Service")
-        || is(gvk, "v1", "Pod")
-        || is(gvk, "v1", "PersistentVolumeClaim")
-        || is(gvk, "networking.k8s.io/v1", "Ingress")
-        || is(gvk, "policy/v1", "PodDisruptionBudget")
+    counters_of_kind(gvk).is_some()
+        || is_kind(gvk, "v1", "Service")
+        || is_kind(gvk, "v1", "Pod")
+        || is_kind(gvk, "v1", "PersistentVolumeClaim")
+        || is_kind(gvk, "networking.k8s.io/v1", "Ingress")
+        || is_kind(gvk, "policy/v1", "PodDisruptionBudget")
 }
 
 /// Whether a member object does what it shall.
 #[must_use]
-pub fn healthy(observed: &Value) -> bool {
+pub fn is_healthy(observed: &Value) -> bool {
     let number = |field: &str| observed.number(&format!("/status/{field}"));
     let addressed = || {
         observed
@@ -316,9 +316,9 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": 2}, "status": {}});
         let seen = json!({"generation": 1, "resourceTemplateGeneration": 2, "observedGeneration": 1, "replicas": 6});
         let late = json!({"generation": 1, "resourceTemplateGeneration": 1, "observedGeneration": 1, "replicas": 4});
-        let both = aggregate(&template, &[item("m1", &seen), item("m2", &late)], "now");
+        let both = aggregate_status(&template, &[item("m1", &seen), item("m2", &late)], "now");
         assert_eq!(both, Some(json!({"replicas": 10})));
-        let one = aggregate(&template, &[item("m1", &seen)], "now");
+        let one = aggregate_status(&template, &[item("m1", &seen)], "now");
         assert_eq!(one, Some(json!({"replicas": 6, "observedGeneration": 2})));
     }
 
@@ -326,9 +326,9 @@ mod tests {
     fn a_batch_job_is_complete_when_all_members_are() {
         let template = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "status": {}});
         let done = json!({"succeeded": 4, "startTime": "a", "conditions": [{"type": "Complete", "status": "True"}]});
-        let half = aggregate(&template, &[item("m1", &done), item("m2", &json!({"active": 1}))], "now");
+        let half = aggregate_status(&template, &[item("m1", &done), item("m2", &json!({"active": 1}))], "now");
         assert_eq!(half, Some(json!({"active": 1, "succeeded": 4})));
-        let all = aggregate(&template, &[item("m1", &done)], "now").unwrap();
+        let all = aggregate_status(&template, &[item("m1", &done)], "now").unwrap();
         assert_eq!(all["conditions"][0]["reason"], "Completed");
         assert_eq!(all["startTime"], "a");
     }
@@ -343,6 +343,6 @@ mod tests {
     fn a_member_deployment_tells_generations_and_counters() {
         let observed = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"generation": 1, "annotations": {"resourcetemplate.karmada.io/generation": "2"}}, "status": {}});
-        assert_eq!(reflect(&observed), Some(json!({"generation": 1, "resourceTemplateGeneration": 2})));
+        assert_eq!(reflect_status(&observed), Some(json!({"generation": 1, "resourceTemplateGeneration": 2})));
     }
 }

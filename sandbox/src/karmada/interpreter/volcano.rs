@@ -10,7 +10,7 @@ use crate::karmada::object::ObjectExt;
 
 /// Anything but Failed and nothing is healthy.
 #[must_use]
-pub fn healthy(observed: &Value) -> bool {
+pub fn is_healthy(observed: &Value) -> bool {
     matches!(
         observed.text("/status/state/phase"),
         "Running"
@@ -27,7 +27,7 @@ pub fn healthy(observed: &Value) -> bool {
 
 /// The part of a member's status that travels to the host.
 #[must_use]
-pub fn reflect(observed: &Value) -> Value {
+pub fn reflect_status(observed: &Value) -> Value {
     const FIELDS: [&str; 14] = [
         "minAvailable",
         "pending",
@@ -61,7 +61,7 @@ fn is_empty(value: &Value) -> bool {
 /// The template's status from its members': one member's as it is, several ones' sums. No phase but Failed and
 /// Completed, any failure in a member's history fails the whole, and the time of the verdict is always now.
 #[must_use]
-pub fn aggregate(items: &[Value], now: &str) -> Option<Value> {
+pub fn aggregate_status(items: &[Value], now: &str) -> Option<Value> {
     if let [only] = items {
         return only.get("status").cloned();
     }
@@ -79,8 +79,8 @@ pub fn aggregate(items: &[Value], now: &str) -> Option<Value> {
         "unknown": sum("unknown"),
         "version": statuses.iter().map(|(_, status)| status.number("/version")).max().unwrap_or_default().max(0),
         "retryCount": sum("retryCount"),
-        "conditions": conditions(&statuses),
-        "runningDuration": longest(&statuses),
+        "conditions": merge_conditions(&statuses),
+        "runningDuration": longest_duration(&statuses),
     });
     for (_, one) in &statuses {
         for (key, value) in one.pointer("/controlledResources").and_then(Value::as_object).into_iter().flatten() {
@@ -123,7 +123,7 @@ fn task_counts(statuses: &[(&str, &Value)]) -> Value {
 }
 
 /// The latest condition of each status; or, as soon as one member's history holds a failure, that member's alone.
-fn conditions(statuses: &[(&str, &Value)]) -> Vec<Value> {
+fn merge_conditions(statuses: &[(&str, &Value)]) -> Vec<Value> {
     let mut latest: Vec<Value> = Vec::new();
     for (_, status) in statuses {
         for condition in status.items("/conditions") {
@@ -143,11 +143,11 @@ fn conditions(statuses: &[(&str, &Value)]) -> Vec<Value> {
     latest
 }
 
-fn longest<'a>(statuses: &[(&'a str, &'a Value)]) -> &'a str {
+fn longest_duration<'a>(statuses: &[(&'a str, &'a Value)]) -> &'a str {
     let mut longest = "0s";
     for (_, status) in statuses {
         let duration = status.text("/runningDuration");
-        if milliseconds(duration) > milliseconds(longest) {
+        if parse_duration(duration) > parse_duration(longest) {
             longest = duration;
         }
     }
@@ -155,7 +155,7 @@ fn longest<'a>(statuses: &[(&'a str, &'a Value)]) -> &'a str {
 }
 
 /// `1h2m3.5s` in milliseconds; units other than these do not count, as in the original.
-fn milliseconds(duration: &str) -> u64 {
+fn parse_duration(duration: &str) -> u64 {
     let mut total = 0_u64;
     let mut number = String::new();
     for letter in duration.chars() {
@@ -198,7 +198,7 @@ fn omit_empty(value: &Value) -> Option<Value> {
 
 /// What each task asks for, of which the minimum counts, one pod where there is none.
 #[must_use]
-pub fn components(object: &Value, requirements: impl Fn(&Value) -> Option<Value>) -> Vec<Value> {
+pub fn read_components(object: &Value, requirements: impl Fn(&Value) -> Option<Value>) -> Vec<Value> {
     object
         .items("/spec/tasks")
         .iter()
@@ -228,13 +228,13 @@ mod tests {
 
     #[test]
     fn one_member_is_copied() {
-        assert_eq!(aggregate(&[item("m1", &json!({"pending": 0}))], "now"), Some(json!({"pending": 0})));
+        assert_eq!(aggregate_status(&[item("m1", &json!({"pending": 0}))], "now"), Some(json!({"pending": 0})));
     }
 
     #[test]
     fn phases_of_running_members_are_missing() {
         let running = json!({"state": {"phase": "Running"}, "running": 2, "version": 1});
-        let status = aggregate(&[item("m1", &running), item("m2", &running)], "now");
+        let status = aggregate_status(&[item("m1", &running), item("m2", &running)], "now");
         assert_eq!(status, Some(json!({"running": 4, "version": 1})));
     }
 
@@ -242,14 +242,14 @@ mod tests {
     fn a_failure_in_one_members_history_takes_its_conditions_alone() {
         let bad = json!({"state": {"phase": "Failed"}, "conditions": [{"status": "Running"}, {"status": "Failed"}]});
         let good = json!({"state": {"phase": "Running"}, "conditions": [{"status": "Running"}]});
-        let status = aggregate(&[item("m1", &good), item("m2", &bad)], "now").unwrap();
+        let status = aggregate_status(&[item("m1", &good), item("m2", &bad)], "now").unwrap();
         assert_eq!(status["conditions"], json!([{"status": "Running"}, {"status": "Failed"}]));
         assert_eq!(status["state"]["message"], "Job failed in clusters: m2");
     }
 
     #[test]
     fn durations_compare_by_length() {
-        assert!(milliseconds("1h") > milliseconds("59m59s"));
-        assert_eq!(milliseconds("1.5s"), 1500);
+        assert!(parse_duration("1h") > parse_duration("59m59s"));
+        assert_eq!(parse_duration("1.5s"), 1500);
     }
 }

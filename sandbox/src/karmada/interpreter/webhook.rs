@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 use super::Operation;
 use crate::karmada::{
-    api::lock,
+    api::lock_state,
     object::{Gvk, ObjectExt, Shared},
 };
 
@@ -38,7 +38,7 @@ pub struct Hook {
 
 /// The hook that answers for a kind and operation, if any configuration has one.
 #[must_use]
-pub fn choose(configurations: &[Shared], gvk: &Gvk, operation: Operation) -> Option<Hook> {
+pub fn choose_hook(configurations: &[Shared], gvk: &Gvk, operation: Operation) -> Option<Hook> {
     let mut hooks: Vec<(String, &Value)> = configurations
         .iter()
         .flat_map(|one| {
@@ -48,10 +48,10 @@ pub fn choose(configurations: &[Shared], gvk: &Gvk, operation: Operation) -> Opt
     hooks.sort_by(|a, b| a.0.cmp(&b.0));
     let (name, hook) = hooks.into_iter().find(|(_, hook)| {
         hook.items("/rules").iter().any(|rule| {
-            names(rule, "/operations", operation.name())
-                && names(rule, "/apiGroups", &gvk.group)
-                && names(rule, "/apiVersions", &gvk.version)
-                && names(rule, "/kinds", &gvk.kind)
+            rule_names(rule, "/operations", operation.name())
+                && rule_names(rule, "/apiGroups", &gvk.group)
+                && rule_names(rule, "/apiVersions", &gvk.version)
+                && rule_names(rule, "/kinds", &gvk.kind)
         })
     })?;
     let client = &hook["clientConfig"];
@@ -71,13 +71,13 @@ pub fn choose(configurations: &[Shared], gvk: &Gvk, operation: Operation) -> Opt
     })
 }
 
-fn names(rule: &Value, list: &str, one: &str) -> bool {
+fn rule_names(rule: &Value, list: &str, one: &str) -> bool {
     rule.items(list).iter().any(|item| item == one || item == "*")
 }
 
 /// What a hook is asked.
 #[must_use]
-pub fn question(
+pub fn build_question(
     uid: &str,
     operation: Operation,
     object: &Value,
@@ -108,7 +108,7 @@ pub fn question(
 ///
 /// # Errors
 /// With Karmada's words for what is wrong.
-pub fn accept(hook: &Hook, uid: &str, operation: Operation, answer: &Value) -> Result<Value, String> {
+pub fn accept_answer(hook: &Hook, uid: &str, operation: Operation, answer: &Value) -> Result<Value, String> {
     let failed = |what: String| format!("Internal error occurred: failed calling webhook \"{}\": {what}", hook.name);
     let invalid = |what: &str| failed(format!("received invalid webhook response: {what}"));
     let response = answer.present("/response").ok_or_else(|| invalid("webhook response was absent"))?;
@@ -149,7 +149,7 @@ pub fn accept(hook: &Hook, uid: &str, operation: Operation, answer: &Value) -> R
 ///
 /// # Errors
 /// When the patch is no patch, or does not apply.
-pub fn patched(object: &Value, response: &Value) -> Result<Value, String> {
+pub fn apply_patch(object: &Value, response: &Value) -> Result<Value, String> {
     let patch = response.text("/patch");
     if patch.is_empty() {
         return Ok(object.clone());
@@ -186,8 +186,8 @@ impl Caller {
         Self { in_process, clients: Mutex::default() }
     }
 
-    fn client(&self, ca_bundle: &str) -> Result<Https, String> {
-        if let Some(client) = lock(&self.clients).get(ca_bundle) {
+    fn client_for(&self, ca_bundle: &str) -> Result<Https, String> {
+        if let Some(client) = lock_state(&self.clients).get(ca_bundle) {
             return Ok(client.clone());
         }
         let mut roots = rustls::RootCertStore::empty();
@@ -209,7 +209,7 @@ impl Caller {
             .enable_http2()
             .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        lock(&self.clients).insert(ca_bundle.to_owned(), client.clone());
+        lock_state(&self.clients).insert(ca_bundle.to_owned(), client.clone());
         Ok(client)
     }
 
@@ -217,7 +217,7 @@ impl Caller {
     ///
     /// # Errors
     /// With Karmada's words for what went wrong.
-    pub async fn call(&self, hook: &Hook, question: &Value) -> Result<Value, String> {
+    pub async fn call_hook(&self, hook: &Hook, question: &Value) -> Result<Value, String> {
         let failed = |what: String| {
             format!("Internal error occurred: failed calling webhook \"{}\": failed to call webhook: {what}", hook.name)
         };
@@ -233,7 +233,7 @@ impl Caller {
             .body(Full::from(body))
             .map_err(|error| failed(error.to_string()))?;
         let exchange = async {
-            let (status, bytes) = self.send(hook, request).await?;
+            let (status, bytes) = self.send_request(hook, request).await?;
             if !status.is_success() {
                 let text = String::from_utf8_lossy(&bytes);
                 let text = if text.trim().is_empty() { "unknown".into() } else { text };
@@ -252,7 +252,7 @@ impl Caller {
         }
     }
 
-    async fn send(&self, hook: &Hook, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+    async fn send_request(&self, hook: &Hook, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
         let url = request.uri().to_string();
         let failed = |what: String| format!("Post {url:?}: {what}");
         let authority = request.uri().authority().map(http::uri::Authority::as_str);
@@ -262,15 +262,15 @@ impl Caller {
             let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
             return Ok((status, bytes.to_bytes()));
         }
-        let client = self.client(&hook.ca_bundle)?;
-        let answer = client.request(request).await.map_err(|error| failed(root(&error)))?;
+        let client = self.client_for(&hook.ca_bundle)?;
+        let answer = client.request(request).await.map_err(|error| failed(root_cause(&error)))?;
         let status = answer.status();
         let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
         Ok((status, bytes.to_bytes()))
     }
 }
 
-fn root(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -296,30 +296,30 @@ mod tests {
     fn the_first_hook_by_name_that_declares_the_operation_answers() {
         let all = [configuration("b", "*"), configuration("a", "Retain")];
         let job = Gvk::new("batch/v1", "Job");
-        assert_eq!(choose(&all, &job, Operation::Retain).map(|hook| hook.name), Some("a/h".to_owned()));
-        assert_eq!(choose(&all, &job, Operation::InterpretReplica).map(|hook| hook.name), Some("b/h".to_owned()));
-        assert!(choose(&all, &Gvk::new("batch/v2", "Job"), Operation::Retain).is_none());
+        assert_eq!(choose_hook(&all, &job, Operation::Retain).map(|hook| hook.name), Some("a/h".to_owned()));
+        assert_eq!(choose_hook(&all, &job, Operation::InterpretReplica).map(|hook| hook.name), Some("b/h".to_owned()));
+        assert!(choose_hook(&all, &Gvk::new("batch/v2", "Job"), Operation::Retain).is_none());
     }
 
     #[test]
     fn an_answer_to_another_question_is_refused() {
         let all = [configuration("a", "*")];
-        let hook = choose(&all, &Gvk::new("batch/v1", "Job"), Operation::InterpretReplica).unwrap();
+        let hook = choose_hook(&all, &Gvk::new("batch/v1", "Job"), Operation::InterpretReplica).unwrap();
         let answer = json!({"response": {"uid": "2", "successful": true, "replicas": 1}});
-        let error = accept(&hook, "1", Operation::InterpretReplica, &answer).unwrap_err();
+        let error = accept_answer(&hook, "1", Operation::InterpretReplica, &answer).unwrap_err();
         assert_eq!(
             error,
             "Internal error occurred: failed calling webhook \"a/h\": received invalid webhook response: expected response.uid \"1\", got \"2\""
         );
         let no = json!({"response": {"uid": "1", "successful": false, "status": {"code": 422, "message": "no"}}});
-        let error = accept(&hook, "1", Operation::Retain, &no).unwrap_err();
+        let error = accept_answer(&hook, "1", Operation::Retain, &no).unwrap_err();
         assert!(error.ends_with("webhook call failed, get status code: 422, msg: no"));
     }
 
     #[test]
     fn replicas_are_always_sent() {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}});
-        let question = question("1", Operation::Retain, &object, Some(&object), 0, None);
+        let question = build_question("1", Operation::Retain, &object, Some(&object), 0, None);
         assert_eq!(question["request"]["replicas"], 0);
         assert_eq!(question["request"]["observedObject"]["kind"], "Pod");
         assert!(question["request"].get("aggregatedStatus").is_none());

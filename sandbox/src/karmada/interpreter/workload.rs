@@ -28,28 +28,28 @@ pub fn counts_replicas(gvk: &Gvk) -> bool {
 
 /// A workload's replicas and what each of them needs.
 #[must_use]
-pub fn replicas(object: &Value) -> (i64, Option<Value>) {
+pub fn read_replicas(object: &Value) -> (i64, Option<Value>) {
     let gvk = object.gvk();
     match replicas_field(&gvk) {
         Some("parallelism") => {
             let parallelism = object.number("/spec/parallelism");
             let completions = object.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(parallelism);
-            (parallelism.min(completions), requirements(&object["spec"]["template"]["spec"]))
+            (parallelism.min(completions), replica_requirements(&object["spec"]["template"]["spec"]))
         }
-        Some(field) => (object.number(&format!("/spec/{field}")), requirements(&object["spec"]["template"]["spec"])),
-        None => (1, requirements(&object["spec"])),
+        Some(field) => (object.number(&format!("/spec/{field}")), replica_requirements(&object["spec"]["template"]["spec"])),
+        None => (1, replica_requirements(&object["spec"])),
     }
 }
 
 /// Sets the replicas, where the template has such a field (Karmada's `ApplyReplica`).
-pub fn revise(object: &mut Value, replicas: i64) {
+pub fn revise_replicas(object: &mut Value, replicas: i64) {
     if let Some(field) = replicas_field(&object.gvk()) {
-        apply(object, field, replicas);
+        set_number(object, field, replicas);
     }
 }
 
 /// Sets a number in the spec, unless the template leaves it out.
-pub fn apply(object: &mut Value, field: &str, number: i64) {
+pub fn set_number(object: &mut Value, field: &str, number: i64) {
     if object.pointer(&format!("/spec/{field}")).is_some() {
         object.put(&["spec", field], json!(number));
     }
@@ -57,7 +57,7 @@ pub fn apply(object: &mut Value, field: &str, number: i64) {
 
 /// `replicaRequirements` of a pod spec, absent when it asks for nothing.
 #[must_use]
-pub fn requirements(pod: &Value) -> Option<Value> {
+pub fn replica_requirements(pod: &Value) -> Option<Value> {
     let mut claim = Map::new();
     let affinity = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     for (field, at) in
@@ -68,7 +68,7 @@ pub fn requirements(pod: &Value) -> Option<Value> {
             claim.insert(field.to_owned(), value.clone());
         }
     }
-    let request = request(pod);
+    let request = pod_request(pod);
     let mut all = Map::new();
     if !claim.is_empty() {
         all.insert("nodeClaim".to_owned(), Value::Object(claim));
@@ -81,7 +81,7 @@ pub fn requirements(pod: &Value) -> Option<Value> {
 
 /// What one pod of this spec asks for, as a Kubernetes resource list.
 #[must_use]
-pub fn request(pod: &Value) -> Map<String, Value> {
+pub fn pod_request(pod: &Value) -> Map<String, Value> {
     let mut total: BTreeMap<String, i128> = BTreeMap::new();
     for container in pod.items("/containers") {
         for (name, amount) in container_request(container) {
@@ -94,24 +94,24 @@ pub fn request(pod: &Value) -> Map<String, Value> {
             *so_far = (*so_far).max(amount);
         }
     }
-    for (name, amount) in amounts(pod.get("overhead")) {
+    for (name, amount) in read_amounts(pod.get("overhead")) {
         *total.entry(name).or_default() += amount;
     }
     total
         .into_iter()
         .filter(|(_, amount)| *amount > 0)
-        .map(|(name, amount)| (name.clone(), Value::String(written(&name, amount))))
+        .map(|(name, amount)| (name.clone(), Value::String(write_amount(&name, amount))))
         .collect()
 }
 
 fn container_request(container: &Value) -> BTreeMap<String, i128> {
-    let mut all = amounts(container.pointer("/resources/limits"));
-    all.extend(amounts(container.pointer("/resources/requests")));
+    let mut all = read_amounts(container.pointer("/resources/limits"));
+    all.extend(read_amounts(container.pointer("/resources/requests")));
     all
 }
 
 /// In thousandths for cpu, whole units for everything else, each rounded up.
-fn amounts(list: Option<&Value>) -> BTreeMap<String, i128> {
+fn read_amounts(list: Option<&Value>) -> BTreeMap<String, i128> {
     let mut amounts = BTreeMap::new();
     for (name, text) in list.and_then(Value::as_object).into_iter().flatten() {
         let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
@@ -133,7 +133,7 @@ fn is_counted(name: &str) -> bool {
         || name.starts_with("attachable-volumes-")
 }
 
-fn written(name: &str, amount: i128) -> String {
+fn write_amount(name: &str, amount: i128) -> String {
     let binary = matches!(name, "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
     if name == "cpu" {
         return Quantity::from_milli(i64::try_from(amount).unwrap_or(i64::MAX)).to_string();
@@ -174,7 +174,7 @@ mod tests {
             "nodeSelector": {"a": "b"},
         });
         assert_eq!(
-            requirements(&pod),
+            replica_requirements(&pod),
             Some(json!({
                 "nodeClaim": {"nodeSelector": {"a": "b"}},
                 "resourceRequest": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"},
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn a_batch_job_counts_no_more_pods_than_completions() {
         let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 5, "completions": 3, "template": {}}});
-        assert_eq!(replicas(&job), (3, None));
+        assert_eq!(read_replicas(&job), (3, None));
     }
 
     #[test]
     fn replicas_are_not_written_where_the_template_has_none() {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}});
-        revise(&mut job, 3);
+        revise_replicas(&mut job, 3);
         assert_eq!(job["spec"], json!({}));
     }
 }

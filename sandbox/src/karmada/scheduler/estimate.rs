@@ -29,29 +29,29 @@ pub enum Demand<'a> {
 impl Demand<'_> {
     /// How often a cluster can take it.
     #[must_use]
-    pub fn fits(self, cluster: &Value) -> i64 {
+    pub fn estimate_cluster(self, cluster: &Value) -> i64 {
         let cluster = serde_json::from_value::<Cluster>(cluster.clone()).ok();
         let Some(published) = cluster.as_ref().and_then(placement::read_published_capacity) else { return 0 };
         match self {
-            Self::Replicas(requirements) => published.replicas(requirements.map(request).as_ref()),
-            Self::Sets(components) => sets(&published, components),
+            Self::Replicas(requirements) => published.replicas(requirements.map(read_request).as_ref()),
+            Self::Sets(components) => estimate_sets(&published, components),
         }
     }
 }
 
-fn request(requirements: &Value) -> Resources {
+fn read_request(requirements: &Value) -> Resources {
     let amount = |amount: &Value| amount.as_str().and_then(|text| text.parse().ok()).unwrap_or(Quantity::ZERO);
     let list = requirements["resourceRequest"].as_object().into_iter().flatten();
     list.map(|(name, value)| (name.as_str(), amount(value))).collect()
 }
 
 /// Pods of one set, and what each asks for.
-fn pods(components: &[Value]) -> Vec<(i64, Resources)> {
-    components.iter().map(|one| (one.number("/replicas"), request(&one["replicaRequirements"]))).collect()
+fn pods_of_components(components: &[Value]) -> Vec<(i64, Resources)> {
+    components.iter().map(|one| (one.number("/replicas"), read_request(&one["replicaRequirements"]))).collect()
 }
 
-fn sets(published: &Published, components: &[Value]) -> i64 {
-    let pods = pods(components);
+fn estimate_sets(published: &Published, components: &[Value]) -> i64 {
+    let pods = pods_of_components(components);
     let count: i64 = pods.iter().map(|(replicas, _)| replicas).sum();
     let mut set = Resources::default();
     for (replicas, request) in &pods {
@@ -66,11 +66,11 @@ fn sets(published: &Published, components: &[Value]) -> i64 {
     }
     let sums = Published { grades: Vec::new(), ..published.clone() };
     let most = sums.replicas(Some(&set)).min(free_pods / count.max(1)).min(MOST_SETS);
-    if published.grades.is_empty() { most } else { packed(&published.grades, &pods, most) }
+    if published.grades.is_empty() { most } else { pack_sets(&published.grades, &pods, most) }
 }
 
 /// Sets that fit on the models' nodes, pod by pod, each on the first node with room: at most so many.
-fn packed(grades: &[Grade], pods: &[(i64, Resources)], most: i64) -> i64 {
+fn pack_sets(grades: &[Grade], pods: &[(i64, Resources)], most: i64) -> i64 {
     let nodes = |grade: &Grade| usize::try_from(grade.count.clamp(0, MOST_SETS)).unwrap_or(0);
     let mut nodes: Vec<Resources> = grades
         .iter()

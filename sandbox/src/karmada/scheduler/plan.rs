@@ -25,7 +25,7 @@ const NAME: &str = "default-scheduler";
 
 /// Whether the scheduler looks at a binding at all.
 #[must_use]
-pub fn concerns(binding: &Value) -> bool {
+pub fn is_scheduled_here(binding: &Value) -> bool {
     let ours = matches!(binding.text("/spec/schedulerName"), "" | NAME);
     let claimed = [names::POLICY_ID, names::CLUSTER_POLICY_ID, names::BINDING_MANAGED_BY];
     let has = |label: &&str| binding.pointer("/metadata/labels").and_then(|labels| labels.get(*label)).is_some();
@@ -45,7 +45,7 @@ pub enum Step {
 
 /// Karmada's `doScheduleBinding`, in its order.
 #[must_use]
-pub fn step(binding: &Value, gates: Gates, leaving: impl Fn(&str) -> bool) -> Step {
+pub fn next_step(binding: &Value, gates: Gates, leaving: impl Fn(&str) -> bool) -> Step {
     let replicas = binding.number("/spec/replicas");
     let workload = replicas > 0
         || binding.present("/spec/replicaRequirements").is_some()
@@ -159,7 +159,7 @@ impl NotPlaced {
 ///
 /// # Errors
 /// When its spec is not one.
-pub fn read(binding: &Value) -> Result<place::Binding, NotPlaced> {
+pub fn read_binding(binding: &Value) -> Result<place::Binding, NotPlaced> {
     let failed = |error: serde_json::Error| NotPlaced::Failed(format!("the binding can not be read: {error}"));
     let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).map_err(failed)?;
     let status: Option<ResourceBindingStatus> =
@@ -182,7 +182,7 @@ pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {
 /// What a binding asks of one cluster. Components are looked for as whole sets only where they may go to one cluster
 /// alone (gate `MultiplePodTemplatesScheduling`); else every cluster gets all of them, with no look at its room.
 #[must_use]
-pub fn demand(binding: &Value, gates: Gates) -> Demand<'_> {
+pub fn demand_of_binding(binding: &Value, gates: Gates) -> Demand<'_> {
     let components = binding.items("/spec/components");
     let one = |spread: &Value| {
         spread.text("/spreadByField") == "cluster"
@@ -201,21 +201,21 @@ pub fn demand(binding: &Value, gates: Gates) -> Demand<'_> {
 ///
 /// # Errors
 /// With Karmada's words.
-pub fn schedule(
+pub fn schedule_binding(
     binding: &place::Binding,
     demand: Demand<'_>,
     clusters: &[(place::Cluster, Shared)],
 ) -> Result<Placed, NotPlaced> {
     let terms = &binding.placement.affinities;
     if binding.placement.affinity.is_some() || terms.is_empty() {
-        return attempt(binding, demand, clusters).map(|targets| Placed { targets, affinity: None });
+        return schedule_by_affinity(binding, demand, clusters).map(|targets| Placed { targets, affinity: None });
     }
     let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
     let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
     let mut first = None;
     for term in terms.iter().skip(start) {
         let binding = place::Binding { observed_affinity: term.name.clone(), ..binding.clone() };
-        match attempt(&binding, demand, clusters) {
+        match schedule_by_affinity(&binding, demand, clusters) {
             Ok(targets) => return Ok(Placed { targets, affinity: Some(term.name.clone()) }),
             Err(error) => {
                 first.get_or_insert(error);
@@ -225,7 +225,7 @@ pub fn schedule(
     Err(first.unwrap_or_else(|| NotPlaced::Failed("no affinity term to try".to_owned())))
 }
 
-fn attempt(
+fn schedule_by_affinity(
     binding: &place::Binding,
     demand: Demand<'_>,
     clusters: &[(place::Cluster, Shared)],
@@ -291,7 +291,7 @@ pub fn clusters_value(targets: &[Target], demand: Demand<'_>) -> Vec<Value> {
 
 /// Merge patch of the binding; `None` when nothing changes.
 #[must_use]
-pub fn patch(binding: &Value, clusters: Option<&[Value]>) -> Option<Value> {
+pub fn placement_patch(binding: &Value, clusters: Option<&[Value]>) -> Option<Value> {
     let placement = binding["spec"]["placement"].to_string();
     let mut patch = json!({});
     if binding.annotation(names::APPLIED_PLACEMENT) != placement {
@@ -327,21 +327,21 @@ mod tests {
 
     #[test]
     fn a_suspended_or_foreign_binding_is_not_looked_at() {
-        assert!(concerns(&binding()));
+        assert!(is_scheduled_here(&binding()));
         let mut suspended = binding();
         suspended.put(&["spec", "suspension"], json!({"scheduling": true}));
-        assert!(!concerns(&suspended));
+        assert!(!is_scheduled_here(&suspended));
         let mut foreign = binding();
         foreign.put(&["spec", "schedulerName"], json!("caldera"));
-        assert!(!concerns(&foreign));
+        assert!(!is_scheduled_here(&foreign));
         let mut attached = binding();
         attached.remove_labels(&["propagationpolicy.karmada.io/permanent-id"]);
-        assert!(!concerns(&attached));
+        assert!(!is_scheduled_here(&attached));
     }
 
     #[test]
     fn what_fits_is_only_noted_and_what_changed_is_scheduled() {
-        let step = |binding: &Value, leaving: fn(&str) -> bool| step(binding, Gates::default(), leaving);
+        let step = |binding: &Value, leaving: fn(&str) -> bool| next_step(binding, Gates::default(), leaving);
         assert_eq!(step(&binding(), |_| false), Step::Observe);
         assert_eq!(step(&binding(), |name| name == "m1"), Step::Schedule);
         let mut scaled = binding();
@@ -358,11 +358,11 @@ mod tests {
         let mut binding = json!({"spec": {"components": components}});
         let on = Gates { multiple_templates: true, ..Gates::default() };
         let targets = [Target { cluster: "m1".into(), replicas: 0 }];
-        assert_eq!(clusters_value(&targets, demand(&binding, on)), [json!({"name": "m1"})]);
+        assert_eq!(clusters_value(&targets, demand_of_binding(&binding, on)), [json!({"name": "m1"})]);
         let one = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
         binding.put(&["spec", "placement", "spreadConstraints"], one);
         let written = json!({"name": "m1", "components": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]});
-        assert_eq!(clusters_value(&targets, demand(&binding, on)), [written]);
-        assert_eq!(clusters_value(&targets, demand(&binding, Gates::default())), [json!({"name": "m1"})]);
+        assert_eq!(clusters_value(&targets, demand_of_binding(&binding, on)), [written]);
+        assert_eq!(clusters_value(&targets, demand_of_binding(&binding, Gates::default())), [json!({"name": "m1"})]);
     }
 }

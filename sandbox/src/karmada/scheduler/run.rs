@@ -9,7 +9,7 @@ use super::{
     plan::{self, NotPlaced, Placed, Step},
 };
 use crate::karmada::{
-    api::{ApiError, Change, Writer, lock},
+    api::{ApiError, Change, Writer, lock_state},
     control::{Control, SCHEDULER, binding_kind, cluster_binding_kind, cluster_kind},
     events::About,
     object::{Gvk, ObjectExt, ObjectKey, Shared, set_condition},
@@ -31,7 +31,7 @@ struct Scheduler {
 }
 
 /// Starts to schedule.
-pub fn start(control: &Arc<Control>) {
+pub fn run_scheduler(control: &Arc<Control>) {
     let own = control.clone();
     let rank = move |(gvk, namespace, name): &Key| {
         own.host.cached(gvk, namespace, name).map_or(0, |binding| binding.number("/spec/schedulePriority/priority"))
@@ -47,8 +47,8 @@ pub fn start(control: &Arc<Control>) {
         control.host.on(
             &gvk,
             Arc::new(move |change: &Change| {
-                let Some(new) = change.new.as_ref().filter(|new| plan::concerns(new)) else { return };
-                let known = change.old.as_ref().filter(|old| plan::concerns(old));
+                let Some(new) = change.new.as_ref().filter(|new| plan::is_scheduled_here(new)) else { return };
+                let known = change.old.as_ref().filter(|old| plan::is_scheduled_here(old));
                 if known.is_none_or(|old| old.generation() != new.generation()) {
                     queue.add((kind.clone(), new.namespace().to_owned(), new.name().to_owned()));
                 }
@@ -79,10 +79,10 @@ impl Scheduler {
         let clusters = plan::read_clusters(&sides.into_iter().cloned().collect::<Vec<_>>());
         for gvk in [binding_kind(), cluster_binding_kind()] {
             for binding in self.control.host.list(&gvk) {
-                if !plan::concerns(&binding) || binding.is_deleting() {
+                if !plan::is_scheduled_here(&binding) || binding.is_deleting() {
                     continue;
                 }
-                let Ok(read) = plan::read(&binding) else { continue };
+                let Ok(read) = plan::read_binding(&binding) else { continue };
                 if clusters.iter().any(|(cluster, _)| caldera_core::place::may_select(&read, cluster)) {
                     self.queue.add((gvk.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
                 }
@@ -90,17 +90,17 @@ impl Scheduler {
         }
     }
 
-    async fn schedule(&self, key: &Key) -> Result<Next, Failure> {
+    async fn schedule_binding(&self, key: &Key) -> Result<Next, Failure> {
         let (gvk, namespace, name) = key;
         let Some(binding) = self.control.host.cached(gvk, namespace, name) else { return Ok(Next::Done) };
         let what = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
         if binding.is_deleting() {
             let kind = if namespace.is_empty() { "clusterResourceBinding" } else { "resourceBinding" };
-            self.tell(&binding, true, &format!("skip schedule deleting {kind}: {what}"));
+            self.record_events(&binding, true, &format!("skip schedule deleting {kind}: {what}"));
             return Ok(Next::Done);
         }
         let leaving = |cluster: &str| self.control.cluster(cluster).is_some_and(|cluster| cluster.is_deleting());
-        match plan::step(&binding, self.control.gates, leaving) {
+        match plan::next_step(&binding, self.control.gates, leaving) {
             Step::Nothing => return Ok(Next::Done),
             Step::Observe => {
                 let patch = json!({"status": {"schedulerObservedGeneration": binding.generation()}});
@@ -112,43 +112,43 @@ impl Scheduler {
             Step::Schedule => {}
         }
         let clusters = plan::read_clusters(&self.control.host.list(&cluster_kind()));
-        let demand = plan::demand(&binding, self.control.gates);
-        let outcome = plan::read(&binding).and_then(|read| plan::schedule(&read, demand, &clusters));
+        let demand = plan::demand_of_binding(&binding, self.control.gates);
+        let outcome = plan::read_binding(&binding).and_then(|read| plan::schedule_binding(&read, demand, &clusters));
         let (written, refused) = match outcome {
-            Ok(placed) => (self.place(&binding, &placed, demand).await, None),
-            Err(why) => (self.refuse(&binding, &why).await, Some(why)),
+            Ok(placed) => (self.write_placement(&binding, &placed, demand).await, None),
+            Err(why) => (self.write_refusal(&binding, &why).await, Some(why)),
         };
         match (written, refused) {
             (Ok(()), None) => {
-                lock(&self.failures).remove(key);
+                lock_state(&self.failures).remove(key);
                 Ok(Next::Done)
             }
             (Ok(()), Some(NotPlaced::NoClusterFit(_))) => Ok(Next::Done),
             (Ok(()), Some(NotPlaced::Unschedulable(_))) => Ok(Next::After(UNSCHEDULABLE_AGAIN)),
-            (Ok(()), Some(NotPlaced::Failed(_))) => Ok(Next::After(self.backoff(key))),
+            (Ok(()), Some(NotPlaced::Failed(_))) => Ok(Next::After(self.next_backoff(key))),
             (Err(error), _) if error.is_not_found() => Ok(Next::Done),
             (Err(error), _) => {
                 let reason = if error.reason() == "QuotaExceeded" { "QuotaExceeded" } else { "SchedulerError" };
                 let message = error.message();
-                self.condition(&binding, "False", reason, &message, None).await.map_err(Failure::from)?;
-                self.tell(&binding, true, &message);
-                Ok(Next::After(self.backoff(key)))
+                self.write_condition(&binding, "False", reason, &message, None).await.map_err(Failure::from)?;
+                self.record_events(&binding, true, &message);
+                Ok(Next::After(self.next_backoff(key)))
             }
         }
     }
 
-    fn backoff(&self, key: &Key) -> Duration {
-        let mut failures = lock(&self.failures);
+    fn next_backoff(&self, key: &Key) -> Duration {
+        let mut failures = lock_state(&self.failures);
         let count = failures.entry(key.clone()).or_default();
         let gap = FIRST_BACKOFF.saturating_mul(1 << (*count).min(8)).min(LAST_BACKOFF);
         *count += 1;
         gap
     }
 
-    async fn place(&self, binding: &Value, placed: &Placed, demand: Demand<'_>) -> Result<(), ApiError> {
+    async fn write_placement(&self, binding: &Value, placed: &Placed, demand: Demand<'_>) -> Result<(), ApiError> {
         let key = ObjectKey::of(binding);
         let clusters = plan::clusters_value(&placed.targets, demand);
-        if let Some(patch) = plan::patch(binding, Some(&clusters)) {
+        if let Some(patch) = plan::placement_patch(binding, Some(&clusters)) {
             self.writer.merge(&key, "", &patch).await?;
         }
         let observed = binding.text("/status/schedulerObservingAffinityName");
@@ -156,22 +156,22 @@ impl Scheduler {
             self.writer.merge(&key, "status", &json!({"status": {"schedulerObservingAffinityName": affinity}})).await?;
         }
         let message = "Binding has been scheduled successfully.";
-        self.condition(binding, "True", "Success", message, Some(binding.generation())).await?;
-        self.tell(binding, false, &format!("{message} Result: {}", plan::result_text(&placed.targets)));
+        self.write_condition(binding, "True", "Success", message, Some(binding.generation())).await?;
+        self.record_events(binding, false, &format!("{message} Result: {}", plan::result_text(&placed.targets)));
         Ok(())
     }
 
-    async fn refuse(&self, binding: &Value, why: &NotPlaced) -> Result<(), ApiError> {
-        if let (NotPlaced::NoClusterFit(_), Some(patch)) = (why, plan::patch(binding, None)) {
+    async fn write_refusal(&self, binding: &Value, why: &NotPlaced) -> Result<(), ApiError> {
+        if let (NotPlaced::NoClusterFit(_), Some(patch)) = (why, plan::placement_patch(binding, None)) {
             self.writer.merge(&ObjectKey::of(binding), "", &patch).await?;
         }
-        self.condition(binding, "False", why.reason(), why.message(), None).await?;
-        self.tell(binding, true, why.message());
+        self.write_condition(binding, "False", why.reason(), why.message(), None).await?;
+        self.record_events(binding, true, why.message());
         Ok(())
     }
 
     /// A merge patch of the whole list of conditions, as it was read: somebody else's entry of the same moment is lost.
-    async fn condition(
+    async fn write_condition(
         &self,
         binding: &Value,
         status: &str,
@@ -196,7 +196,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn tell(&self, binding: &Value, warning: bool, message: &str) {
+    fn record_events(&self, binding: &Value, warning: bool, message: &str) {
         for about in [About::object(binding), About::template(binding)] {
             if warning {
                 self.control.events.warning(SOURCE, about, "ScheduleBindingFailed", message);

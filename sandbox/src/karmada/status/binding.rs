@@ -23,7 +23,7 @@ type Key = (Gvk, String, String);
 
 const AFTER_DELETION: Duration = Duration::from_millis(50);
 
-fn source(gvk: &Gvk) -> &'static str {
+fn event_source(gvk: &Gvk) -> &'static str {
     if gvk.kind == "ResourceBinding" {
         "resource-binding-status-controller"
     } else {
@@ -32,7 +32,7 @@ fn source(gvk: &Gvk) -> &'static str {
 }
 
 /// Starts to report.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding-status", control.shutdown.clone());
     let bindings = queue.clone();
     control.host.on(
@@ -72,29 +72,29 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(8, move |(gvk, namespace, name)| {
         let own = own.clone();
-        async move { report(&own, &gvk, &namespace, &name).await }
+        async move { report_binding(&own, &gvk, &namespace, &name).await }
     });
 }
 
-async fn report(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
+async fn report_binding(control: &Control, gvk: &Gvk, namespace: &str, name: &str) -> Result<Next, Failure> {
     let Some(binding) = control.host.cached(gvk, namespace, name) else { return Ok(Next::Done) };
     if binding.is_deleting() {
         return Ok(Next::Done);
     }
-    let items = plan::aggregate(&works_of(&binding, &control.host.list(&work_kind())));
+    let items = plan::aggregate_works(&works_of(&binding, &control.host.list(&work_kind())));
     let now = control.now();
-    let written = control.writer.modify(&binding, "status", |binding| plan::set(binding, &items, &now)).await?;
+    let written = control.writer.modify(&binding, "status", |binding| plan::set_aggregated(binding, &items, &now)).await?;
     let Some(written) = written else { return Ok(Next::Done) };
     if written.resource_version() != binding.resource_version() {
         let what = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
         let message = format!("Update {}({what}) with AggregatedStatus successfully.", gvk.kind);
-        control.events.normal(source(gvk), About::object(&binding), "AggregateStatusSucceed", message);
+        control.events.normal(event_source(gvk), About::object(&binding), "AggregateStatusSucceed", message);
     }
-    template(control, gvk, &written, &items).await
+    report_template(control, gvk, &written, &items).await
 }
 
 /// The template's status is written only when it changes, onto the template as it is now.
-async fn template(control: &Control, gvk: &Gvk, binding: &Value, items: &[Value]) -> Result<Next, Failure> {
+async fn report_template(control: &Control, gvk: &Gvk, binding: &Value, items: &[Value]) -> Result<Next, Failure> {
     let reference = &binding["spec"]["resource"];
     let kind = reference.gvk();
     if !control.interpreter.enabled(&kind, Operation::AggregateStatus) {
@@ -107,7 +107,7 @@ async fn template(control: &Control, gvk: &Gvk, binding: &Value, items: &[Value]
         let aggregated = match control.interpreter.aggregate(&template, items, &control.now()).await {
             Ok(aggregated) => aggregated,
             Err(error) => {
-                control.events.warning(source(gvk), about, "AggregateStatusFailed", &error);
+                control.events.warning(event_source(gvk), about, "AggregateStatusFailed", &error);
                 return Err(Failure(error));
             }
         };
@@ -117,12 +117,12 @@ async fn template(control: &Control, gvk: &Gvk, binding: &Value, items: &[Value]
         match control.writer.update_status(&aggregated).await {
             Ok(_) => {
                 let message = "Update Resource with AggregatedStatus successfully.";
-                control.events.normal(source(gvk), about, "AggregateStatusSucceed", message);
+                control.events.normal(event_source(gvk), about, "AggregateStatusSucceed", message);
                 return Ok(Next::Done);
             }
             Err(error) if error.is_conflict() => {}
             Err(error) => {
-                control.events.warning(source(gvk), about, "AggregateStatusFailed", error.message());
+                control.events.warning(event_source(gvk), about, "AggregateStatusFailed", error.message());
                 return Err(Failure(error.message()));
             }
         }

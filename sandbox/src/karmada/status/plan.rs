@@ -36,17 +36,17 @@ pub fn manifest_status(work: &Value, observed: &Value, status: Option<Value>, he
 
 /// One item for each Work that is not going away.
 #[must_use]
-pub fn aggregate(works: &[Shared]) -> Vec<Value> {
+pub fn aggregate_works(works: &[Shared]) -> Vec<Value> {
     let mut items: Vec<Value> = works
         .iter()
         .filter(|work| !work.is_deleting())
-        .filter_map(|work| Some(item(work, names::cluster_of(work.namespace())?)))
+        .filter_map(|work| Some(aggregated_item(work, names::cluster_of(work.namespace())?)))
         .collect();
     items.sort_by(|a, b| a.text("/clusterName").cmp(b.text("/clusterName")));
     items
 }
 
-fn item(work: &Value, cluster: &str) -> Value {
+fn aggregated_item(work: &Value, cluster: &str) -> Value {
     let condition = work.items("/status/conditions").iter().find(|one| one["type"] == "Applied");
     let mut item = json!({"clusterName": cluster, "health": "Unknown"});
     match condition {
@@ -65,7 +65,7 @@ fn item(work: &Value, cluster: &str) -> Value {
 }
 
 /// Writes the items and whether everything is applied into a binding's status.
-pub fn set(binding: &mut Value, items: &[Value], now: &str) {
+pub fn set_aggregated(binding: &mut Value, items: &[Value], now: &str) {
     let clusters = existing_clusters(binding);
     let fully = !clusters.is_empty()
         && clusters.len() == items.len()
@@ -104,7 +104,7 @@ mod tests {
         let applied = json!({"conditions": [{"type": "Applied", "status": "True"}],
             "manifestStatuses": [{"status": {"a": 1}, "health": "Healthy"}]});
         assert_eq!(
-            aggregate(&[work("m2", &failed), work("m1", &applied)]),
+            aggregate_works(&[work("m2", &failed), work("m1", &applied)]),
             [
                 json!({"clusterName": "m1", "applied": true, "status": {"a": 1}, "health": "Healthy"}),
                 json!({"clusterName": "m2", "appliedMessage": "no", "health": "Unknown"}),
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn nothing_scheduled_is_not_fully_applied() {
         let mut binding = json!({"spec": {}});
-        set(&mut binding, &[], "now");
+        set_aggregated(&mut binding, &[], "now");
         assert_eq!(binding["status"]["conditions"][0]["status"], "False");
         let mut binding = json!({"spec": {"clusters": [{"name": "m1"}]}});
-        set(&mut binding, &[json!({"clusterName": "m1", "applied": true})], "now");
+        set_aggregated(&mut binding, &[json!({"clusterName": "m1", "applied": true})], "now");
         assert_eq!(binding["status"]["conditions"][0]["status"], "True");
     }
 }

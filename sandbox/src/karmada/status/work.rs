@@ -23,10 +23,10 @@ const SOURCE: &str = "work-status-controller";
 type Key = (String, ObjectKey);
 
 /// Starts to report.
-pub fn start(control: &Arc<Control>) {
+pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("work-status", control.shutdown.clone());
     let objects = queue.clone();
-    control.on_propagated(move |cluster| reports(objects.clone(), cluster));
+    control.on_propagated(move |cluster| requeue_reported(objects.clone(), cluster));
     let (own, objects) = (control.clone(), queue.clone());
     // A Work that was just applied may have missed the report of an object that was there before.
     control.host.on(
@@ -50,11 +50,11 @@ pub fn start(control: &Arc<Control>) {
     let own = control.clone();
     queue.run(8, move |(cluster, key)| {
         let own = own.clone();
-        async move { report(&own, &cluster, &key).await }
+        async move { report_work(&own, &cluster, &key).await }
     });
 }
 
-fn reports(objects: Arc<Queue<Key>>, cluster: &str) -> Handler {
+fn requeue_reported(objects: Arc<Queue<Key>>, cluster: &str) -> Handler {
     let cluster = cluster.to_owned();
     Arc::new(move |change: &Change| {
         let Some(object) = change.latest() else { return };
@@ -64,7 +64,7 @@ fn reports(objects: Arc<Queue<Key>>, cluster: &str) -> Handler {
     })
 }
 
-async fn report(control: &Control, cluster: &str, key: &ObjectKey) -> Result<Next, Failure> {
+async fn report_work(control: &Control, cluster: &str, key: &ObjectKey) -> Result<Next, Failure> {
     let Some(member) = control.member(cluster) else { return Ok(Next::Done) };
     let Some(observed) = member.cached(&key.gvk, &key.namespace, &key.name) else { return Ok(Next::Done) };
     let (namespace, name) = (observed.annotation(names::WORK_NAMESPACE), observed.annotation(names::WORK_NAME));
@@ -83,7 +83,7 @@ async fn report(control: &Control, cluster: &str, key: &ObjectKey) -> Result<Nex
         }
     };
     events.normal(SOURCE, about.clone(), "ReflectStatusSucceed", format!("Reflect status for {what} succeed."));
-    let health = health(control, &observed, &what, about).await;
+    let health = interpret_health(control, &observed, &what, about).await;
     let Some(item) = plan::manifest_status(&work, &observed, status, health) else {
         return Err(Failure("no such manifest exist".to_owned()));
     };
@@ -91,7 +91,7 @@ async fn report(control: &Control, cluster: &str, key: &ObjectKey) -> Result<Nex
     Ok(Next::Done)
 }
 
-async fn health(control: &Control, observed: &Value, what: &str, about: About) -> &'static str {
+async fn interpret_health(control: &Control, observed: &Value, what: &str, about: About) -> &'static str {
     if !control.interpreter.enabled(&observed.gvk(), Operation::InterpretHealth) {
         return "Healthy";
     }

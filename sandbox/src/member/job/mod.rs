@@ -19,10 +19,10 @@ use super::{
     object::{deleting, list, namespace, number, text, uid},
     world::{Kind, Want, World, delete},
 };
-pub use podgroup::{name as podgroup_name, pod_usage};
+pub use podgroup::{podgroup_name, pod_usage};
 use policy::Act;
 use status::{Change, Counts};
-pub use volumes::scramble;
+pub use volumes::scramble_text;
 
 /// What to do for a job now, and when to look again without any news.
 #[derive(Debug, Default, PartialEq)]
@@ -44,7 +44,7 @@ struct View<'a> {
 
 /// What to write for `job` now.
 #[must_use]
-pub fn sync(world: &World, job: &Value, now: Timestamp) -> Plan {
+pub fn sync_job(world: &World, job: &Value, now: Timestamp) -> Plan {
     if deleting(job) {
         return Plan::default();
     }
@@ -66,7 +66,7 @@ pub fn sync(world: &World, job: &Value, now: Timestamp) -> Plan {
 
 /// Whether a Command of this action means anything to a job in this phase (`state/*.go`).
 #[must_use]
-pub fn takes(phase: &str, action: &str) -> bool {
+pub fn accepts_action(phase: &str, action: &str) -> bool {
     match phase {
         "" | "Pending" | "Running" => Act::of_command(action).is_some_and(|act| act != Act::Resume),
         "Aborting" | "Aborted" => action == "ResumeJob",
@@ -88,7 +88,7 @@ impl<'a> View<'a> {
         if let Some(act) = commanded {
             return Plan { wants: self.leave(&act), at: None };
         }
-        let event = policy::due(self.world, self.job, &self.pods, self.now);
+        let event = policy::due_action(self.world, self.job, &self.pods, self.now);
         if let Some(act) = event.act {
             return Plan { wants: self.leave(&act), at: None };
         }
@@ -106,14 +106,14 @@ impl<'a> View<'a> {
         let mut wants = Vec::new();
         if self.phase() == "Pending" {
             wants.extend(plugins::missing_objects(self.world, self.job));
-            let volumes = volumes::changes(self.world, self.job);
+            let volumes = volumes::volume_changes(self.world, self.job);
             wants.extend(volumes.wants);
             if volumes.blocked {
                 return wants;
             }
         }
         wants.extend(plugins::outdated_objects(self.world, self.job));
-        let (group, change) = podgroup::ensure(self.world, self.job);
+        let (group, change) = podgroup::ensure_podgroup(self.world, self.job);
         wants.extend(change);
         let enqueued = group.is_some_and(|group| !matches!(text(group, "/status/phase"), "" | "Pending"));
         if !enqueued {
@@ -123,7 +123,7 @@ impl<'a> View<'a> {
             return wants;
         }
         // A plugin that fails (ray without its head) fails the whole sync: no pods, no status.
-        let Ok(changes) = pods::changes(self.world, self.job, &self.pods) else { return wants };
+        let Ok(changes) = pods::pod_changes(self.world, self.job, &self.pods) else { return wants };
         wants.extend(changes);
         wants.extend(self.status(&Change::to(self.next_phase(&self.counts))));
         wants
@@ -137,7 +137,7 @@ impl<'a> View<'a> {
             let started = counts.running + counts.succeeded + counts.failed;
             return if started >= minimum { "Running" } else { "Pending" };
         }
-        let total = replicas(job);
+        let total = total_replicas(job);
         if total == 0 {
             return "Running";
         }
@@ -171,7 +171,7 @@ impl<'a> View<'a> {
         if self.world.named(Kind::Queue, queue_of(self.job)).is_none() {
             return Plan::default();
         }
-        let event = policy::due(self.world, self.job, &self.pods, self.now);
+        let event = policy::due_action(self.world, self.job, &self.pods, self.now);
         if let Some(Act::Target(targets)) = &event.act {
             // The status is written, the pods are not killed yet.
             let wants = self.kill(|pod| targets.contains(&super::object::key(pod)));
@@ -179,10 +179,10 @@ impl<'a> View<'a> {
                 return Plan { wants, at: None };
             }
         }
-        let (group, change) = podgroup::ensure(self.world, self.job);
+        let (group, change) = podgroup::ensure_podgroup(self.world, self.job);
         let mut wants: Vec<Want> = change.into_iter().collect();
         let least = number(self.job, "/status/minAvailable");
-        let back = |terminating: i64| replicas(self.job) - terminating >= least;
+        let back = |terminating: i64| total_replicas(self.job) - terminating >= least;
         // An evicted pod is an event until it has a successor: not to count it twice, the job is not Pending before.
         let replaced = self.world.evicted(uid(self.job)).next().is_none();
         let enqueued = group.is_some_and(|group| !matches!(text(group, "/status/phase"), "" | "Pending"));
@@ -192,7 +192,7 @@ impl<'a> View<'a> {
             }
             return Plan { wants, at: event.at };
         }
-        let Ok(changes) = pods::changes(self.world, self.job, &self.pods) else { return Plan { wants, at: event.at } };
+        let Ok(changes) = pods::pod_changes(self.world, self.job, &self.pods) else { return Plan { wants, at: event.at } };
         wants.extend(changes);
         let phase = if back(self.counts.terminating) && replaced { "Pending" } else { "Restarting" };
         wants.extend(self.status(&Change::to(phase)));
@@ -205,7 +205,7 @@ impl<'a> View<'a> {
             return plan;
         }
         let mut wants = self.kill(unfinished);
-        wants.extend(podgroup::delete(self.world, self.job));
+        wants.extend(podgroup::delete_podgroup(self.world, self.job));
         if wants.is_empty() && self.counts.pending + self.counts.running + self.counts.terminating == 0 {
             wants.extend(self.status(&Change { killed: true, bump: true, ..Change::to(end) }));
         } else if wants.is_empty() {
@@ -217,7 +217,7 @@ impl<'a> View<'a> {
     fn aborted(&self) -> Plan {
         self.resumed().unwrap_or_else(|| {
             let mut wants = self.kill(unfinished);
-            wants.extend(podgroup::delete(self.world, self.job));
+            wants.extend(podgroup::delete_podgroup(self.world, self.job));
             Plan { wants, at: None }
         })
     }
@@ -230,7 +230,7 @@ impl<'a> View<'a> {
     /// `state/finished.go`: everything but the finished pods goes; the garbage collector takes the job after its TTL.
     fn finished(&self) -> Plan {
         let mut wants = self.kill(unfinished);
-        wants.extend(podgroup::delete(self.world, self.job));
+        wants.extend(podgroup::delete_podgroup(self.world, self.job));
         if self.job.pointer("/status/runningDuration").is_none() {
             wants.extend(plugins::unwanted_objects(self.job));
             wants.extend(self.status(&Change { killed: true, bump: true, ..Change::to(self.phase()) }));
@@ -272,7 +272,7 @@ impl<'a> View<'a> {
         wants.extend(plugins::unwanted_objects(self.job));
         let whole = !matches!(act, Act::Target(_));
         if whole {
-            wants.extend(podgroup::delete(self.world, self.job));
+            wants.extend(podgroup::delete_podgroup(self.world, self.job));
         }
         let killing = i64::try_from(wants.iter().filter(|want| want.about.0 == Kind::Pod).count()).unwrap_or(i64::MAX);
         let change = Change { killed: true, bump: whole, retries, killing, keeps_finished, ..Change::to(phase) };
@@ -295,11 +295,11 @@ impl<'a> View<'a> {
     }
 
     fn status(&self, change: &Change) -> Option<Want> {
-        status::want(self.world, self.job, &self.counts, change, self.now)
+        status::want_status(self.world, self.job, &self.counts, change, self.now)
     }
 }
 
-fn unfinished(pod: &Value) -> bool {
+fn is_unfinished(pod: &Value) -> bool {
     !Phase::of(pod).is_finished()
 }
 
@@ -310,7 +310,7 @@ fn queue_of(job: &Value) -> &str {
     }
 }
 
-fn replicas(job: &Value) -> i64 {
+fn total_replicas(job: &Value) -> i64 {
     list(job, "/spec/tasks").iter().map(|task| number(task, "/replicas")).sum()
 }
 

@@ -18,30 +18,30 @@ use crate::member::{
 
 /// The name of a job's PodGroup: it carries the UID, and so differs in every cluster.
 #[must_use]
-pub fn name(job: &Value) -> String {
+pub fn podgroup_name(job: &Value) -> String {
     format!("{}-{}", crate::member::object::name(job), uid(job))
 }
 
 /// The job's PodGroup if it is there, and the write that makes it what it should be.
-pub(super) fn ensure<'a>(world: &'a World, job: &Value) -> (Option<&'a Value>, Option<Want>) {
-    match find(world, job) {
-        None => (None, Some(create(Kind::PodGroup, new(world, job)))),
-        Some(group) => (Some(group), change(world, job, group)),
+pub(super) fn ensure_podgroup<'a>(world: &'a World, job: &Value) -> (Option<&'a Value>, Option<Want>) {
+    match find_podgroup(world, job) {
+        None => (None, Some(create(Kind::PodGroup, build_podgroup(world, job)))),
+        Some(group) => (Some(group), change_podgroup(world, job, group)),
     }
 }
 
 /// Deletes it, if it is there.
-pub(super) fn delete(world: &World, job: &Value) -> Option<Want> {
-    find(world, job).map(|group| crate::member::world::delete(Kind::PodGroup, group))
+pub(super) fn delete_podgroup(world: &World, job: &Value) -> Option<Want> {
+    find_podgroup(world, job).map(|group| crate::member::world::delete(Kind::PodGroup, group))
 }
 
-fn find<'a>(world: &'a World, job: &Value) -> Option<&'a Value> {
-    world.get(Kind::PodGroup, &key_of(job, name(job)))
+fn find_podgroup<'a>(world: &'a World, job: &Value) -> Option<&'a Value> {
+    world.get(Kind::PodGroup, &key_of(job, podgroup_name(job)))
 }
 
-fn new(world: &World, job: &Value) -> Value {
+fn build_podgroup(world: &World, job: &Value) -> Value {
     let copied = |what: &str| job.pointer(&format!("/metadata/{what}")).cloned().unwrap_or_else(|| json!({}));
-    let mut spec = resized(world, job);
+    let mut spec = podgroup_sizes(world, job);
     spec["queue"] = queue_of(job).into();
     spec["minTaskMember"] = task_minimums(job).into();
     if let Some(class) = job.pointer("/spec/priorityClassName").filter(|class| class.as_str() != Some("")) {
@@ -61,7 +61,7 @@ fn new(world: &World, job: &Value) -> Value {
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": {
-            "name": name(job), "namespace": crate::member::object::namespace(job), "ownerReferences": owned_by(job),
+            "name": podgroup_name(job), "namespace": crate::member::object::namespace(job), "ownerReferences": owned_by(job),
             "annotations": copied("annotations"), "labels": copied("labels"),
         },
         "spec": spec,
@@ -69,7 +69,7 @@ fn new(world: &World, job: &Value) -> Value {
 }
 
 /// `minMember` and `minResources`.
-fn resized(world: &World, job: &Value) -> Value {
+fn podgroup_sizes(world: &World, job: &Value) -> Value {
     let mut spec = json!({"minMember": number(job, "/spec/minAvailable")});
     if let Some(resources) = min_resources(world, job) {
         spec["minResources"] = resources.into();
@@ -77,15 +77,15 @@ fn resized(world: &World, job: &Value) -> Value {
     spec
 }
 
-fn change(world: &World, job: &Value, group: &Value) -> Option<Want> {
+fn change_podgroup(world: &World, job: &Value, group: &Value) -> Option<Want> {
     let mut patch = Map::new();
     if text(group, "/spec/priorityClassName") != text(job, "/spec/priorityClassName") {
         patch.insert("priorityClassName".to_owned(), text(job, "/spec/priorityClassName").into());
     }
-    let wanted = resized(world, job);
+    let wanted = podgroup_sizes(world, job);
     let same = |field: &str| {
         let (now, then) = (wanted.get(field), group.pointer(&format!("/spec/{field}")));
-        amounts(now.unwrap_or(&Value::Null)) == amounts(then.unwrap_or(&Value::Null))
+        read_amounts(now.unwrap_or(&Value::Null)) == read_amounts(then.unwrap_or(&Value::Null))
     };
     if number(group, "/spec/minMember") != number(&wanted, "/minMember") || !same("minResources") {
         let gone = group.pointer("/spec/minResources").and_then(Value::as_object).into_iter().flatten();
@@ -168,14 +168,14 @@ pub fn pod_usage(pod: &Value, count: u32) -> Map<String, Value> {
 fn quota_usage(pod: &Value) -> Amounts {
     let one = Quantity::from_units(1);
     let mut usage = Amounts::from([("pods".to_owned(), one), ("count/pods".to_owned(), one)]);
-    for (name, amount) in total(pod, "requests") {
+    for (name, amount) in pod_resources(pod, "requests") {
         let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
         if native || name.contains('/') {
             usage.insert(format!("requests.{name}"), amount);
             usage.insert(name, amount);
         }
     }
-    for (name, amount) in total(pod, "limits") {
+    for (name, amount) in pod_resources(pod, "limits") {
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
             usage.insert(format!("limits.{name}"), amount);
         }
@@ -184,8 +184,8 @@ fn quota_usage(pod: &Value) -> Amounts {
 }
 
 /// All containers together, or the largest init container where that is more.
-fn total(pod: &Value, kind: &str) -> Amounts {
-    let of = |container: &Value| amounts(container.pointer(&format!("/resources/{kind}")).unwrap_or(&Value::Null));
+fn pod_resources(pod: &Value, kind: &str) -> Amounts {
+    let of = |container: &Value| read_amounts(container.pointer(&format!("/resources/{kind}")).unwrap_or(&Value::Null));
     let mut sum = Amounts::new();
     let sidecar = |container: &&Value| text(container, "/restartPolicy") == "Always";
     for container in list(pod, "/containers").iter().chain(list(pod, "/initContainers").iter().filter(sidecar)) {
@@ -203,7 +203,7 @@ fn total(pod: &Value, kind: &str) -> Amounts {
     sum
 }
 
-fn amounts(value: &Value) -> Amounts {
+fn read_amounts(value: &Value) -> Amounts {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(name, amount)| Some((name.clone(), serde_json::from_value(amount.clone()).ok()?))).collect()
 }

@@ -17,7 +17,7 @@ use crate::member::{
 const COPIED: [&str; 3] = ["volcano.sh/preemptable", "volcano.sh/cooldown-time", "volcano.sh/revocable-zone"];
 
 /// The pods to create and to delete, or why a plugin lets no pod be created.
-pub(super) fn changes(
+pub(super) fn pod_changes(
     world: &crate::member::world::World,
     job: &Value,
     pods: &[&Value],
@@ -31,7 +31,7 @@ pub(super) fn changes(
             let pod_name = pod_name(job, task, index);
             if !there.contains_key(pod_name.as_str()) {
                 // Volcano makes the pod with its plugins first and looks at dependsOn then.
-                let pod = pod(job, task, index, &pod_name)?;
+                let pod = build_pod(job, task, index, &pod_name)?;
                 if free {
                     wants.push(create(Kind::Pod, pod));
                 }
@@ -70,7 +70,7 @@ fn is_up(job: &Value, task: &str, there: &BTreeMap<&str, &Value>) -> bool {
     i64::try_from(up.count()).is_ok_and(|up| up >= minimum)
 }
 
-fn pod(job: &Value, task: &Value, index: i64, pod_name: &str) -> Result<Value, plugins::Broken> {
+fn build_pod(job: &Value, task: &Value, index: i64, pod_name: &str) -> Result<Value, plugins::Broken> {
     let template = |what: &str| {
         let found = task.pointer(&format!("/template/{what}")).filter(|value| value.is_object());
         found.cloned().unwrap_or_else(|| json!({}))
@@ -87,7 +87,7 @@ fn pod(job: &Value, task: &Value, index: i64, pod_name: &str) -> Result<Value, p
         annotations[key] = value.into();
     }
     labels["volcano.sh/job-namespace"] = namespace(job).into();
-    annotations[GROUP] = podgroup::name(job).into();
+    annotations[GROUP] = podgroup::podgroup_name(job).into();
     annotations[JOB_VERSION] = number(job, "/status/version").to_string().into();
     annotations["volcano.sh/template-uid"] = format!("{}-{task_name}", name(job)).into();
     annotations["volcano.sh/job-retry-count"] = number(job, "/status/retryCount").to_string().into();
@@ -98,7 +98,7 @@ fn pod(job: &Value, task: &Value, index: i64, pod_name: &str) -> Result<Value, p
         let size = number(policy, "/partitionSize").max(1);
         labels[PARTITION] = (index / size).to_string().into();
     }
-    inherit(job, &mut labels, &mut annotations);
+    inherit_metadata(job, &mut labels, &mut annotations);
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -118,7 +118,7 @@ fn pod(job: &Value, task: &Value, index: i64, pod_name: &str) -> Result<Value, p
 }
 
 /// What the job's own annotations and labels give to its pods; those of the simulation besides Volcano's.
-fn inherit(job: &Value, labels: &mut Value, annotations: &mut Value) {
+fn inherit_metadata(job: &Value, labels: &mut Value, annotations: &mut Value) {
     let from = |kind: &str| job.pointer(&format!("/metadata/{kind}")).and_then(Value::as_object).into_iter().flatten();
     let mut disruption: Option<(&String, &Value)> = None;
     for (key, value) in from("annotations") {
@@ -147,15 +147,15 @@ fn mount_volumes(job: &Value, pod: &mut Value) {
         if claim.is_empty() || !named.insert(claim) {
             continue;
         }
-        let volume_name = format!("{}-{}", name(job), volumes::scramble(&format!("{}/v{index}", uid(job)), 12));
-        plugins::push(
+        let volume_name = format!("{}-{}", name(job), volumes::scramble_text(&format!("{}/v{index}", uid(job)), 12));
+        plugins::push_item(
             &mut pod["spec"],
             "volumes",
             json!({"name": volume_name, "persistentVolumeClaim": {"claimName": claim}}),
         );
         for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
             let mount = json!({"name": volume_name, "mountPath": text(volume, "/mountPath")});
-            plugins::push(container, "volumeMounts", mount);
+            plugins::push_item(container, "volumeMounts", mount);
         }
     }
 }

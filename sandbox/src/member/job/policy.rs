@@ -61,19 +61,19 @@ struct Event<'a> {
 }
 
 /// What the policies ask for now.
-pub(super) fn due(world: &World, job: &Value, pods: &[&Value], now: Timestamp) -> Due {
+pub(super) fn due_action(world: &World, job: &Value, pods: &[&Value], now: Timestamp) -> Due {
     let mut due = Due::default();
     let has_policies = !list(job, "/spec/policies").is_empty()
         || list(job, "/spec/tasks").iter().any(|task| !list(task, "/policies").is_empty());
     if !has_policies {
         return due;
     }
-    for event in events(world, job, pods, now) {
-        let Some(policy) = matching(job, &event) else { continue };
-        let at = event.at.checked_add(timeout(policy).unwrap_or_default()).unwrap_or(Timestamp::MAX);
+    for event in job_events(world, job, pods, now) {
+        let Some(policy) = matching_policy(job, &event) else { continue };
+        let at = event.at.checked_add(policy_timeout(policy).unwrap_or_default()).unwrap_or(Timestamp::MAX);
         if at > now {
             due.at = Some(due.at.map_or(at, |known| known.min(at)));
-        } else if let Some(act) = act(policy, &event, pods) {
+        } else if let Some(act) = action_of_policy(policy, &event, pods) {
             due.act = Some(act);
             break;
         }
@@ -81,7 +81,7 @@ pub(super) fn due(world: &World, job: &Value, pods: &[&Value], now: Timestamp) -
     due
 }
 
-fn events<'a>(world: &'a World, job: &'a Value, pods: &[&'a Value], now: Timestamp) -> Vec<Event<'a>> {
+fn job_events<'a>(world: &'a World, job: &'a Value, pods: &[&'a Value], now: Timestamp) -> Vec<Event<'a>> {
     let version = number(job, "/status/version");
     let mut events = Vec::new();
     let current = |pod: &&&'a Value| {
@@ -146,19 +146,19 @@ fn task_event<'a>(task: &'a Value, pods: &[&Value], now: Timestamp) -> Option<Ev
     Some(Event { name, task: text(task, "/name"), pod: None, partition: "", exit_code: 0, at: now })
 }
 
-fn matching<'a>(job: &'a Value, event: &Event<'_>) -> Option<&'a Value> {
+fn matching_policy<'a>(job: &'a Value, event: &Event<'_>) -> Option<&'a Value> {
     let of_task = task_named(job, event.task).map(|task| list(task, "/policies")).unwrap_or_default();
     of_task.iter().chain(list(job, "/spec/policies")).find(|policy| {
         let is_named = |name: &str| name == event.name || name == "*";
         let named =
             is_named(text(policy, "/event")) || list(policy, "/events").iter().filter_map(Value::as_str).any(is_named);
-        let may = event.name != "PodPending" || timeout(policy).is_some();
+        let may = event.name != "PodPending" || policy_timeout(policy).is_some();
         let by_code = event.exit_code != 0 && number(policy, "/exitCode") == event.exit_code;
         (named && may) || by_code
     })
 }
 
-fn act(policy: &Value, event: &Event<'_>, pods: &[&Value]) -> Option<Act> {
+fn action_of_policy(policy: &Value, event: &Event<'_>, pods: &[&Value]) -> Option<Act> {
     let chosen = |which: &dyn Fn(&Value) -> bool| {
         let pods = pods.iter().filter(|pod| annotation(pod, TASK_SPEC) == event.task && which(pod));
         Act::Target(pods.map(|pod| key(pod)).collect())
@@ -172,7 +172,7 @@ fn act(policy: &Value, event: &Event<'_>, pods: &[&Value]) -> Option<Act> {
 }
 
 /// A Go duration such as `90s` or `1h30m`.
-fn timeout(policy: &Value) -> Option<SignedDuration> {
+fn policy_timeout(policy: &Value) -> Option<SignedDuration> {
     let text = text(policy, "/timeout");
     (!text.is_empty()).then(|| text.parse::<SignedDuration>().ok()).flatten()
 }

@@ -103,20 +103,20 @@ impl Change {
 }
 
 /// The status patch, unless nothing changes.
-pub(super) fn want(world: &World, job: &Value, counts: &Counts, change: &Change, now: Timestamp) -> Option<Want> {
+pub(super) fn want_status(world: &World, job: &Value, counts: &Counts, change: &Change, now: Timestamp) -> Option<Want> {
     let old = job.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut new = old.clone();
     if change.recount {
-        count(&mut new, world, counts, change);
+        set_counts(&mut new, world, counts, change);
     }
     if !change.killed || old.get("minAvailable").is_none() {
-        set(&mut new, "minAvailable", number(job, "/spec/minAvailable"));
+        set_count(&mut new, "minAvailable", number(job, "/spec/minAvailable"));
     }
     if change.bump {
-        set(&mut new, "version", number(job, "/status/version") + 1);
+        set_count(&mut new, "version", number(job, "/status/version") + 1);
     }
     if change.retries {
-        set(&mut new, "retryCount", number(job, "/status/retryCount") + 1);
+        set_count(&mut new, "retryCount", number(job, "/status/retryCount") + 1);
     }
     let phase_changes = text(job, "/status/state/phase") != change.phase;
     let untimed = |status: &Map<String, Value>| {
@@ -130,7 +130,7 @@ pub(super) fn want(world: &World, job: &Value, counts: &Counts, change: &Change,
         return None;
     }
     // `killPods` moves the time only with the phase; `syncJob` with anything.
-    let time = if phase_changes || !change.killed { now } else { since(job).unwrap_or(now) };
+    let time = if phase_changes || !change.killed { now } else { phase_since(job).unwrap_or(now) };
     if phase_changes || !change.killed {
         let stamp = format_time(now);
         new.insert("state".to_owned(), json!({"phase": change.phase, "lastTransitionTime": stamp}));
@@ -139,7 +139,7 @@ pub(super) fn want(world: &World, job: &Value, counts: &Counts, change: &Change,
         conditions.push(json!({"status": change.phase, "lastTransitionTime": stamp}));
         new.insert("conditions".to_owned(), conditions.into());
     }
-    let mut controlled = plugins::controlled(world, job);
+    let mut controlled = plugins::controlled_metadata(world, job);
     if change.killed {
         controlled.retain(|name, _| !name.starts_with("plugin-"));
         new.insert("runningDuration".to_owned(), running_duration(job, time).into());
@@ -151,20 +151,20 @@ pub(super) fn want(world: &World, job: &Value, counts: &Counts, change: &Change,
     } else {
         new.insert("controlledResources".to_owned(), controlled.into());
     }
-    Some(merge(Kind::VolcanoJob, job, Some("status"), json!({"status": difference(&old, &new)})))
+    Some(merge(Kind::VolcanoJob, job, Some("status"), json!({"status": merge_patch(&old, &new)})))
 }
 
-fn count(new: &mut Map<String, Value>, world: &World, counts: &Counts, change: &Change) {
+fn set_counts(new: &mut Map<String, Value>, world: &World, counts: &Counts, change: &Change) {
     // Volcano 1.11 and later forget the finished pods that `killPods` keeps (volcano#4616).
     let forget = !change.keeps_finished || (change.killed && world.forgets_kept_pods());
     let kept = |count: i64| if forget { 0 } else { count };
     let alive = |count: i64| if change.killing > 0 { 0 } else { count };
-    set(new, "pending", alive(counts.pending));
-    set(new, "running", alive(counts.running));
-    set(new, "succeeded", kept(counts.succeeded));
-    set(new, "failed", kept(counts.failed));
-    set(new, "unknown", alive(counts.unknown));
-    set(new, "terminating", counts.terminating + change.killing);
+    set_count(new, "pending", alive(counts.pending));
+    set_count(new, "running", alive(counts.running));
+    set_count(new, "succeeded", kept(counts.succeeded));
+    set_count(new, "failed", kept(counts.failed));
+    set_count(new, "unknown", alive(counts.unknown));
+    set_count(new, "terminating", counts.terminating + change.killing);
     let by_task: Map<String, Value> =
         counts.by_task.iter().map(|(task, phases)| (task.clone(), json!({"phase": phases}))).collect();
     if by_task.is_empty() || forget {
@@ -174,7 +174,7 @@ fn count(new: &mut Map<String, Value>, world: &World, counts: &Counts, change: &
     }
 }
 
-fn set(status: &mut Map<String, Value>, field: &str, value: i64) {
+fn set_count(status: &mut Map<String, Value>, field: &str, value: i64) {
     if value == 0 {
         status.remove(field);
     } else {
@@ -182,7 +182,7 @@ fn set(status: &mut Map<String, Value>, field: &str, value: i64) {
     }
 }
 
-fn since(job: &Value) -> Option<Timestamp> {
+fn phase_since(job: &Value) -> Option<Timestamp> {
     text(job, "/status/state/lastTransitionTime").parse().ok()
 }
 
@@ -199,13 +199,13 @@ fn running_duration(job: &Value, until: Timestamp) -> String {
 }
 
 /// The merge patch from `old` to `new`: merge patches only add to maps, so what goes is named as null.
-fn difference(old: &Map<String, Value>, new: &Map<String, Value>) -> Value {
+fn merge_patch(old: &Map<String, Value>, new: &Map<String, Value>) -> Value {
     let mut patch = Map::new();
     for (key, value) in new {
         match (old.get(key), value) {
             (Some(before), after) if before == after => {}
             (Some(Value::Object(before)), Value::Object(after)) => {
-                patch.insert(key.clone(), difference(before, after));
+                patch.insert(key.clone(), merge_patch(before, after));
             }
             (_, after) => drop(patch.insert(key.clone(), after.clone())),
         }

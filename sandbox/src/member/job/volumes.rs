@@ -16,7 +16,7 @@ pub(super) struct Volumes {
     pub(super) blocked: bool,
 }
 
-pub(super) fn changes(world: &World, job: &Value) -> Volumes {
+pub(super) fn volume_changes(world: &World, job: &Value) -> Volumes {
     let volumes = list(job, "/spec/volumes");
     if volumes.iter().any(|volume| text(volume, "/volumeClaimName").is_empty()) {
         let named: Vec<Value> =
@@ -59,12 +59,12 @@ fn with_name(job: &Value, index: usize, volume: &Value) -> Value {
 
 /// Volcano's twelve random characters; here they follow from the UID, and so differ by cluster as well.
 fn generated_name(job: &Value, index: usize) -> String {
-    format!("{}-pvc-{}", name(job), scramble(&format!("{}/{index}", uid(job)), 12))
+    format!("{}-pvc-{}", name(job), scramble_text(&format!("{}/{index}", uid(job)), 12))
 }
 
 /// `length` characters of `0-9a-z` that follow from `seed`.
 #[must_use]
-pub fn scramble(seed: &str, length: usize) -> String {
+pub fn scramble_text(seed: &str, length: usize) -> String {
     const ALPHABET: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = seed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, fold);

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Cycle, Group, ledger::Ledger, nodes::Nodes, report};
 use crate::member::world::{Kind, World, merge};
 
-pub(super) fn enqueue(
+pub(super) fn enqueue_groups(
     world: &World,
     groups: &[Group<'_>],
     ledger: &mut Ledger<'_>,
@@ -19,7 +19,7 @@ pub(super) fn enqueue(
 ) {
     for group in groups.iter().filter(|group| group.is_pending()) {
         let minimum = group.facts.minimum.clone().unwrap_or_default();
-        if let Some(refusal) = refusal(group, &minimum, ledger, nodes) {
+        if let Some(refusal) = enqueue_refusal(group, &minimum, ledger, nodes) {
             report::not_enqueued(world, group, &refusal, now, cycle);
             continue;
         }
@@ -28,7 +28,7 @@ pub(super) fn enqueue(
     }
 }
 
-fn refusal(group: &Group<'_>, minimum: &Resources, ledger: &Ledger<'_>, nodes: &Nodes<'_>) -> Option<String> {
+fn enqueue_refusal(group: &Group<'_>, minimum: &Resources, ledger: &Ledger<'_>, nodes: &Nodes<'_>) -> Option<String> {
     let queue = &group.facts.queue;
     match ledger.state(queue) {
         None => return Some(format!("queue {queue} does not exist")),

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use caldera_runtime::write::Body;
 use jiff::Timestamp;
 
-use super::{Cycle, Group, bind, ledger::Ledger, nodes::Nodes, report, topology::HyperNodes};
+use super::{Cycle, Group, bind_pod, ledger::Ledger, nodes::Nodes, report, topology::HyperNodes};
 use crate::member::{
     facts::PodFacts,
     object::{Key, text},
     world::{Want, World},
 };
 
-pub(super) fn allocate(
+pub(super) fn allocate_gangs(
     world: &World,
     hyper_nodes: &HyperNodes,
     groups: &[Group<'_>],
@@ -26,27 +26,27 @@ pub(super) fn allocate(
     for group in groups.iter().filter(|group| !group.is_pending()) {
         let waiting: Vec<(&Key, &PodFacts)> = group.pods.iter().copied().filter(|(_, pod)| pod.waits()).collect();
         if waiting.is_empty() {
-            cycle.wants.extend(report::phase(group, false, now));
+            cycle.wants.extend(report::report_phase(group, false, now));
             continue;
         }
         if !ledger.is_open(&group.facts.queue) {
-            report::unschedulable(world, group, &Outcome::default(), nodes, now, cycle);
+            report::report_unschedulable(world, group, &Outcome::default(), nodes, now, cycle);
             continue;
         }
         let outcome = in_one_domain(group, &waiting, hyper_nodes, ledger, nodes);
         if outcome.is_ready {
-            cycle.wants.extend(report::phase(group, false, now));
+            cycle.wants.extend(report::report_phase(group, false, now));
             let placed: Vec<&Key> = outcome.bindings.iter().map(|want| &want.about.1).collect();
             let rest = waiting.into_iter().filter(|(key, _)| !placed.contains(key)).collect();
             cycle.wants.extend(outcome.bindings);
             more.push((group, rest));
         } else {
-            report::unschedulable(world, group, &outcome, nodes, now, cycle);
+            report::report_unschedulable(world, group, &outcome, nodes, now, cycle);
         }
     }
     for (group, rest) in more {
         let mut used: BTreeSet<String> = group.allocated().map(|pod| pod.node.clone()).collect();
-        used.extend(cycle.wants.iter().filter_map(|want| bound(want, group)));
+        used.extend(cycle.wants.iter().filter_map(|want| bound_node(want, group)));
         for (key, pod) in rest {
             let mut why = None;
             for only in hyper_nodes.candidates(group.object, &used) {
@@ -54,7 +54,7 @@ pub(super) fn allocate(
                 match try_place(group, pod, ledger, nodes) {
                     Ok(node) => {
                         used.insert(node.to_owned());
-                        cycle.wants.push(bind(key, node));
+                        cycle.wants.push(bind_pod(key, node));
                         why = None;
                         break;
                     }
@@ -70,7 +70,7 @@ pub(super) fn allocate(
 }
 
 /// The node that a write binds a pod of this group to.
-fn bound(want: &Want, group: &Group<'_>) -> Option<String> {
+fn bound_node(want: &Want, group: &Group<'_>) -> Option<String> {
     let its = group.pods.iter().any(|(key, _)| **key == want.about.1);
     match &want.write.body {
         Body::Create(binding) if its && want.write.subresource == Some("binding") => {
@@ -93,7 +93,7 @@ fn in_one_domain(
     for only in hyper_nodes.candidates(group.object, &used) {
         nodes.look_at(only);
         nodes.begin();
-        let outcome = minimum(group, waiting, ledger, nodes);
+        let outcome = place_minimum(group, waiting, ledger, nodes);
         if outcome.is_ready {
             nodes.keep();
             nodes.look_at(None);
@@ -119,7 +119,7 @@ pub(super) struct Outcome {
     pub(super) refused: Option<(String, String)>,
 }
 
-fn minimum<'a>(
+fn place_minimum<'a>(
     group: &Group<'_>,
     waiting: &[(&Key, &PodFacts)],
     ledger: &mut Ledger<'_>,
@@ -137,7 +137,7 @@ fn minimum<'a>(
     let mut left = Vec::new();
     let mut place = |key: &Key, pod: &PodFacts, outcome: &mut Outcome| match try_place(group, pod, ledger, nodes) {
         Ok(node) => {
-            outcome.bindings.push(bind(key, node));
+            outcome.bindings.push(bind_pod(key, node));
             outcome.charged.push(pod.claim.request.clone());
             true
         }

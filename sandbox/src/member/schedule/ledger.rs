@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Group;
 use crate::member::{
-    facts::sum,
+    facts::sum_requests,
     object::text,
     world::{Kind, World},
 };
@@ -64,7 +64,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn open(&mut self, group: &Group<'a>) {
-        let allocated = sum(group.allocated());
+        let allocated = sum_requests(group.allocated());
         self.allocate(&group.facts.queue, &allocated);
         let Some(minimum) = &group.facts.minimum else { return };
         let count = i64::try_from(group.allocated().count()).unwrap_or(i64::MAX);

@@ -46,19 +46,19 @@ pub struct Cycle {
 
 /// All that the schedulers do now.
 #[must_use]
-pub fn cycle(world: &World, now: Timestamp) -> Cycle {
+pub fn run_cycle(world: &World, now: Timestamp) -> Cycle {
     let mut nodes = Nodes::of(world);
     let mut cycle = Cycle::default();
-    cycle.wants.extend(normal::groups(world));
-    let groups = groups(world);
+    cycle.wants.extend(normal::missing_groups(world));
+    let groups = pending_groups(world);
     let hyper_nodes = HyperNodes::of(world);
     let mut ledger = Ledger::of(world, nodes.total(), &groups);
-    enqueue::enqueue(world, &groups, &mut ledger, &nodes, now, &mut cycle);
-    gang::allocate(world, &hyper_nodes, &groups, &mut ledger, &mut nodes, now, &mut cycle);
-    cycle.reports = report::queues(world, &ledger);
+    enqueue::enqueue_groups(world, &groups, &mut ledger, &nodes, now, &mut cycle);
+    gang::allocate_gangs(world, &hyper_nodes, &groups, &mut ledger, &mut nodes, now, &mut cycle);
+    cycle.reports = report::report_queues(world, &ledger);
     for (key, pod) in world.pods().filter(|(_, pod)| pod.waits() && is_kubernetes(&pod.scheduler)) {
         match nodes.place(&pod.claim) {
-            Some(node) => cycle.wants.push(bind(key, node)),
+            Some(node) => cycle.wants.push(bind_pod(key, node)),
             None => report::waiting_pod(world, key, &nodes.refusal(&pod.claim, "available"), now, &mut cycle),
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Group<'a> {
     }
 }
 
-fn groups(world: &World) -> Vec<Group<'_>> {
+fn pending_groups(world: &World) -> Vec<Group<'_>> {
     let mut pods: BTreeMap<(&str, &str), Vec<(&Key, &PodFacts)>> = BTreeMap::new();
     for (key, pod) in world.pods().filter(|(_, pod)| !pod.group.is_empty() && !is_kubernetes(&pod.scheduler)) {
         pods.entry((&key.0, &pod.group)).or_default().push((key, pod));
@@ -142,7 +142,7 @@ fn groups(world: &World) -> Vec<Group<'_>> {
     groups.into_iter().map(|(.., group)| group).collect()
 }
 
-fn bind((namespace, pod): &Key, node: &str) -> Want {
+fn bind_pod((namespace, pod): &Key, node: &str) -> Want {
     let body = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": namespace},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
@@ -157,7 +157,7 @@ fn bind((namespace, pod): &Key, node: &str) -> Want {
     Want { about: (Kind::Pod, (namespace.clone(), pod.clone())), write }
 }
 
-fn sooner(known: &mut Option<Timestamp>, at: Timestamp) {
+fn set_sooner(known: &mut Option<Timestamp>, at: Timestamp) {
     *known = Some(known.map_or(at, |known| known.min(at)));
 }
 

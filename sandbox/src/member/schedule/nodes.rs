@@ -11,7 +11,7 @@ use std::{
 use caldera_core::resources::Resources;
 
 use crate::member::{
-    facts::{Claim, NodeFacts, PodFacts, sum},
+    facts::{Claim, NodeFacts, PodFacts, sum_requests},
     world::World,
 };
 
@@ -47,7 +47,7 @@ impl<'a> Nodes<'a> {
         }
         for (node, pods) in pods {
             if let Some((_, free)) = free.get_mut(node) {
-                let taken = sum(pods.into_iter());
+                let taken = sum_requests(pods.into_iter());
                 free.saturating_sub(&taken);
                 used.add(&taken);
             }

@@ -18,7 +18,7 @@ const MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
 const INHERITED: &str = "volcano.sh/";
 
 /// The groups to create, and the pods to mark with theirs.
-pub(super) fn groups(world: &World) -> Vec<Want> {
+pub(super) fn missing_groups(world: &World) -> Vec<Want> {
     let mut wants: BTreeMap<(String, String), Want> = BTreeMap::new();
     let mut marks = Vec::new();
     for (key, facts) in world.pods().filter(|(_, pod)| pod.scheduler == VOLCANO && pod.group.is_empty()) {
@@ -29,7 +29,7 @@ pub(super) fn groups(world: &World) -> Vec<Want> {
         let group_name = format!("podgroup-{}", if owner.is_empty() { uid(pod) } else { owner });
         let at = (namespace(pod).to_owned(), group_name.clone());
         if world.get(Kind::PodGroup, &at).is_none() {
-            wants.entry(at).or_insert_with(|| create(Kind::PodGroup, group(world, pod, &group_name)));
+            wants.entry(at).or_insert_with(|| create(Kind::PodGroup, build_group(world, pod, &group_name)));
         } else {
             marks.push(merge(Kind::Pod, pod, None, json!({"metadata": {"annotations": {GROUP: group_name}}})));
         }
@@ -37,8 +37,8 @@ pub(super) fn groups(world: &World) -> Vec<Want> {
     wants.into_values().chain(marks).collect()
 }
 
-fn group(world: &World, pod: &Value, group_name: &str) -> Value {
-    let owner = owner(world, pod);
+fn build_group(world: &World, pod: &Value, group_name: &str) -> Value {
+    let owner = pod_owner(world, pod);
     let inherited = owner.and_then(|owner| owner.pointer("/metadata/annotations")).and_then(Value::as_object);
     let minimum = owner.map_or("", |owner| annotation(owner, MIN_MEMBER)).parse::<u32>().unwrap_or(1);
     let mut annotations: Map<String, Value> = inherited
@@ -77,7 +77,7 @@ fn group(world: &World, pod: &Value, group_name: &str) -> Value {
 }
 
 /// The pod's controller, where it is of a kind that is known here.
-fn owner<'a>(world: &'a World, pod: &Value) -> Option<&'a Value> {
+fn pod_owner<'a>(world: &'a World, pod: &Value) -> Option<&'a Value> {
     let reference =
         list(pod, "/metadata/ownerReferences").iter().find(|owner| text(owner, "/uid") == controller_uid(pod))?;
     let kind = match text(reference, "/kind") {

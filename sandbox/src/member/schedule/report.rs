@@ -11,7 +11,7 @@ use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{Cycle, Group, gang::Outcome, ledger::Ledger, nodes::Nodes, sooner, with_condition};
+use super::{Cycle, Group, gang::Outcome, ledger::Ledger, nodes::Nodes, set_sooner, with_condition};
 use crate::member::{
     facts::{Phase, PodFacts},
     object::{Key, list, name, namespace, number, text, uid},
@@ -48,7 +48,7 @@ pub(super) fn not_enqueued(world: &World, group: &Group<'_>, why: &str, now: Tim
 
 /// `framework/session.go`, `jobStatus`: Completed if all that was scheduled is done, Running if the minimum is placed,
 /// Unknown if a part runs and the rest can not be placed; Inqueue otherwise only if it was, else Pending again.
-pub(super) fn phase(group: &Group<'_>, unschedulable: bool, now: Timestamp) -> Option<Want> {
+pub(super) fn report_phase(group: &Group<'_>, unschedulable: bool, now: Timestamp) -> Option<Want> {
     let counted = |phase: Phase| group.pods.iter().filter(|(_, pod)| pod.phase == phase && !pod.deleting).count();
     let (running, succeeded, failed) = (counted(Phase::Running), counted(Phase::Succeeded), counted(Phase::Failed));
     // Pods being deleted hold their node until they are gone.
@@ -76,14 +76,14 @@ pub(super) fn phase(group: &Group<'_>, unschedulable: bool, now: Timestamp) -> O
     }
     let mut status = json!({"phase": phase, "running": running, "succeeded": succeeded, "failed": failed});
     if phase == "Running" && group.facts.phase != "Running" {
-        let condition = condition(group, "Scheduled", "tasks in gang are ready to be scheduled", "", now);
+        let condition = build_condition(group, "Scheduled", "tasks in gang are ready to be scheduled", "", now);
         status["conditions"] = with_condition(group.object, condition);
     }
     Some(merge(Kind::PodGroup, group.object, None, json!({"status": status})))
 }
 
 /// A gang that could not be placed: its condition, and those of its pods.
-pub(super) fn unschedulable(
+pub(super) fn report_unschedulable(
     world: &World,
     group: &Group<'_>,
     outcome: &Outcome,
@@ -92,13 +92,13 @@ pub(super) fn unschedulable(
     cycle: &mut Cycle,
 ) {
     let waiting = || group.pods.iter().filter(|(_, pod)| pod.waits());
-    let youngest = waiting().filter_map(|(key, _)| created(world, Kind::Pod, key)).max();
+    let youngest = waiting().filter_map(|(key, _)| created_at(world, Kind::Pod, key)).max();
     let ripe = youngest.map_or(now, |created| created.checked_add(SESSION).unwrap_or(Timestamp::MAX));
     if ripe > now {
-        sooner(&mut cycle.at, ripe);
+        set_sooner(&mut cycle.at, ripe);
         return;
     }
-    let message = message(group, outcome);
+    let message = unschedulable_message(group, outcome);
     let why = outcome.refused.as_ref().map_or_else(|| message.clone(), |(_, why)| why.clone());
     for (key, pod) in waiting() {
         let placed = outcome.bindings.iter().any(|want| want.about.1 == **key);
@@ -116,17 +116,17 @@ pub(super) fn unschedulable(
     }
     let known = list(group.object, "/status/conditions").iter().find(|known| text(known, "/type") == "Unschedulable");
     let is_known = known.is_some_and(|known| text(known, "/message") == message && text(known, "/status") == "True");
-    let phase = phase(group, true, now);
+    let phase = report_phase(group, true, now);
     if is_known {
         cycle.wants.extend(phase);
         return;
     }
     let last: Option<Timestamp> = known.and_then(|known| text(known, "/lastTransitionTime").parse().ok());
     if let Some(next) = last.and_then(|last| last.checked_add(SESSION).ok()).filter(|next| *next > now) {
-        sooner(&mut cycle.at, next);
+        set_sooner(&mut cycle.at, next);
         return;
     }
-    let condition = condition(group, "Unschedulable", "NotEnoughResources", &message, now);
+    let condition = build_condition(group, "Unschedulable", "NotEnoughResources", &message, now);
     let mut status = json!({"conditions": with_condition(group.object, condition)});
     if let Some(want) = phase
         && let caldera_runtime::write::Body::MergePatch(patch) = want.write.body
@@ -137,7 +137,7 @@ pub(super) fn unschedulable(
     cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": status})));
 }
 
-fn condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+fn build_condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = json!({
         "type": kind, "status": "True", "reason": reason,
         "transitionID": uid(group.object), "lastTransitionTime": format_time(now),
@@ -149,13 +149,13 @@ fn condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Ti
 }
 
 /// `3/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable; Pending: 3 Unschedulable. ...`
-fn message(group: &Group<'_>, outcome: &Outcome) -> String {
+fn unschedulable_message(group: &Group<'_>, outcome: &Outcome) -> String {
     let placed = outcome.bindings.len();
     let ready = group.ready().count();
     let minimum = usize::try_from(group.facts.min_member).unwrap_or_default();
     let mut states: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, pod) in &group.pods {
-        *states.entry(state(pod)).or_default() += 1;
+        *states.entry(pod_state(pod)).or_default() += 1;
     }
     let pending = states.get("Pending").copied().unwrap_or_default();
     states.insert("minAvailable", minimum);
@@ -169,10 +169,10 @@ fn message(group: &Group<'_>, outcome: &Outcome) -> String {
         "{}/{} tasks in gang unschedulable: pod group is not ready, {}",
         minimum.saturating_sub(ready + placed),
         group.pods.len(),
-        histogram(&states)
+        write_histogram(&states)
     );
     if !fates.is_empty() {
-        text += &format!("; Pending: {}", histogram(&fates));
+        text += &format!("; Pending: {}", write_histogram(&fates));
     }
     if let Some((pod, why)) = &outcome.refused {
         text += &format!(". Origin reason is {pod}: {why}");
@@ -180,13 +180,13 @@ fn message(group: &Group<'_>, outcome: &Outcome) -> String {
     text
 }
 
-fn histogram(counts: &BTreeMap<&str, usize>) -> String {
+fn write_histogram(counts: &BTreeMap<&str, usize>) -> String {
     let mut texts: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
     texts.sort();
     texts.join(", ")
 }
 
-fn state(pod: &PodFacts) -> &'static str {
+fn pod_state(pod: &PodFacts) -> &'static str {
     match pod.phase {
         _ if pod.deleting => "Releasing",
         Phase::Pending if !pod.node.is_empty() => "Bound",
@@ -196,9 +196,9 @@ fn state(pod: &PodFacts) -> &'static str {
 
 /// A pod of a ready gang, or of none, that got no node.
 pub(super) fn waiting_pod(world: &World, key: &Key, why: &str, now: Timestamp, cycle: &mut Cycle) {
-    let ripe = created(world, Kind::Pod, key).and_then(|created| created.checked_add(SESSION).ok()).unwrap_or(now);
+    let ripe = created_at(world, Kind::Pod, key).and_then(|created| created.checked_add(SESSION).ok()).unwrap_or(now);
     if ripe > now {
-        sooner(&mut cycle.at, ripe);
+        set_sooner(&mut cycle.at, ripe);
     } else {
         pod_condition(world, key, "Unschedulable", why, cycle);
     }
@@ -215,12 +215,12 @@ fn pod_condition(world: &World, key: &Key, reason: &str, message: &str, cycle: &
     }
 }
 
-fn created(world: &World, kind: Kind, key: &Key) -> Option<Timestamp> {
+fn created_at(world: &World, kind: Kind, key: &Key) -> Option<Timestamp> {
     text(world.get(kind, key)?, "/metadata/creationTimestamp").parse().ok()
 }
 
 /// `updateQueueStatus`: cpu and memory always, other names while held.
-pub(super) fn queues(world: &World, ledger: &Ledger<'_>) -> Vec<Want> {
+pub(super) fn report_queues(world: &World, ledger: &Ledger<'_>) -> Vec<Want> {
     ledger
         .allocated()
         .filter_map(|(queue, held)| {

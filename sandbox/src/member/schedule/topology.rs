@@ -29,14 +29,14 @@ impl HyperNodes {
         let objects: BTreeMap<&str, &Value> = world.of(Kind::HyperNode).map(|one| (name(one), one)).collect();
         let mut parents: BTreeMap<&str, &str> = BTreeMap::new();
         for (parent, object) in &objects {
-            for child in members(object).filter(|member| text(member, "/type") == "HyperNode").map(exact) {
+            for child in list_members(object).filter(|member| text(member, "/type") == "HyperNode").map(exact_name) {
                 parents.entry(child).or_insert(parent);
             }
         }
         let mut hyper_nodes = Self::default();
         for (at, object) in &objects {
             let mut nodes = BTreeSet::new();
-            gather(world, &objects, &parents, at, &mut BTreeSet::new(), &mut nodes);
+            gather_nodes(world, &objects, &parents, at, &mut BTreeSet::new(), &mut nodes);
             let tier = number(object, "/spec/tier");
             hyper_nodes.domains.insert((tier, (*at).to_owned()), nodes);
             hyper_nodes.root_tier = hyper_nodes.root_tier.max(tier);
@@ -62,16 +62,16 @@ impl HyperNodes {
     }
 }
 
-fn members(object: &Value) -> impl Iterator<Item = &Value> {
+fn list_members(object: &Value) -> impl Iterator<Item = &Value> {
     list(object, "/spec/members").iter()
 }
 
-fn exact(member: &Value) -> &str {
+fn exact_name(member: &Value) -> &str {
     text(member, "/selector/exactMatch/name")
 }
 
 /// Adds the nodes of a HyperNode and of those below it.
-fn gather<'a>(
+fn gather_nodes<'a>(
     world: &World,
     objects: &BTreeMap<&'a str, &'a Value>,
     parents: &BTreeMap<&str, &str>,
@@ -80,30 +80,30 @@ fn gather<'a>(
     nodes: &mut BTreeSet<String>,
 ) {
     let Some(object) = objects.get(at).filter(|_| seen.insert(at)) else { return };
-    for member in members(object) {
+    for member in list_members(object) {
         if text(member, "/type") == "HyperNode" {
-            let child = exact(member);
+            let child = exact_name(member);
             if parents.get(child) == Some(&at) {
-                gather(world, objects, parents, child, seen, nodes);
+                gather_nodes(world, objects, parents, child, seen, nodes);
             }
         } else {
             nodes.extend(
-                world.nodes().filter(|(name, node)| selects(member, name, &node.labels)).map(|(name, _)| name.clone()),
+                world.nodes().filter(|(name, node)| selects_node(member, name, &node.labels)).map(|(name, _)| name.clone()),
             );
         }
     }
 }
 
-fn selects(member: &Value, name: &str, labels: &BTreeMap<String, String>) -> bool {
+fn selects_node(member: &Value, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let pattern = text(member, "/selector/regexMatch/pattern");
     let by_pattern = || !pattern.is_empty() && Regex::new(pattern).is_ok_and(|regex| regex.is_match(name));
-    exact(member) == name
+    exact_name(member) == name
         || by_pattern()
-        || member.pointer("/selector/labelMatch").is_some_and(|selector| matches(selector, labels))
+        || member.pointer("/selector/labelMatch").is_some_and(|selector| matches_labels(selector, labels))
 }
 
 /// A label selector; one that asks for nothing selects nothing here.
-fn matches(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
+fn matches_labels(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let equal: Vec<(&String, &Value)> =
         selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten().collect();
     let expressions = list(selector, "/matchExpressions");

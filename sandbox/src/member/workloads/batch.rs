@@ -9,22 +9,22 @@ use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{count, is_ready, pod, status_change, suffix, with_condition};
+use super::{count_pods, is_ready, build_pod, status_change, name_suffix, with_condition};
 use crate::member::{
     facts::Phase,
     object::{deleting, list, name, number, text, uid},
     world::{Kind, Want, World, create, delete},
 };
 
-pub(super) fn changes(world: &World, job: &Value, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
+pub(super) fn job_changes(world: &World, job: &Value, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
     if is_true(job, "Complete") || is_true(job, "Failed") {
         return after_end(job, now);
     }
     let pods: Vec<&Value> = world.pods_of(uid(job)).collect();
     let tally = Tally::of(job, &pods);
-    let parallelism = field(job, "parallelism").unwrap_or(1);
-    let completions = field(job, "completions");
-    let failing = is_true(job, "FailureTarget") || tally.failed > field(job, "backoffLimit").unwrap_or(6);
+    let parallelism = integer_field(job, "parallelism").unwrap_or(1);
+    let completions = integer_field(job, "completions");
+    let failing = is_true(job, "FailureTarget") || tally.failed > integer_field(job, "backoffLimit").unwrap_or(6);
     let succeeding = !failing
         && (is_true(job, "SuccessCriteriaMet")
             || match completions {
@@ -38,10 +38,10 @@ pub(super) fn changes(world: &World, job: &Value, now: Timestamp) -> (Vec<Want>,
         let active = pods.iter().filter(|pod| !deleting(pod) && !Phase::of(pod).is_finished());
         wants.extend(active.map(|pod| delete(Kind::Pod, pod)));
     } else {
-        wants.extend(missing(job, &pods, &tally, parallelism, completions));
+        wants.extend(missing_pods(job, &pods, &tally, parallelism, completions));
     }
     let created = i64::try_from(wants.iter().filter(|want| !want.is_deletion()).count()).unwrap_or(i64::MAX);
-    let status = status(job, &tally, created, (failing, succeeding, suspended), now);
+    let status = job_status(job, &tally, created, (failing, succeeding, suspended), now);
     wants.extend(status_change(Kind::BatchJob, job, status));
     (wants, None)
 }
@@ -56,11 +56,11 @@ struct Tally {
 
 impl Tally {
     fn of(job: &Value, pods: &[&Value]) -> Self {
-        let ended = |phase: Phase| count(pods, |pod| Phase::of(pod) == phase);
+        let ended = |phase: Phase| count_pods(pods, |pod| Phase::of(pod) == phase);
         Self {
-            active: count(pods, |pod| !deleting(pod) && !Phase::of(pod).is_finished()),
-            ready: count(pods, is_ready),
-            terminating: count(pods, |pod| deleting(pod) && !Phase::of(pod).is_finished()),
+            active: count_pods(pods, |pod| !deleting(pod) && !Phase::of(pod).is_finished()),
+            ready: count_pods(pods, is_ready),
+            terminating: count_pods(pods, |pod| deleting(pod) && !Phase::of(pod).is_finished()),
             // What was counted once stays counted, should its pod be deleted.
             succeeded: ended(Phase::Succeeded).max(number(job, "/status/succeeded")),
             failed: ended(Phase::Failed).max(number(job, "/status/failed")),
@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-fn missing(job: &Value, pods: &[&Value], tally: &Tally, parallelism: i64, completions: Option<i64>) -> Vec<Want> {
+fn missing_pods(job: &Value, pods: &[&Value], tally: &Tally, parallelism: i64, completions: Option<i64>) -> Vec<Want> {
     let left = match completions {
         Some(completions) => completions - tally.succeeded,
         None if tally.succeeded > 0 => 0,
@@ -82,7 +82,7 @@ fn missing(job: &Value, pods: &[&Value], tally: &Tally, parallelism: i64, comple
     };
     let indices = (0..completions.unwrap_or(parallelism)).filter(free);
     let mut indices = if indexed { indices.map(Some).collect::<Vec<_>>() } else { vec![None; 1] }.into_iter().cycle();
-    let mut names = (0..).map(|attempt| suffix(&format!("{}/{attempt}", uid(job)), 5));
+    let mut names = (0..).map(|attempt| name_suffix(&format!("{}/{attempt}", uid(job)), 5));
     let mut wants = Vec::new();
     for _ in 0..wanted.max(0) {
         let Some(index) = indices.next() else { break };
@@ -102,7 +102,7 @@ fn completion_index(pod: &Value) -> Option<i64> {
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 fn own_pod(job: &Value, pod_name: &str, index: Option<i64>) -> Value {
-    let mut pod = pod(job, pod_name);
+    let mut pod = build_pod(job, pod_name);
     for (label, value) in [
         ("batch.kubernetes.io/job-name", name(job)),
         ("job-name", name(job)),
@@ -118,7 +118,7 @@ fn own_pod(job: &Value, pod_name: &str, index: Option<i64>) -> Value {
     pod
 }
 
-fn status(
+fn job_status(
     job: &Value,
     tally: &Tally,
     created: i64,
@@ -172,7 +172,7 @@ fn status(
 
 /// The TTL controller.
 fn after_end(job: &Value, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
-    let Some(ttl) = field(job, "ttlSecondsAfterFinished") else { return (Vec::new(), None) };
+    let Some(ttl) = integer_field(job, "ttlSecondsAfterFinished") else { return (Vec::new(), None) };
     let ended = list(job, "/status/conditions")
         .iter()
         .filter(|condition| matches!(text(condition, "/type"), "Complete" | "Failed"))
@@ -188,6 +188,6 @@ fn is_true(job: &Value, kind: &str) -> bool {
     list(job, "/status/conditions").iter().any(holds)
 }
 
-fn field(job: &Value, name: &str) -> Option<i64> {
+fn integer_field(job: &Value, name: &str) -> Option<i64> {
     job.pointer(&format!("/spec/{name}")).and_then(Value::as_i64)
 }

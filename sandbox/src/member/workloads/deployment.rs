@@ -4,7 +4,7 @@ use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{count, generation, is_ready, pod, status_change, suffix, wanted_replicas, with_condition};
+use super::{count_pods, generation_of, is_ready, build_pod, status_change, name_suffix, wanted_replicas, with_condition};
 use crate::member::{
     facts::Phase,
     object::{annotation, controller_uid, deleting, list, name, namespace, owned_by, text, uid},
@@ -13,9 +13,9 @@ use crate::member::{
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-pub(super) fn changes(world: &World, deployment: &Value, now: Timestamp) -> Vec<Want> {
+pub(super) fn deployment_changes(world: &World, deployment: &Value, now: Timestamp) -> Vec<Want> {
     let template = deployment.pointer("/spec/template").cloned().unwrap_or_else(|| json!({}));
-    let hash = suffix(&template.to_string(), 10);
+    let hash = name_suffix(&template.to_string(), 10);
     let set_name = format!("{}-{hash}", name(deployment));
     let sets: Vec<&Value> =
         world.of(Kind::ReplicaSet).filter(|set| controller_uid(set) == uid(deployment) && !deleting(set)).collect();
@@ -39,13 +39,13 @@ pub(super) fn changes(world: &World, deployment: &Value, now: Timestamp) -> Vec<
         wants.push(merge(Kind::Deployment, deployment, None, annotations));
     }
     let pods: Vec<&Value> = set.into_iter().flat_map(|set| world.pods_of(uid(set))).collect();
-    wants.extend(status(deployment, &set_name, &pods, now));
+    wants.extend(deployment_status(deployment, &set_name, &pods, now));
     wants
 }
 
-fn status(deployment: &Value, set_name: &str, pods: &[&Value], now: Timestamp) -> Option<Want> {
+fn deployment_status(deployment: &Value, set_name: &str, pods: &[&Value], now: Timestamp) -> Option<Want> {
     let wanted = wanted_replicas(deployment);
-    let (replicas, ready) = (count(pods, |pod| !deleting(pod)), count(pods, is_ready));
+    let (replicas, ready) = (count_pods(pods, |pod| !deleting(pod)), count_pods(pods, is_ready));
     let available = ready >= wanted - may_miss(deployment, wanted);
     let complete = ready == wanted && replicas == wanted;
     let mut conditions = list(deployment, "/status/conditions").to_vec();
@@ -82,7 +82,7 @@ fn status(deployment: &Value, set_name: &str, pods: &[&Value], now: Timestamp) -
         },
     );
     let status = json!({
-        "observedGeneration": generation(deployment),
+        "observedGeneration": generation_of(deployment),
         "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": ready, "availableReplicas": ready,
         "unavailableReplicas": (wanted - ready).max(0), "conditions": conditions,
     });
@@ -128,20 +128,20 @@ pub(super) fn replica_changes(world: &World, set: &Value) -> Vec<Want> {
     let pods: Vec<&Value> = world.pods_of(uid(set)).collect();
     let wanted = wanted_replicas(set);
     let names: Vec<String> =
-        (0..wanted).map(|place| format!("{}-{}", name(set), suffix(&format!("{}/{place}", uid(set)), 5))).collect();
+        (0..wanted).map(|place| format!("{}-{}", name(set), name_suffix(&format!("{}/{place}", uid(set)), 5))).collect();
     let mut wants = Vec::new();
     for pod_name in &names {
         match pods.iter().find(|pod| name(pod) == pod_name) {
-            None => wants.push(create(Kind::Pod, pod(set, pod_name))),
+            None => wants.push(create(Kind::Pod, build_pod(set, pod_name))),
             Some(pod) if Phase::of(pod).is_finished() && !deleting(pod) => wants.push(delete(Kind::Pod, pod)),
             Some(_) => {}
         }
     }
     let surplus = pods.iter().filter(|pod| !deleting(pod) && !names.iter().any(|wanted| wanted == name(pod)));
     wants.extend(surplus.map(|pod| delete(Kind::Pod, pod)));
-    let (replicas, ready) = (count(&pods, |pod| !deleting(pod)), count(&pods, is_ready));
+    let (replicas, ready) = (count_pods(&pods, |pod| !deleting(pod)), count_pods(&pods, is_ready));
     let status = json!({
-        "observedGeneration": generation(set), "replicas": replicas, "fullyLabeledReplicas": replicas,
+        "observedGeneration": generation_of(set), "replicas": replicas, "fullyLabeledReplicas": replicas,
         "readyReplicas": ready, "availableReplicas": ready,
     });
     wants.extend(status_change(Kind::ReplicaSet, set, status));

@@ -27,20 +27,20 @@ pub struct Plan {
 
 /// What to write for all of them now.
 #[must_use]
-pub fn sync(world: &World, now: Timestamp) -> Plan {
+pub fn sync_workloads(world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let live = |kind| world.of(kind).filter(|object| !deleting(object));
     for deployment in live(Kind::Deployment) {
-        plan.wants.extend(deployment::changes(world, deployment, now));
+        plan.wants.extend(deployment::deployment_changes(world, deployment, now));
     }
     for set in live(Kind::ReplicaSet) {
         plan.wants.extend(deployment::replica_changes(world, set));
     }
     for set in live(Kind::StatefulSet) {
-        plan.wants.extend(stateful::changes(world, set));
+        plan.wants.extend(stateful::stateful_changes(world, set));
     }
     for job in live(Kind::BatchJob) {
-        let (wants, at) = batch::changes(world, job, now);
+        let (wants, at) = batch::job_changes(world, job, now);
         plan.wants.extend(wants);
         plan.at = [plan.at, at].into_iter().flatten().min();
     }
@@ -56,12 +56,12 @@ fn is_ready(pod: &Value) -> bool {
     !deleting(pod) && list(pod, "/status/conditions").iter().any(ready)
 }
 
-fn count<'a>(pods: &[&'a Value], which: impl Fn(&'a Value) -> bool) -> i64 {
+fn count_pods<'a>(pods: &[&'a Value], which: impl Fn(&'a Value) -> bool) -> i64 {
     i64::try_from(pods.iter().filter(|pod| which(pod)).count()).unwrap_or(i64::MAX)
 }
 
 /// Characters of the alphabet that Kubernetes uses for generated names.
-fn suffix(seed: &str, length: usize) -> String {
+fn name_suffix(seed: &str, length: usize) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = seed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, fold);
@@ -75,7 +75,7 @@ fn suffix(seed: &str, length: usize) -> String {
 }
 
 /// A pod of `owner`'s template.
-fn pod(owner: &Value, pod_name: &str) -> Value {
+fn build_pod(owner: &Value, pod_name: &str) -> Value {
     let template = owner.pointer("/spec/template").cloned().unwrap_or_else(|| json!({}));
     let mut metadata = template.get("metadata").filter(|m| m.is_object()).cloned().unwrap_or_else(|| json!({}));
     metadata["name"] = pod_name.into();
@@ -127,6 +127,6 @@ fn with_condition(conditions: &mut Vec<Value>, mut new: Value) {
     }
 }
 
-fn generation(object: &Value) -> i64 {
+fn generation_of(object: &Value) -> i64 {
     number(object, "/metadata/generation")
 }

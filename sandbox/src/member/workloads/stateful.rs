@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{count, generation, is_ready, pod, status_change, suffix, wanted_replicas};
+use super::{count_pods, generation_of, is_ready, build_pod, status_change, name_suffix, wanted_replicas};
 use crate::member::{
     facts::Phase,
     object::{deleting, name, text, uid},
     world::{Kind, Want, World, create, delete},
 };
 
-pub(super) fn changes(world: &World, set: &Value) -> Vec<Want> {
+pub(super) fn stateful_changes(world: &World, set: &Value) -> Vec<Want> {
     let pods: Vec<&Value> = world.pods_of(uid(set)).collect();
     let template = set.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
-    let revision = format!("{}-{}", name(set), suffix(&template, 10));
+    let revision = format!("{}-{}", name(set), name_suffix(&template, 10));
     let in_order = text(set, "/spec/podManagementPolicy") != "Parallel";
     let wanted = wanted_replicas(set);
     let mut wants = Vec::new();
@@ -36,9 +36,9 @@ pub(super) fn changes(world: &World, set: &Value) -> Vec<Want> {
     let leaving = pods.iter().any(|pod| deleting(pod));
     let most = if in_order { usize::from(!leaving) } else { surplus.len() };
     wants.extend(surplus.into_iter().take(most).map(|pod| delete(Kind::Pod, pod)));
-    let (replicas, ready) = (count(&pods, |pod| !deleting(pod)), count(&pods, is_ready));
+    let (replicas, ready) = (count_pods(&pods, |pod| !deleting(pod)), count_pods(&pods, is_ready));
     let status = json!({
-        "observedGeneration": generation(set), "replicas": replicas, "readyReplicas": ready,
+        "observedGeneration": generation_of(set), "replicas": replicas, "readyReplicas": ready,
         "availableReplicas": ready, "currentReplicas": replicas, "updatedReplicas": replicas,
         "currentRevision": revision, "updateRevision": revision,
     });
@@ -47,7 +47,7 @@ pub(super) fn changes(world: &World, set: &Value) -> Vec<Want> {
 }
 
 fn own_pod(set: &Value, pod_name: &str, place: i64, revision: &str) -> Value {
-    let mut pod = pod(set, pod_name);
+    let mut pod = build_pod(set, pod_name);
     for (label, value) in [
         ("apps.kubernetes.io/pod-index", place.to_string().as_str()),
         ("statefulset.kubernetes.io/pod-name", pod_name),

@@ -5,14 +5,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Broken, Plugin, add_env, each_container, first_host, hosts, push};
+use super::{Broken, Plugin, add_env, each_container, first_host, hosts_of_task, push_item};
 use crate::member::{
     job::task_named,
     object::{annotation, list, name, namespace, number, owned_by, text},
     world::Kind,
 };
 
-pub(super) fn pytorch(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
+pub(super) fn apply_pytorch(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
     let (master, worker) = (plugin.flag("master", "master"), plugin.flag("worker", "worker"));
     let Some(master_task) = task_named(job, master) else { return };
     let (address, port) = (first_host(job, master_task), plugin.port("port", 23456));
@@ -45,12 +45,12 @@ fn wait_for_master(plugin: &Plugin<'_>, address: &str, port: u16, pod: &mut Valu
     );
     let image = plugin.flag("wait-master-image", "busybox:1.36.1");
     let container = json!({"name": "wait-for-master", "image": image, "command": ["sh", "-c", script]});
-    push(&mut pod["spec"], "initContainers", container);
+    push_item(&mut pod["spec"], "initContainers", container);
 }
 
-pub(super) fn mpi(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Value) {
+pub(super) fn apply_mpi(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Value) {
     let is_master = text(task, "/name") == plugin.flag("master", "master");
-    let workers = task_named(job, plugin.flag("worker", "worker")).map(|workers| hosts(job, workers).join(","));
+    let workers = task_named(job, plugin.flag("worker", "worker")).map(|workers| hosts_of_task(job, workers).join(","));
     if is_master && workers.is_none() {
         return;
     }
@@ -60,7 +60,7 @@ pub(super) fn mpi(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Valu
     }
 }
 
-pub(super) fn tensorflow(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
+pub(super) fn apply_tensorflow(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
     let tasks = list(job, "/spec/tasks");
     if tasks.len() == 1 && number(task, "/replicas") == 1 {
         return;
@@ -74,7 +74,7 @@ pub(super) fn tensorflow(job: &Value, plugin: &Plugin<'_>, task: &Value, index: 
             own = role;
         }
         let Some(task) = task_named(job, role_task) else { continue };
-        let hosts: Vec<String> = hosts(job, task).into_iter().map(|host| format!("{host}:{port}")).collect();
+        let hosts: Vec<String> = hosts_of_task(job, task).into_iter().map(|host| format!("{host}:{port}")).collect();
         if !hosts.is_empty() {
             cluster.insert(role.to_owned(), hosts.into());
         }
@@ -86,7 +86,7 @@ pub(super) fn tensorflow(job: &Value, plugin: &Plugin<'_>, task: &Value, index: 
 const RAY_PORTS: [(&str, &str, u16); 3] =
     [("gcs", "port", 6379), ("dashboard", "dashboardPort", 8265), ("client-server", "clientPort", 10001)];
 
-pub(super) fn ray(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Value) -> Result<(), Broken> {
+pub(super) fn apply_ray(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Value) -> Result<(), Broken> {
     let head = plugin.flag("head", "head");
     let Some(head_task) = task_named(job, head) else {
         return Err(Broken(format!("job {} doesn't have head task {head}", name(job))));
@@ -99,7 +99,7 @@ pub(super) fn ray(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mut Valu
         let container_name = text(container, "/name").to_owned();
         if own == head && container_name == head_container {
             for (port_name, port) in RAY_PORTS.iter().map(|(name, ..)| *name).zip([gcs, dashboard, client]) {
-                open(container, port_name, port);
+                open_port(container, port_name, port);
             }
             let start = format!(
                 "ray start --head --block --dashboard-host=0.0.0.0 --port={gcs} --dashboard-port={dashboard} \
@@ -138,7 +138,7 @@ pub(super) fn ray_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)
     vec![(Kind::Service, service)]
 }
 
-pub(super) fn hcclrank(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
+pub(super) fn apply_hcclrank(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i64, pod: &mut Value) {
     const RANK_INDEX: &str = "hccl/rankIndex";
     if !annotation(pod, RANK_INDEX).is_empty() {
         return;
@@ -158,11 +158,11 @@ pub(super) fn hcclrank(job: &Value, plugin: &Plugin<'_>, task: &Value, index: i6
 }
 
 fn open_port(pod: &mut Value, port_name: &str, port: u16, init: bool) {
-    each_container(pod, init, |container| open(container, port_name, port));
+    each_container(pod, init, |container| open_port(container, port_name, port));
 }
 
-fn open(container: &mut Value, port_name: &str, port: u16) {
+fn open_port(container: &mut Value, port_name: &str, port: u16) {
     if !list(container, "/ports").iter().any(|known| number(known, "/containerPort") == i64::from(port)) {
-        push(container, "ports", json!({"name": port_name, "containerPort": port}));
+        push_item(container, "ports", json!({"name": port_name, "containerPort": port}));
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Broken(pub(super) String);
 pub(super) fn missing_objects(world: &World, job: &Value) -> Vec<Want> {
     let told = job.pointer("/status/controlledResources");
     let mut wants = Vec::new();
-    for plugin in plugins(job) {
+    for plugin in read_plugins(job) {
         // Volcano looks no further once the status names the plugin.
         if told.is_some_and(|told| told.get(format!("plugin-{}", plugin.name)).is_some()) {
             continue;
@@ -39,7 +39,7 @@ pub(super) fn missing_objects(world: &World, job: &Value) -> Vec<Want> {
 /// Changes the host lists of a job that was scaled (`OnJobUpdate`); unknown lists are written again.
 pub(super) fn outdated_objects(world: &World, job: &Value) -> Vec<Want> {
     let told = job.pointer("/status/controlledResources/plugin-svc").is_some();
-    let lists = plugins(job).filter(|plugin| told && plugin.name == "svc").flat_map(|plugin| plugin.objects(job));
+    let lists = read_plugins(job).filter(|plugin| told && plugin.name == "svc").flat_map(|plugin| plugin.objects(job));
     lists
         .filter(|(kind, _)| *kind == Kind::ConfigMap)
         .filter(|(kind, object)| !world.has_written(&(*kind, key_of(job, name(object))), object))
@@ -54,7 +54,7 @@ pub(super) fn outdated_objects(world: &World, job: &Value) -> Vec<Want> {
 pub(super) fn unwanted_objects(job: &Value) -> Vec<Want> {
     let told = job.pointer("/status/controlledResources");
     let named = |plugin: &Plugin<'_>| told.is_some_and(|told| told.get(format!("plugin-{}", plugin.name)).is_some());
-    plugins(job)
+    read_plugins(job)
         .filter(named)
         .flat_map(|plugin| plugin.object_names(job))
         .map(|(kind, name)| delete_named(kind, text(job, "/metadata/namespace"), &name))
@@ -62,10 +62,10 @@ pub(super) fn unwanted_objects(job: &Value) -> Vec<Want> {
 }
 
 /// `status.controlledResources`: what is told already, the plugins whose objects are there, and the volumes' claims.
-pub(super) fn controlled(world: &World, job: &Value) -> Map<String, Value> {
+pub(super) fn controlled_metadata(world: &World, job: &Value) -> Map<String, Value> {
     let told = job.pointer("/status/controlledResources").and_then(Value::as_object);
     let mut controlled = told.cloned().unwrap_or_default();
-    for plugin in plugins(job).filter(|plugin| plugin.name != "hcclrank") {
+    for plugin in read_plugins(job).filter(|plugin| plugin.name != "hcclrank") {
         let there = |(kind, name): (Kind, String)| world.is_there(&(kind, key_of(job, name))) == Some(true);
         if plugin.object_names(job).into_iter().all(there) {
             controlled.insert(format!("plugin-{}", plugin.name), plugin.name.into());
@@ -81,7 +81,7 @@ pub(super) fn controlled(world: &World, job: &Value) -> Map<String, Value> {
 
 /// What the plugins do to a pod that is about to be created.
 pub(super) fn on_pod(job: &Value, task: &Value, index: i64, pod: &mut Value) -> Result<(), Broken> {
-    for plugin in plugins(job) {
+    for plugin in read_plugins(job) {
         match plugin.name {
             "env" => {
                 let index = index.to_string();
@@ -89,11 +89,11 @@ pub(super) fn on_pod(job: &Value, task: &Value, index: i64, pod: &mut Value) -> 
             }
             "svc" => network::svc_on_pod(job, &plugin, pod),
             "ssh" => network::ssh_on_pod(job, &plugin, pod),
-            "pytorch" => frameworks::pytorch(job, &plugin, task, index, pod),
-            "mpi" => frameworks::mpi(job, &plugin, task, pod),
-            "tensorflow" => frameworks::tensorflow(job, &plugin, task, index, pod),
-            "ray" => frameworks::ray(job, &plugin, task, pod)?,
-            "hcclrank" => frameworks::hcclrank(job, &plugin, task, index, pod),
+            "pytorch" => frameworks::apply_pytorch(job, &plugin, task, index, pod),
+            "mpi" => frameworks::apply_mpi(job, &plugin, task, pod),
+            "tensorflow" => frameworks::apply_tensorflow(job, &plugin, task, index, pod),
+            "ray" => frameworks::apply_ray(job, &plugin, task, pod)?,
+            "hcclrank" => frameworks::apply_hcclrank(job, &plugin, task, index, pod),
             other => return Err(Broken(format!("failed to get plugin {other}"))),
         }
     }
@@ -134,13 +134,13 @@ impl Plugin<'_> {
     }
 }
 
-fn plugins(job: &Value) -> impl Iterator<Item = Plugin<'_>> {
+fn read_plugins(job: &Value) -> impl Iterator<Item = Plugin<'_>> {
     let all = job.pointer("/spec/plugins").and_then(Value::as_object).into_iter().flatten();
-    all.map(|(name, arguments)| Plugin { name, flags: flags(arguments) })
+    all.map(|(name, arguments)| Plugin { name, flags: read_flags(arguments) })
 }
 
 /// What Go's flag package takes: `--x=1`, `-x 1`, and `--x` alone for a switch; it stops at what is no flag.
-fn flags(arguments: &Value) -> BTreeMap<String, String> {
+fn read_flags(arguments: &Value) -> BTreeMap<String, String> {
     const SWITCHES: [&str; 4] =
         ["publish-not-ready-addresses", "disable-network-policy", "inject-hosts-env", "wait-master-enabled"];
     let mut flags = BTreeMap::new();
@@ -158,7 +158,7 @@ fn flags(arguments: &Value) -> BTreeMap<String, String> {
 }
 
 /// Appends to a list field, making it if need be.
-pub(super) fn push(object: &mut Value, field: &str, item: Value) {
+pub(super) fn push_item(object: &mut Value, field: &str, item: Value) {
     match object.get_mut(field).and_then(Value::as_array_mut) {
         Some(items) => items.push(item),
         None => object[field] = json!([item]),
@@ -177,13 +177,13 @@ fn add_env(pod: &mut Value, variables: &[(&str, &str)], init: bool) {
         for (name, value) in variables {
             // Go leaves an empty value out.
             let variable = if value.is_empty() { json!({"name": name}) } else { json!({"name": name, "value": value}) };
-            push(container, "env", variable);
+            push_item(container, "env", variable);
         }
     });
 }
 
 /// The host names of a task's pods within the job's service.
-fn hosts(job: &Value, task: &Value) -> Vec<String> {
+fn hosts_of_task(job: &Value, task: &Value) -> Vec<String> {
     let fixed = text(task, "/template/spec/hostname");
     let domain = match text(task, "/template/spec/subdomain") {
         "" => name(job),

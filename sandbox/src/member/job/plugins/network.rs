@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{Plugin, each_container, hosts, push};
+use super::{Plugin, each_container, hosts_of_task, push_item};
 use crate::member::{
-    job::volumes::scramble,
+    job::volumes::scramble_text,
     object::{list, name, namespace, owned_by, text, uid},
     world::Kind,
 };
@@ -19,14 +19,14 @@ pub(super) fn svc_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)
         (
             Kind::ConfigMap,
             json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, &format!("{}-svc", name(job))),
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": object_metadata(job, &format!("{}-svc", name(job))),
                 "data": host_lists(job),
             }),
         ),
         (
             Kind::Service,
             json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": metadata(job, name(job)),
+                "apiVersion": "v1", "kind": "Service", "metadata": object_metadata(job, name(job)),
                 "spec": {
                     "clusterIP": "None", "selector": pods,
                     "publishNotReadyAddresses": plugin.is_on("publish-not-ready-addresses", false),
@@ -38,7 +38,7 @@ pub(super) fn svc_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)
         objects.push((
             Kind::NetworkPolicy,
             json!({
-                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(job, name(job)),
+                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": object_metadata(job, name(job)),
                 "spec": {
                     "podSelector": {"matchLabels": pods},
                     "ingress": [{"from": [{"podSelector": {"matchLabels": pods}}]}],
@@ -54,7 +54,7 @@ pub(super) fn svc_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)
 fn host_lists(job: &Value) -> Value {
     let mut data = Map::new();
     for task in list(job, "/spec/tasks") {
-        let hosts = hosts(job, task);
+        let hosts = hosts_of_task(job, task);
         let key = text(task, "/name").replace('-', "_");
         data.insert(format!("{key}.host"), hosts.join("\n").into());
         data.insert(format!("VC_{}_HOSTS", key.to_uppercase()), hosts.join(",").into());
@@ -78,13 +78,13 @@ pub(super) fn svc_on_pod(job: &Value, plugin: &Plugin<'_>, pod: &mut Value) {
         each_container(pod, true, |container| {
             for name in &names {
                 let from = json!({"configMapKeyRef": {"name": lists, "key": name}});
-                push(container, "env", json!({"name": name, "valueFrom": from}));
+                push_item(container, "env", json!({"name": name, "valueFrom": from}));
             }
         });
     }
-    push(&mut pod["spec"], "volumes", json!({"name": lists, "configMap": {"name": lists}}));
+    push_item(&mut pod["spec"], "volumes", json!({"name": lists, "configMap": {"name": lists}}));
     each_container(pod, true, |container| {
-        push(container, "volumeMounts", json!({"name": lists, "mountPath": "/etc/volcano"}));
+        push_item(container, "volumeMounts", json!({"name": lists, "mountPath": "/etc/volcano"}));
     });
 }
 
@@ -95,8 +95,8 @@ const SSH_PATH: &str = "/root/.ssh";
 pub(super) fn ssh_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)> {
     let given = plugin.flag("ssh-private-key", "");
     let (private, public) = if given.is_empty() {
-        let private = STANDARD.encode(scramble(&format!("{}/private", uid(job)), 48));
-        let public = STANDARD.encode(scramble(&format!("{}/public", uid(job)), 48));
+        let private = STANDARD.encode(scramble_text(&format!("{}/private", uid(job)), 48));
+        let public = STANDARD.encode(scramble_text(&format!("{}/public", uid(job)), 48));
         (
             format!("-----BEGIN RSA PRIVATE KEY-----\n{private}\n-----END RSA PRIVATE KEY-----\n"),
             format!("ssh-rsa {public}\n"),
@@ -109,13 +109,13 @@ pub(super) fn ssh_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)
         "id_rsa": encode(&private), "id_rsa.pub": encode(&public), "authorized_keys": encode(&public),
         "config": encode(&ssh_config(job, plugin.port("ssh-port", 22))),
     });
-    let metadata = metadata(job, &format!("{}-ssh", name(job)));
+    let metadata = object_metadata(job, &format!("{}-ssh", name(job)));
     vec![(Kind::Secret, json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))]
 }
 
 fn ssh_config(job: &Value, port: u16) -> String {
     let mut config = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n".to_owned();
-    for host in list(job, "/spec/tasks").iter().flat_map(|task| hosts(job, task)) {
+    for host in list(job, "/spec/tasks").iter().flat_map(|task| hosts_of_task(job, task)) {
         let short = host.split('.').next().unwrap_or_default();
         // Writing to a String can not fail.
         let _ = writeln!(config, "Host {short}\n  HostName {host}\n  Port {port}");
@@ -132,12 +132,12 @@ pub(super) fn ssh_on_pod(job: &Value, plugin: &Plugin<'_>, pod: &mut Value) {
         .map(|key| json!({"key": key, "path": format!(".ssh/{key}")}))
         .collect();
     let source = json!({"secretName": secret, "items": items, "defaultMode": mode});
-    push(&mut pod["spec"], "volumes", json!({"name": secret, "secret": source}));
+    push_item(&mut pod["spec"], "volumes", json!({"name": secret, "secret": source}));
     each_container(pod, true, |container| {
-        push(container, "volumeMounts", json!({"name": secret, "mountPath": path, "subPath": ".ssh"}));
+        push_item(container, "volumeMounts", json!({"name": secret, "mountPath": path, "subPath": ".ssh"}));
     });
 }
 
-fn metadata(job: &Value, name: &str) -> Value {
+fn object_metadata(job: &Value, name: &str) -> Value {
     json!({"name": name, "namespace": namespace(job), "ownerReferences": owned_by(job)})
 }
