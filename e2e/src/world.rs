@@ -164,7 +164,7 @@ pub async fn join(fleet: &Fleet, name: &str, member: &Endpoint) -> anyhow::Resul
         ca_pem: member.ca_pem.clone(),
         ..karmada::Member::default()
     };
-    Ok(karmada::join(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
+    Ok(karmada::join_member(&fleet.host.client("e2e", &WriteCounts::default())?, &request).await?)
 }
 
 /// The world of a sandbox that was started with the token `stop`, with Caldera's components.

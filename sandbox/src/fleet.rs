@@ -309,7 +309,7 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
         labels: member.labels.iter().cloned().collect(),
         ..karmada::Member::default()
     };
-    karmada::join(host, &request)
+    karmada::join_member(host, &request)
         .await
         .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
 }

@@ -75,7 +75,7 @@ impl<'a> Clause<'a> {
 }
 
 /// The first acceptable clause by quality. `transforms` tells whether tables and metadata-only forms exist here.
-pub fn negotiate(accept: &str, transforms: bool) -> Result<Output, Status> {
+pub fn negotiate_output(accept: &str, transforms: bool) -> Result<Output, Status> {
     if accept.trim().is_empty() {
         return Ok(Output::default());
     }
@@ -117,10 +117,13 @@ mod tests {
     #[test]
     fn the_first_known_clause_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(negotiate(table, true).unwrap().transform, Transform::Table("v1".into()));
-        assert_eq!(negotiate(table, false).unwrap().transform, Transform::None);
-        assert_eq!(negotiate("application/vnd.kubernetes.protobuf,application/json", true).unwrap(), Output::default());
-        assert!(negotiate("text/html", true).is_err());
-        assert!(negotiate("application/json;as=Nope;v=v1;g=meta.k8s.io", true).is_err());
+        assert_eq!(negotiate_output(table, true).unwrap().transform, Transform::Table("v1".into()));
+        assert_eq!(negotiate_output(table, false).unwrap().transform, Transform::None);
+        assert_eq!(
+            negotiate_output("application/vnd.kubernetes.protobuf,application/json", true).unwrap(),
+            Output::default()
+        );
+        assert!(negotiate_output("text/html", true).is_err());
+        assert!(negotiate_output("application/json;as=Nope;v=v1;g=meta.k8s.io", true).is_err());
     }
 }

@@ -12,7 +12,7 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 pub const STORAGE: &str = "horizontalpodautoscalers.autoscaling";
 
 /// An autoscaler in the version `to`.
-pub fn convert(mut value: Value, to: &str) -> Value {
+pub fn convert_autoscaler(mut value: Value, to: &str) -> Value {
     let from = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     match (from.as_str(), to) {
         ("autoscaling/v1", "autoscaling/v2") => to_v2(&mut value),
@@ -24,12 +24,12 @@ pub fn convert(mut value: Value, to: &str) -> Value {
 }
 
 /// In v1 the default is a CPU target of 80 percent, and there is no list of metrics.
-pub fn tidy(value: &mut Value) {
+pub fn remove_empty(value: &mut Value) {
     if value.get("apiVersion").and_then(Value::as_str) != Some("autoscaling/v1") {
         return;
     }
     let annotated =
-        crate::meta::metadata(value).and_then(|m| m.get("annotations")).is_some_and(|a| a.get(METRICS).is_some());
+        crate::meta::metadata_of(value).and_then(|m| m.get("annotations")).is_some_and(|a| a.get(METRICS).is_some());
     if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("metrics");
         if !annotated {
@@ -48,18 +48,18 @@ fn is_cpu_reading(metric: &Value) -> bool {
         && metric.pointer("/resource/current/averageUtilization").is_some()
 }
 
-fn taken(value: &mut Value, part: &str, member: &str) -> Option<Value> {
+fn take_member(value: &mut Value, part: &str, member: &str) -> Option<Value> {
     value.get_mut(part)?.as_object_mut()?.remove(member)
 }
 
-fn annotate(value: &mut Value, name: &str, content: &Value) {
+fn set_annotation(value: &mut Value, name: &str, content: &Value) {
     let metadata = crate::meta::metadata_mut(value);
     if let Some(map) = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new())).as_object_mut() {
         map.insert(name.into(), content.to_string().into());
     }
 }
 
-fn annotation(value: &mut Value, name: &str) -> Option<Value> {
+fn take_annotation(value: &mut Value, name: &str) -> Option<Value> {
     let metadata = crate::meta::metadata_mut(value);
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
     let text = annotations.remove(name)?;
@@ -70,7 +70,7 @@ fn annotation(value: &mut Value, name: &str) -> Option<Value> {
 }
 
 fn to_v1(value: &mut Value) {
-    let metrics = taken(value, "spec", "metrics").and_then(|m| m.as_array().cloned()).unwrap_or_default();
+    let metrics = take_member(value, "spec", "metrics").and_then(|m| m.as_array().cloned()).unwrap_or_default();
     let (mut cpu, mut others): (Vec<Value>, Vec<Value>) = metrics.into_iter().partition(is_cpu_target);
     if !cpu.is_empty() {
         let target = cpu.remove(0);
@@ -78,9 +78,10 @@ fn to_v1(value: &mut Value) {
         others.splice(0..0, cpu);
     }
     if !others.is_empty() {
-        annotate(value, METRICS, &Value::from(others));
+        set_annotation(value, METRICS, &Value::from(others));
     }
-    let readings = taken(value, "status", "currentMetrics").and_then(|m| m.as_array().cloned()).unwrap_or_default();
+    let readings =
+        take_member(value, "status", "currentMetrics").and_then(|m| m.as_array().cloned()).unwrap_or_default();
     let (mut cpu, mut others): (Vec<Value>, Vec<Value>) = readings.into_iter().partition(is_cpu_reading);
     if !cpu.is_empty() {
         let reading = cpu.remove(0);
@@ -89,27 +90,27 @@ fn to_v1(value: &mut Value) {
         others.splice(0..0, cpu);
     }
     if !others.is_empty() {
-        annotate(value, CURRENT_METRICS, &Value::from(others));
+        set_annotation(value, CURRENT_METRICS, &Value::from(others));
     }
     for (part, member, name) in [("status", "conditions", CONDITIONS), ("spec", "behavior", BEHAVIOR)] {
-        if let Some(content) = taken(value, part, member).filter(|c| !c.is_null()) {
-            annotate(value, name, &content);
+        if let Some(content) = take_member(value, part, member).filter(|c| !c.is_null()) {
+            set_annotation(value, name, &content);
         }
     }
 }
 
 fn to_v2(value: &mut Value) {
     let list = |v: Option<Value>| v.and_then(|m| m.as_array().cloned()).unwrap_or_default();
-    let mut metrics = list(annotation(value, METRICS));
-    if let Some(percent) = taken(value, "spec", "targetCPUUtilizationPercentage") {
+    let mut metrics = list(take_annotation(value, METRICS));
+    if let Some(percent) = take_member(value, "spec", "targetCPUUtilizationPercentage") {
         let target = json!({"type": "Utilization", "averageUtilization": percent});
         metrics.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
     }
     if !metrics.is_empty() {
         value["spec"]["metrics"] = metrics.into();
     }
-    let mut readings = list(annotation(value, CURRENT_METRICS));
-    if let Some(percent) = taken(value, "status", "currentCPUUtilizationPercentage") {
+    let mut readings = list(take_annotation(value, CURRENT_METRICS));
+    if let Some(percent) = take_member(value, "status", "currentCPUUtilizationPercentage") {
         let current = json!({"averageUtilization": percent});
         readings.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "current": current}}));
     }
@@ -117,7 +118,7 @@ fn to_v2(value: &mut Value) {
         value["status"]["currentMetrics"] = readings.into();
     }
     for (part, member, name) in [("status", "conditions", CONDITIONS), ("spec", "behavior", BEHAVIOR)] {
-        if let Some(content) = annotation(value, name) {
+        if let Some(content) = take_annotation(value, name) {
             value[part][member] = content;
         }
     }
@@ -134,9 +135,9 @@ mod tests {
             "target": {"type": "Utilization", "averageUtilization": 80}}});
         let new = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
             "spec": {"maxReplicas": 3, "metrics": [cpu, other]}});
-        let old = convert(new.clone(), "autoscaling/v1");
+        let old = convert_autoscaler(new.clone(), "autoscaling/v1");
         assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], json!(80));
         assert!(old["spec"].get("metrics").is_none());
-        assert_eq!(convert(old, "autoscaling/v2"), new);
+        assert_eq!(convert_autoscaler(old, "autoscaling/v2"), new);
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::error::{Status, quote};
+use crate::error::{Status, go_quote};
 
 /// The body's media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub const FORMATS: [&str; 3] = ["application/json", "application/yaml", "applica
 impl Format {
     /// By `Content-Type`; absent means JSON.
     pub fn of(content_type: &str) -> Result<Self, Status> {
-        match essence(content_type) {
+        match media_type(content_type) {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
@@ -32,7 +32,7 @@ impl Format {
 }
 
 /// A media type without its parameters.
-pub fn essence(content_type: &str) -> &str {
+pub fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
@@ -50,8 +50,8 @@ impl Document {
     pub fn parse(bytes: &[u8], format: Format) -> Result<Self, String> {
         match format {
             Format::Json => Self::json(bytes),
-            Format::Yaml => yaml(bytes).map(Self::from),
-            Format::Protobuf => crate::protobuf::decode(bytes).map(Self::from),
+            Format::Yaml => parse_yaml(bytes).map(Self::from),
+            Format::Protobuf => crate::protobuf::decode_body(bytes).map(Self::from),
         }
     }
 
@@ -62,7 +62,7 @@ impl Document {
         deserializer.end().map_err(|e| go_syntax(&e, bytes))?;
         let mut document = Self { value, duplicates: Vec::new(), text: bytes.to_vec() };
         if repeated.get() {
-            document.duplicates = members(bytes).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
+            document.duplicates = list_members(bytes).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
         }
         Ok(document)
     }
@@ -72,14 +72,14 @@ impl Document {
         if unknown.is_empty() && self.duplicates.is_empty() {
             return Vec::new();
         }
-        let duplicate_text = |path: &String| format!("duplicate field {}", quote(path));
-        let unknown_text = |path: &String| format!("unknown field {}", quote(path));
+        let duplicate_text = |path: &String| format!("duplicate field {}", go_quote(path));
+        let unknown_text = |path: &String| format!("unknown field {}", go_quote(path));
         if self.text.is_empty() {
             return unknown.iter().map(unknown_text).collect();
         }
         let mut left: Vec<&String> = unknown.iter().collect();
         let mut texts = Vec::new();
-        for (path, again) in members(&self.text) {
+        for (path, again) in list_members(&self.text) {
             if again {
                 texts.push(duplicate_text(&path));
             } else if let Some(index) = left.iter().position(|u| **u == path) {
@@ -110,7 +110,7 @@ fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
 }
 
 /// YAML 1.1 as the real server reads it: `y` and `yes` are booleans.
-pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
+pub fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|e| format!("error converting YAML to JSON: {e}"))?;
     // A JSON document is YAML, and this reader is faster and keeps numbers as they are.
     if text.trim_start().starts_with('{')
@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 }
 
 /// Every member of a JSON text by path, in document order, with whether it was seen before in its object.
-fn members(bytes: &[u8]) -> Vec<(String, bool)> {
+fn list_members(bytes: &[u8]) -> Vec<(String, bool)> {
     struct Walk<'a> {
         path: String,
         out: &'a mut Vec<(String, bool)>,
@@ -288,6 +288,6 @@ mod tests {
 
     #[test]
     fn yaml_reads_y_as_a_boolean() {
-        assert_eq!(yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
+        assert_eq!(parse_yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
     }
 }

@@ -126,10 +126,10 @@ const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "li
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The registry of a server without CRDs.
-pub fn registry() -> Registry {
+pub fn builtin_registry() -> Registry {
     let mut registry = Registry::default();
     for (index, row) in ROWS.iter().enumerate() {
-        registry.insert(Arc::new(resource(row, index as u64)));
+        registry.insert(Arc::new(build_resource(row, index as u64)));
     }
     registry
 }
@@ -137,7 +137,7 @@ pub fn registry() -> Registry {
 /// How many forms the built-in kinds take; custom ones are numbered from here.
 pub const FORMS: u64 = ROWS.len() as u64;
 
-fn resource(row: &Row, form: u64) -> Resource {
+fn build_resource(row: &Row, form: u64) -> Resource {
     let has = |wanted: Trait| row.traits.contains(&wanted);
     let name = row.traits.iter().find_map(|t| if let Name(rule) = t { Some(*rule) } else { None });
     let generation = row.traits.iter().find_map(|t| if let G(rule) = t { Some(*rule) } else { None });
@@ -158,10 +158,10 @@ fn resource(row: &Row, form: u64) -> Resource {
         list_kind: format!("{}List", row.kind),
         namespaced: row.namespaced,
         short_names: row.short.iter().map(|s| (*s).to_owned()).collect(),
-        categories: categories(row),
+        categories: categories_of(row),
         verbs,
-        subresources: subresources(row),
-        storage: stored_as.map_or_else(|| crate::error::qualified(row.plural, row.group), Into::into),
+        subresources: subresources_of(row),
+        storage: stored_as.map_or_else(|| crate::error::qualified_resource(row.plural, row.group), Into::into),
         form,
         rules: Rules {
             name: name.unwrap_or(if has(Review) { Free } else { NameRule::Subdomain }),
@@ -176,7 +176,7 @@ fn resource(row: &Row, form: u64) -> Resource {
     }
 }
 
-fn categories(row: &Row) -> Vec<String> {
+fn categories_of(row: &Row) -> Vec<String> {
     let mut categories = Vec::new();
     if row.traits.contains(&All) {
         categories.push("all".to_owned());
@@ -187,7 +187,7 @@ fn categories(row: &Row) -> Vec<String> {
     categories
 }
 
-fn subresources(row: &Row) -> Vec<Subresource> {
+fn subresources_of(row: &Row) -> Vec<Subresource> {
     let own = |name: &str, verbs: &[&'static str]| Subresource { name: name.into(), kind: None, verbs: verbs.to_vec() };
     let other = |name: &str, group: &str, version: &str, kind: &str, verbs: &[&'static str]| Subresource {
         name: name.into(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::accept::Output;
 use crate::auth::{RequestInfo, User};
 use crate::error::Status;
-use crate::registry_form::view;
+use crate::registry_form::view_object;
 use crate::request::Query;
 use crate::resource::Resource;
 use crate::server::ApiServer;
@@ -59,7 +59,7 @@ impl Call {
 
     /// The object as this request's version shows it.
     pub fn stored(&self, code: u16, object: &Arc<Object>) -> Reply {
-        Reply::Object { code, payload: view(&self.resource, object) }
+        Reply::Object { code, payload: view_object(&self.resource, object) }
     }
 
     /// The manager that a write without `fieldManager` has: the first word of the user agent.

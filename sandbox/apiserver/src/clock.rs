@@ -39,11 +39,11 @@ impl Clock for TokioClock {
 }
 
 /// RFC 3339 in UTC with whole seconds: `metav1.Time`.
-pub fn seconds(time: Timestamp) -> String {
+pub fn write_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// RFC 3339 in UTC with six fractional digits: `metav1.MicroTime`.
-pub fn micros(time: Timestamp) -> String {
+pub fn write_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

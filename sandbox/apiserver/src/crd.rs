@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::clock::seconds;
+use crate::clock::write_seconds;
 use crate::fields::Writer;
 use crate::meta;
 use crate::resource::{CustomResource, Generation, NameRule, Resource, Rules, ScalePaths, Subresource};
@@ -22,17 +22,17 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Custom forms are numbered after the built-in ones, and never twice.
 static NEXT_FORM: AtomicU64 = AtomicU64::new(crate::builtin::FORMS);
 
-fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+fn text_at<'a>(value: &'a Value, path: &str) -> &'a str {
     value.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn versions(crd: &Value) -> &[Value] {
+fn versions_of(crd: &Value) -> &[Value] {
     crd.pointer("/spec/versions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn storage_version(crd: &Value) -> &str {
-    let stored = versions(crd).iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
-    stored.map(|v| text(v, "/name")).unwrap_or_default()
+    let stored = versions_of(crd).iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    stored.map(|v| text_at(v, "/name")).unwrap_or_default()
 }
 
 /// A new definition knows its storage version and nothing else yet.
@@ -60,7 +60,7 @@ pub fn prepare_update(part: Part, crd: &mut Value, _old: &Value) {
 
 /// The first DELETE adds the finalizer under which the objects are cleaned up.
 pub fn mark_terminating(crd: &mut Value, now: &str) {
-    let mut finalizers: Vec<String> = meta::finalizers(crd).into_iter().map(Into::into).collect();
+    let mut finalizers: Vec<String> = meta::finalizers_of(crd).into_iter().map(Into::into).collect();
     if !finalizers.iter().any(|f| f == CLEANUP) {
         finalizers.push(CLEANUP.into());
     }
@@ -80,10 +80,10 @@ fn set_condition(crd: &mut Value, kind: &str, status: &str, reason: &str, messag
         crd["status"] = json!({});
     }
     let mut list = crd.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let found = list.iter_mut().find(|c| text(c, "/type") == kind);
+    let found = list.iter_mut().find(|c| text_at(c, "/type") == kind);
     match found {
         Some(condition) => {
-            if text(condition, "/status") != status {
+            if text_at(condition, "/status") != status {
                 condition["lastTransitionTime"] = now.into();
                 condition["status"] = status.into();
             }
@@ -105,30 +105,30 @@ pub fn after_commit(server: &ApiServer, resource: &Resource, stored: &Arc<Object
     if meta::is_deleting(&stored.value) {
         clean_up(server, stored);
     } else {
-        establish(server, stored);
+        establish_definition(server, stored);
     }
 }
 
 /// Called after an object is gone.
 pub fn after_removal(server: &ApiServer, resource: &Resource, gone: &Arc<Object>) {
     if resource.storage == STORAGE {
-        unregister(server, meta::name(&gone.value), &kind_storage(&gone.value));
+        unregister_versions(server, meta::object_name(&gone.value), &kind_storage(&gone.value));
     }
 }
 
 fn kind_storage(crd: &Value) -> String {
-    crate::error::qualified(text(crd, "/spec/names/plural"), text(crd, "/spec/group"))
+    crate::error::qualified_resource(text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group"))
 }
 
 /// Accepts the names, serves the versions and says so in the status.
-fn establish(server: &ApiServer, stored: &Arc<Object>) {
-    let now = seconds(server.now());
+fn establish_definition(server: &ApiServer, stored: &Arc<Object>) {
+    let now = write_seconds(server.now());
     let old = &stored.value;
     let mut crd = old.clone();
     if !crd.get("status").is_some_and(Value::is_object) {
         crd["status"] = json!({});
     }
-    let (accepted, reason, message) = match conflict(server, old) {
+    let (accepted, reason, message) = match name_conflict(server, old) {
         None => ("True", "NoConflicts", "no conflicts found".to_owned()),
         Some((reason, message)) => ("False", reason, message),
     };
@@ -146,9 +146,9 @@ fn establish(server: &ApiServer, stored: &Arc<Object>) {
     } else if !is_established(&crd) {
         set_condition(&mut crd, "Established", "False", "NotAccepted", "not all names are accepted", &now);
     }
-    approval(&mut crd, &now);
+    set_approval(&mut crd, &now);
     if accepted == "True" || is_established(old) {
-        register(server, &crd);
+        register_versions(server, &crd);
     }
     if crd == *old {
         return;
@@ -162,40 +162,40 @@ fn establish(server: &ApiServer, stored: &Arc<Object>) {
         };
         crate::fields::track_update(Some(old), &mut crd, &writer, &resource.schema);
     }
-    let key = Key::new("", meta::name(old));
+    let key = Key::new("", meta::object_name(old));
     // Whoever changed it meanwhile comes by here as well.
     let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), Change::Put(crd, stored.form));
 }
 
 fn is_established(crd: &Value) -> bool {
     let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|c| text(c, "/type") == "Established" && text(c, "/status") == "True")
+    conditions.into_iter().flatten().any(|c| text_at(c, "/type") == "Established" && text_at(c, "/status") == "True")
 }
 
 /// Names that another kind of the group has already.
-fn conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
-    let (name, group) = (meta::name(crd), text(crd, "/spec/group"));
-    let names = |path: &str| text(crd, &format!("/spec/names/{path}")).to_owned();
+fn name_conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
+    let (name, group) = (meta::object_name(crd), text_at(crd, "/spec/group"));
+    let names = |path: &str| text_at(crd, &format!("/spec/names/{path}")).to_owned();
     let (kind, list_kind, singular) = (names("kind"), names("listKind"), names("singular"));
     let registry = server.registry();
     let others = registry.iter().filter(|r| r.group == group && r.custom.as_ref().is_none_or(|c| c.crd_name != name));
     for other in others {
         if other.kind == kind || other.list_kind == kind {
-            return Some(("KindConflict", format!("{} is already in use", crate::error::quote(&kind))));
+            return Some(("KindConflict", format!("{} is already in use", crate::error::go_quote(&kind))));
         }
         if other.kind == list_kind || other.list_kind == list_kind {
-            return Some(("ListKindConflict", format!("{} is already in use", crate::error::quote(&list_kind))));
+            return Some(("ListKindConflict", format!("{} is already in use", crate::error::go_quote(&list_kind))));
         }
         if other.singular == singular {
-            return Some(("SingularConflict", format!("{} is already in use", crate::error::quote(&singular))));
+            return Some(("SingularConflict", format!("{} is already in use", crate::error::go_quote(&singular))));
         }
     }
     None
 }
 
 /// Groups of the Kubernetes community need an approval.
-fn approval(crd: &mut Value, now: &str) {
-    let group = text(crd, "/spec/group");
+fn set_approval(crd: &mut Value, now: &str) {
+    let group = text_at(crd, "/spec/group");
     if !(group.ends_with(".k8s.io")
         || group.ends_with(".kubernetes.io")
         || group == "k8s.io"
@@ -203,7 +203,7 @@ fn approval(crd: &mut Value, now: &str) {
     {
         return;
     }
-    let annotation = meta::metadata(crd)
+    let annotation = meta::metadata_of(crd)
         .and_then(|m| m.get("annotations"))
         .and_then(|a| a.get("api-approved.kubernetes.io"))
         .and_then(Value::as_str)
@@ -216,7 +216,7 @@ fn approval(crd: &mut Value, now: &str) {
             kind,
             "False",
             "UnapprovedAnnotation",
-            &format!("not approved: {}", crate::error::quote(&annotation)),
+            &format!("not approved: {}", crate::error::go_quote(&annotation)),
             now,
         );
     } else {
@@ -225,32 +225,32 @@ fn approval(crd: &mut Value, now: &str) {
 }
 
 /// Serves the definition's versions, in place of what was served before.
-fn register(server: &ApiServer, crd: &Value) {
+fn register_versions(server: &ApiServer, crd: &Value) {
     let preserve = crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
-    let schemas: BTreeMap<String, Arc<TypeSchema>> = versions(crd)
+    let schemas: BTreeMap<String, Arc<TypeSchema>> = versions_of(crd)
         .iter()
         .map(|v| {
             let schema = v.pointer("/schema/openAPIV3Schema").cloned().unwrap_or(Value::Null);
-            (text(v, "/name").to_owned(), Arc::new(TypeSchema::from_crd(&schema, preserve)))
+            (text_at(v, "/name").to_owned(), Arc::new(TypeSchema::from_crd(&schema, preserve)))
         })
         .collect();
     let schemas = Arc::new(schemas);
     let stored_in = storage_version(crd);
-    let storage = versions(crd)
+    let storage = versions_of(crd)
         .iter()
-        .find(|v| text(v, "/name") == stored_in)
-        .map(|v| Arc::new(resource(crd, v, None, &schemas)));
+        .find(|v| text_at(v, "/name") == stored_in)
+        .map(|v| Arc::new(build_resource(crd, v, None, &schemas)));
     let mut served = Vec::new();
-    for version in versions(crd).iter().filter(|v| v.get("served") == Some(&Value::Bool(true))) {
-        if text(version, "/name") == stored_in {
+    for version in versions_of(crd).iter().filter(|v| v.get("served") == Some(&Value::Bool(true))) {
+        if text_at(version, "/name") == stored_in {
             served.extend(storage.clone());
         } else {
-            served.push(Arc::new(resource(crd, version, storage.clone(), &schemas)));
+            served.push(Arc::new(build_resource(crd, version, storage.clone(), &schemas)));
         }
     }
     server.state().registry.rcu(|registry| {
         let mut next = (**registry).clone();
-        next.remove_custom(meta::name(crd));
+        next.remove_custom(meta::object_name(crd));
         for resource in &served {
             next.insert(resource.clone());
         }
@@ -258,7 +258,7 @@ fn register(server: &ApiServer, crd: &Value) {
     });
 }
 
-fn unregister(server: &ApiServer, crd_name: &str, storage: &str) {
+fn unregister_versions(server: &ApiServer, crd_name: &str, storage: &str) {
     server.state().registry.rcu(|registry| {
         let mut next = (**registry).clone();
         next.remove_custom(crd_name);
@@ -267,26 +267,26 @@ fn unregister(server: &ApiServer, crd_name: &str, storage: &str) {
     server.store().wake(storage);
 }
 
-fn resource(
+fn build_resource(
     crd: &Value,
     version: &Value,
     storage: Option<Arc<Resource>>,
     schemas: &Arc<BTreeMap<String, Arc<TypeSchema>>>,
 ) -> Resource {
-    let names = |member: &str| match (member, text(crd, &format!("/spec/names/{member}"))) {
-        ("singular", "") => text(crd, "/spec/names/kind").to_lowercase(),
-        ("listKind", "") => format!("{}List", text(crd, "/spec/names/kind")),
+    let names = |member: &str| match (member, text_at(crd, &format!("/spec/names/{member}"))) {
+        ("singular", "") => text_at(crd, "/spec/names/kind").to_lowercase(),
+        ("listKind", "") => format!("{}List", text_at(crd, "/spec/names/kind")),
         (_, given) => given.to_owned(),
     };
     let list = |member: &str| -> Vec<String> {
         let list = crd.pointer(&format!("/spec/names/{member}")).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|v| v.as_str().map(Into::into)).collect()
     };
-    let (group, kind, name) = (text(crd, "/spec/group"), names("kind"), text(version, "/name"));
+    let (group, kind, name) = (text_at(crd, "/spec/group"), names("kind"), text_at(version, "/name"));
     let has_status = version.pointer("/subresources/status").is_some();
     let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
-        spec_replicas: text(scale, "/specReplicasPath").to_owned(),
-        status_replicas: text(scale, "/statusReplicasPath").to_owned(),
+        spec_replicas: text_at(scale, "/specReplicasPath").to_owned(),
+        status_replicas: text_at(scale, "/statusReplicasPath").to_owned(),
         label_selector: scale.get("labelSelectorPath").and_then(Value::as_str).map(Into::into),
     });
     let verbs = vec!["get", "patch", "update"];
@@ -306,7 +306,7 @@ fn resource(
         plural: names("plural"),
         singular: names("singular"),
         list_kind: names("listKind"),
-        namespaced: text(crd, "/spec/scope") == "Namespaced",
+        namespaced: text_at(crd, "/spec/scope") == "Namespaced",
         short_names: list("shortNames"),
         categories: list("categories"),
         verbs: vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
@@ -323,14 +323,14 @@ fn resource(
         },
         schema,
         custom: Some(CustomResource {
-            crd_name: meta::name(crd).to_owned(),
-            crd_uid: meta::text(crd, "uid").to_owned(),
+            crd_name: meta::object_name(crd).to_owned(),
+            crd_uid: meta::metadata_text(crd, "uid").to_owned(),
             storage,
             schemas: schemas.clone(),
             definition: version.clone(),
             scale,
-            selectable_fields: selectable.into_iter().flatten().map(|f| text(f, "/jsonPath").to_owned()).collect(),
-            deprecation_warning: deprecation(crd, version, &kind),
+            selectable_fields: selectable.into_iter().flatten().map(|f| text_at(f, "/jsonPath").to_owned()).collect(),
+            deprecation_warning: deprecation_warning(crd, version, &kind),
             has_status,
         }),
         kind,
@@ -338,19 +338,19 @@ fn resource(
 }
 
 /// The warning of a deprecated version: its own, or a pointer to the best one that is not deprecated.
-fn deprecation(crd: &Value, version: &Value, kind: &str) -> Option<String> {
+fn deprecation_warning(crd: &Value, version: &Value, kind: &str) -> Option<String> {
     if version.get("deprecated") != Some(&Value::Bool(true)) {
         return None;
     }
     if let Some(own) = version.get("deprecationWarning").and_then(Value::as_str) {
         return Some(own.to_owned());
     }
-    let group = text(crd, "/spec/group");
-    let name = text(version, "/name");
-    let better = versions(crd)
+    let group = text_at(crd, "/spec/group");
+    let name = text_at(version, "/name");
+    let better = versions_of(crd)
         .iter()
         .filter(|v| v.get("served") == Some(&Value::Bool(true)) && v.get("deprecated") != Some(&Value::Bool(true)))
-        .map(|v| text(v, "/name"))
+        .map(|v| text_at(v, "/name"))
         .filter(|v| version_rank(v) > version_rank(name))
         .max_by_key(|v| version_rank(v));
     let hint = better.map(|v| format!("; use {group}/{v} {kind}")).unwrap_or_default();
@@ -380,21 +380,21 @@ pub fn version_rank(version: &str) -> (u8, u64, u64) {
 /// A definition that is being deleted: its objects go, then it goes.
 fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
     let crd = &stored.value;
-    if !meta::finalizers(crd).contains(&CLEANUP) {
+    if !meta::finalizers_of(crd).contains(&CLEANUP) {
         return;
     }
     let storage = kind_storage(crd);
     let objects = server.store().list(&storage, None);
     let mut left = false;
     for object in objects {
-        let key = Key::new(meta::text(&object.value, "namespace"), meta::name(&object.value));
-        if meta::finalizers(&object.value).is_empty() {
+        let key = Key::new(meta::metadata_text(&object.value, "namespace"), meta::object_name(&object.value));
+        if meta::finalizers_of(&object.value).is_empty() {
             let _ = server.store().commit(&storage, &key, Expect::Revision(object.revision), Change::Remove);
         } else {
             left = true;
             if !meta::is_deleting(&object.value) {
                 let mut value = object.value.clone();
-                let now = seconds(server.now());
+                let now = write_seconds(server.now());
                 let metadata = meta::metadata_mut(&mut value);
                 metadata.insert("deletionTimestamp".into(), now.into());
                 metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
@@ -407,13 +407,14 @@ fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
         return;
     }
     let mut value = crd.clone();
-    let finalizers: Vec<String> = meta::finalizers(crd).into_iter().filter(|f| *f != CLEANUP).map(Into::into).collect();
+    let finalizers: Vec<String> =
+        meta::finalizers_of(crd).into_iter().filter(|f| *f != CLEANUP).map(Into::into).collect();
     meta::set_finalizers(&mut value, &finalizers);
-    let key = Key::new("", meta::name(crd));
+    let key = Key::new("", meta::object_name(crd));
     let change = if finalizers.is_empty() { Change::Remove } else { Change::Put(value, stored.form) };
     let done = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);
     if done.is_ok() {
-        unregister(server, meta::name(crd), &storage);
+        unregister_versions(server, meta::object_name(crd), &storage);
     }
 }
 

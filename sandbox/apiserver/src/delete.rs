@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::admission::{self, Attributes, Operation};
 use crate::body::{Document, Format};
 use crate::call::{Call, Payload, Reply};
-use crate::clock::seconds;
+use crate::clock::write_seconds;
 use crate::error::Status;
 use crate::meta;
 use crate::options::{DeleteOptions, ListOptions, Propagation};
@@ -44,7 +44,7 @@ fn answers_with_object(resource: &Resource) -> bool {
 
 /// Whether an update took the last thing that kept a deleted object.
 pub fn is_complete(resource: &Resource, new: &Value, old: &Value) -> bool {
-    if !meta::finalizers(new).is_empty() || !meta::is_deleting(old) {
+    if !meta::finalizers_of(new).is_empty() || !meta::is_deleting(old) {
         return false;
     }
     if resource.storage == "namespaces" {
@@ -55,7 +55,7 @@ pub fn is_complete(resource: &Resource, new: &Value, old: &Value) -> bool {
     grace == Some(0)
 }
 
-fn options(call: &Call) -> Result<DeleteOptions, Status> {
+fn read_options(call: &Call) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         None
     } else {
@@ -67,8 +67,8 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
     DeleteOptions::parse(&call.query, body, &call.resource)
 }
 
-pub async fn delete(call: &mut Call) -> Result<Reply, Status> {
-    let options = options(call)?;
+pub async fn delete_object(call: &mut Call) -> Result<Reply, Status> {
+    let options = read_options(call)?;
     let name = call.info.name.clone();
     if options.propagation.is_none() && call.resource.storage == "jobs.batch" {
         call.warn(JOB_WARNING);
@@ -77,14 +77,13 @@ pub async fn delete(call: &mut Call) -> Result<Reply, Status> {
     Ok(match outcome {
         Deleted::Pending(payload) => Reply::Object { code: 200, payload },
         Deleted::Gone(payload) if answers_with_object(&call.resource) => Reply::Object { code: 200, payload },
-        Deleted::Gone(payload) => Reply::Plain { code: 200, value: success(call, payload.value()) },
+        Deleted::Gone(payload) => Reply::Plain { code: 200, value: success_status(call, payload.value()) },
     })
 }
 
 /// The Status of a finished deletion.
-fn success(call: &Call, object: &Value) -> Value {
-    let mut details =
-        json!({"name": meta::name(object), "kind": call.resource.plural, "uid": meta::text(object, "uid")});
+fn success_status(call: &Call, object: &Value) -> Value {
+    let mut details = json!({"name": meta::object_name(object), "kind": call.resource.plural, "uid": meta::metadata_text(object, "uid")});
     if !call.resource.group.is_empty() {
         details["group"] = call.resource.group.clone().into();
     }
@@ -105,12 +104,12 @@ pub async fn delete_one(call: &mut Call, name: &str, options: &DeleteOptions) ->
         let value = view_value(&call.resource, &live);
         check_preconditions(call, options, &value)?;
         if !reviewed {
-            review(call, name, options, &value).await?;
+            admit_deletion(call, name, options, &value).await?;
             reviewed = true;
             // The webhooks took time: look again.
             continue;
         }
-        if let Some(done) = attempt(call, options, &live, value) {
+        if let Some(done) = attempt_deletion(call, options, &live, value) {
             return Ok(done);
         }
     }
@@ -119,9 +118,9 @@ pub async fn delete_one(call: &mut Call, name: &str, options: &DeleteOptions) ->
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
     let resource = &call.resource;
-    let name = meta::name(value);
+    let name = meta::object_name(value);
     if let Some(wanted) = &options.uid {
-        let found = meta::text(value, "uid");
+        let found = meta::metadata_text(value, "uid");
         if wanted != found {
             let why = format!(
                 "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The object might have been deleted \
@@ -131,7 +130,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
         }
     }
     if let Some(wanted) = &options.resource_version {
-        let found = meta::text(value, "resourceVersion");
+        let found = meta::metadata_text(value, "resourceVersion");
         if wanted != found {
             let why = format!(
                 "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). The object \
@@ -143,7 +142,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
     Ok(())
 }
 
-async fn review(call: &mut Call, name: &str, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
+async fn admit_deletion(call: &mut Call, name: &str, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
     let resource = call.resource.clone();
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
@@ -162,16 +161,16 @@ async fn review(call: &mut Call, name: &str, options: &DeleteOptions, value: &Va
     if call.resource.storage == "namespaces" && crate::namespace::INITIAL.contains(&name) && name != "kube-node-lease" {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
-    if admission::any(&call.server, &attributes) {
+    if admission::any_concerned(&call.server, &attributes) {
         let tidy = |_: &mut Value| {};
-        admission::mutate(&call.server, &attributes, None, &tidy, &mut call.warnings).await?;
-        admission::validate(&call.server, &attributes, None, &mut call.warnings).await?;
+        admission::run_mutating(&call.server, &attributes, None, &tidy, &mut call.warnings).await?;
+        admission::run_validating(&call.server, &attributes, None, &mut call.warnings).await?;
     }
     Ok(())
 }
 
 /// One attempt on the state `live`; `None` when it raced.
-fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Value) -> Option<Deleted> {
+fn attempt_deletion(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Value) -> Option<Deleted> {
     let now = call.server.now();
     let resource = &call.resource;
     if resource.storage == "namespaces" {
@@ -181,23 +180,23 @@ fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Valu
     let finalizers = finalizers_after(resource, options, &value);
     meta::set_finalizers(&mut next, &finalizers);
     if resource.storage == CRDS && !meta::is_deleting(&value) {
-        crate::crd::mark_terminating(&mut next, &seconds(now));
+        crate::crd::mark_terminating(&mut next, &write_seconds(now));
     }
-    let pending = !meta::finalizers(&next).is_empty();
-    let grace = grace(resource, options, &value);
+    let pending = !meta::finalizers_of(&next).is_empty();
+    let grace = grace_period(resource, options, &value);
     match grace {
         Grace::Pending => return Some(Deleted::Pending(Payload::Value(value))),
         Grace::None if pending && resource.storage == CRDS => {
             // The kind's own way to delete: no generation, no grace period.
             let metadata = meta::metadata_mut(&mut next);
-            metadata.entry("deletionTimestamp").or_insert_with(|| seconds(now).into());
+            metadata.entry("deletionTimestamp").or_insert_with(|| write_seconds(now).into());
         }
-        Grace::None if pending => mark(&mut next, 0, &seconds(now)),
+        Grace::None if pending => mark_deleted(&mut next, 0, &write_seconds(now)),
         Grace::None => {}
-        Grace::Shorten(period) => shorten(&mut next, period),
+        Grace::Shorten(period) => shorten_grace(&mut next, period),
         Grace::Start(period) => {
             let until = now.checked_add(SignedDuration::from_secs(period)).unwrap_or(now);
-            mark(&mut next, period, &seconds(until));
+            mark_deleted(&mut next, period, &write_seconds(until));
         }
     }
     let waits = pending || matches!(grace, Grace::Shorten(p) | Grace::Start(p) if p > 0);
@@ -205,7 +204,7 @@ fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Valu
         let payload = Payload::Value(if waits { next } else { value });
         return Some(if waits { Deleted::Pending(payload) } else { Deleted::Gone(payload) });
     }
-    let key = call.key(meta::name(&value));
+    let key = call.key(meta::object_name(&value));
     let mut state = live.clone();
     if next != value {
         let (stored, form) = to_storage(resource, next);
@@ -213,14 +212,14 @@ fn attempt(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Valu
         state = call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), change).ok()?;
     }
     if waits {
-        let reply = Deleted::Pending(crate::registry_form::view(resource, &state));
+        let reply = Deleted::Pending(crate::registry_form::view_object(resource, &state));
         crate::crd::after_commit(&call.server, resource, &state);
         return Some(reply);
     }
     let gone =
         call.server.store().commit(&resource.storage, &key, Expect::Revision(state.revision), Change::Remove).ok()?;
     crate::crd::after_removal(&call.server, resource, &gone);
-    Some(Deleted::Gone(crate::registry_form::view(resource, &gone)))
+    Some(Deleted::Gone(crate::registry_form::view_object(resource, &gone)))
 }
 
 /// A namespace turns Terminating and waits for its spec.finalizers.
@@ -229,8 +228,8 @@ fn delete_namespace(call: &Call, options: &DeleteOptions, live: &Arc<Object>, va
         return Some(Deleted::Pending(Payload::Value(value)));
     }
     let mut next = value;
-    let name = meta::name(&next).to_owned();
-    let now = seconds(call.server.now());
+    let name = meta::object_name(&next).to_owned();
+    let now = write_seconds(call.server.now());
     meta::metadata_mut(&mut next).insert("deletionTimestamp".into(), now.into());
     next["status"]["phase"] = "Terminating".into();
     if options.dry_run {
@@ -254,7 +253,7 @@ enum Grace {
 }
 
 /// Only pods die gracefully.
-fn grace(resource: &Resource, options: &DeleteOptions, value: &Value) -> Grace {
+fn grace_period(resource: &Resource, options: &DeleteOptions, value: &Value) -> Grace {
     if resource.is_custom() || resource.storage != "pods" {
         return Grace::None;
     }
@@ -279,7 +278,7 @@ fn grace(resource: &Resource, options: &DeleteOptions, value: &Value) -> Grace {
 }
 
 /// `markAsDeleting`: the first mark counts as a new generation.
-fn mark(object: &mut Value, grace: i64, until: &str) {
+fn mark_deleted(object: &mut Value, grace: i64, until: &str) {
     let first = !meta::is_deleting(object);
     let metadata = meta::metadata_mut(object);
     if first {
@@ -291,20 +290,20 @@ fn mark(object: &mut Value, grace: i64, until: &str) {
     metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
 }
 
-fn shorten(object: &mut Value, period: i64) {
+fn shorten_grace(object: &mut Value, period: i64) {
     let metadata = meta::metadata_mut(object);
     let running = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let until =
         metadata.get("deletionTimestamp").and_then(Value::as_str).and_then(|t| t.parse::<jiff::Timestamp>().ok());
     if let Some(until) = until.and_then(|t| t.checked_add(SignedDuration::from_secs(period - running)).ok()) {
-        metadata.insert("deletionTimestamp".into(), seconds(until).into());
+        metadata.insert("deletionTimestamp".into(), write_seconds(until).into());
     }
     metadata.insert("deletionGracePeriodSeconds".into(), period.into());
 }
 
 /// `deletionFinalizersForGarbageCollection`: the options decide, else the finalizers that are there, else the kind.
 fn finalizers_after(resource: &Resource, options: &DeleteOptions, value: &Value) -> Vec<String> {
-    let current = meta::finalizers(value);
+    let current = meta::finalizers_of(value);
     let (orphan, foreground) = match options.propagation {
         Some(Propagation::Orphan) => (true, false),
         Some(Propagation::Foreground) => (false, true),
@@ -331,16 +330,16 @@ fn finalizers_after(resource: &Resource, options: &DeleteOptions, value: &Value)
 /// Deletes what a list with the query's options finds; answers with the objects as they were.
 pub async fn delete_collection(call: &mut Call) -> Result<Reply, Status> {
     let list = ListOptions::parse(&call.query, &call.resource, false)?;
-    let options = options(call)?;
-    let listed = crate::read::collect(call, &list)?;
+    let options = read_options(call)?;
+    let listed = crate::read::collect_objects(call, &list)?;
     if !listed.items.is_empty() && options.propagation.is_none() && call.resource.storage == "jobs.batch" {
         call.warn(JOB_WARNING);
     }
     let collection_namespace = call.info.namespace.clone();
     for payload in &listed.items {
         let object = payload.value();
-        call.info.namespace = meta::text(object, "namespace").to_owned();
-        let name = meta::name(object).to_owned();
+        call.info.namespace = meta::metadata_text(object, "namespace").to_owned();
+        let name = meta::object_name(object).to_owned();
         let outcome = delete_one(call, &name, &options).await;
         call.info.namespace.clone_from(&collection_namespace);
         match outcome {

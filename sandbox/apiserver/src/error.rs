@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::schema::{CauseReason, FieldError, aggregate};
+use crate::schema::{CauseReason, FieldError, aggregate_errors};
 
 /// One cause of a refusal, as in `details.causes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,13 +86,13 @@ impl FieldError {
 /// A value as field errors print it: strings quoted, objects and lists as JSON, null as `null`.
 pub fn show_value(value: &Value) -> String {
     match value {
-        Value::String(text) => quote(text),
+        Value::String(text) => go_quote(text),
         other => other.to_string(),
     }
 }
 
 /// Go's `%q` for the texts that occur here.
-pub fn quote(text: &str) -> String {
+pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -167,7 +167,7 @@ impl Status {
     }
 
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
-        let message = format!("{} {} not found", qualified(plural, group), quote(name));
+        let message = format!("{} {} not found", qualified_resource(plural, group), go_quote(name));
         Self::new(404, "NotFound", message).about(group, plural, name)
     }
 
@@ -179,12 +179,13 @@ impl Status {
     }
 
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
-        let message = format!("{} {} already exists", qualified(plural, group), quote(name));
+        let message = format!("{} {} already exists", qualified_resource(plural, group), go_quote(name));
         Self::new(409, "AlreadyExists", message).about(group, plural, name)
     }
 
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {}: {why}", qualified(plural, group), quote(name));
+        let message =
+            format!("Operation cannot be fulfilled on {} {}: {why}", qualified_resource(plural, group), go_quote(name));
         Self::new(409, "Conflict", message).about(group, plural, name)
     }
 
@@ -217,11 +218,11 @@ impl Status {
     }
 
     pub fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> Self {
-        let what = qualified(plural, group);
+        let what = qualified_resource(plural, group);
         let message = match (plural.is_empty(), name.is_empty()) {
             (true, _) => format!("forbidden: {why}"),
             (false, true) => format!("{what} is forbidden: {why}"),
-            (false, false) => format!("{what} {} is forbidden: {why}", quote(name)),
+            (false, false) => format!("{what} {} is forbidden: {why}", go_quote(name)),
         };
         Self::new(403, "Forbidden", message).about(group, plural, name)
     }
@@ -231,7 +232,8 @@ impl Status {
     }
 
     pub fn method_not_allowed(group: &str, plural: &str, action: &str) -> Self {
-        let message = format!("{action} is not supported on resources of kind {}", quote(&qualified(plural, group)));
+        let message =
+            format!("{action} is not supported on resources of kind {}", go_quote(&qualified_resource(plural, group)));
         Self::new(405, "MethodNotAllowed", message).about(group, plural, "")
     }
 
@@ -268,13 +270,13 @@ impl Status {
 
     /// 422: `Kind.group "name" is invalid: [...]`.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let what = qualified(kind, group);
-        let list = if errors.is_empty() { String::new() } else { format!(": {}", aggregate(errors)) };
+        let what = qualified_resource(kind, group);
+        let list = if errors.is_empty() { String::new() } else { format!(": {}", aggregate_errors(errors)) };
         let causes = errors
             .iter()
             .map(|e| Cause { reason: e.reason.as_str().into(), message: e.message.clone(), field: e.field.clone() })
             .collect();
-        Self::new(422, "Invalid", format!("{what} {} is invalid{list}", quote(name)))
+        Self::new(422, "Invalid", format!("{what} {} is invalid{list}", go_quote(name)))
             .about(group, kind, name)
             .with_causes(causes)
     }
@@ -345,6 +347,6 @@ impl Cause {
 }
 
 /// `plural.group`, or just `plural` in the core group.
-pub fn qualified(plural: &str, group: &str) -> String {
+pub fn qualified_resource(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }

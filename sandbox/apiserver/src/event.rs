@@ -18,7 +18,7 @@ const RENAMED: [(&str, &str); 7] = [
 ];
 
 /// Turns an Event into the other group's view when it is not in it yet.
-pub fn convert(value: Value, to: &str) -> Value {
+pub fn convert_event(value: Value, to: &str) -> Value {
     let Value::Object(map) = value else { return value };
     let from_core = map.get("apiVersion").and_then(Value::as_str) == Some("v1");
     let to_core = to == "v1";
@@ -40,12 +40,12 @@ pub fn convert(value: Value, to: &str) -> Value {
     }
     out.insert("apiVersion".into(), to.into());
     let mut value = Value::Object(out);
-    complete(&mut value, to_core);
+    complete_event(&mut value, to_core);
     value
 }
 
 /// The members that Go prints even when they are empty, and those it leaves out.
-pub fn complete(event: &mut Value, core: bool) {
+pub fn complete_event(event: &mut Value, core: bool) {
     let Some(map) = event.as_object_mut() else { return };
     let empty = |v: Option<&Value>| v.is_none_or(|v| v.is_null() || v.as_str() == Some("") || v.as_i64() == Some(0));
     if core {
@@ -71,14 +71,14 @@ pub fn complete(event: &mut Value, core: bool) {
     }
 }
 
-fn text<'a>(event: &'a Value, member: &str) -> &'a str {
+fn text_of<'a>(event: &'a Value, member: &str) -> &'a str {
     event.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Both groups: the involved object's namespace must be the event's.
 pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let namespace = event.pointer("/involvedObject/namespace").and_then(Value::as_str).unwrap_or_default();
-    let own = meta::text(event, "namespace");
+    let own = meta::metadata_text(event, "namespace");
     let mut errors = Vec::new();
     if old.is_none() && !event.get("eventTime").is_some_and(Value::is_string) {
         if namespace.is_empty() && own != "default" {
@@ -102,7 +102,7 @@ pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// The strict rules of events.k8s.io/v1. The real server checks the internal type, so some fields show their core names.
-pub fn errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !event.get("eventTime").is_some_and(Value::is_string) {
         if old.is_none() {
@@ -113,7 +113,7 @@ pub fn errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if let Some(old) = old {
         return immutable_errors(event, old);
     }
-    let controller = text(event, "reportingController");
+    let controller = text_of(event, "reportingController");
     if controller.is_empty() {
         errors.push(FieldError::required("reportingController", ""));
     }
@@ -121,7 +121,7 @@ pub fn errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::invalid_text("reportingController", controller, &problem));
     }
     for (member, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
-        let value = text(event, member);
+        let value = text_of(event, member);
         if value.is_empty() {
             errors.push(FieldError::required(member, ""));
         }
@@ -130,11 +130,11 @@ pub fn errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(member, "", &why));
         }
     }
-    let kind = text(event, "type");
+    let kind = text_of(event, "type");
     if !matches!(kind, "Normal" | "Warning") {
         errors.push(FieldError::invalid_text("type", "", &format!("has invalid value: {kind}")));
     }
-    if text(event, "note").len() > 1024 {
+    if text_of(event, "note").len() > 1024 {
         errors.push(FieldError::invalid_text("message", "", "can have at most 1024 characters"));
     }
     errors
@@ -183,9 +183,9 @@ mod tests {
             "firstTimestamp": null, "lastTimestamp": null, "count": 2, "eventTime": null,
             "reportingComponent": "", "reportingInstance": "",
         });
-        let new = convert(core.clone(), "events.k8s.io/v1");
+        let new = convert_event(core.clone(), "events.k8s.io/v1");
         assert_eq!((&new["note"], &new["deprecatedCount"]), (&json!("m"), &json!(2)));
         assert!(new.get("reportingController").is_none());
-        assert_eq!(convert(new, "v1"), core);
+        assert_eq!(convert_event(new, "v1"), core);
     }
 }

@@ -22,7 +22,7 @@ use crate::error::Status;
 use crate::request::{self, Query};
 use crate::resource::Resource;
 use crate::server::ApiServer;
-use crate::store::encode;
+use crate::store::encode_json;
 use crate::table::{IncludeObject, to_table};
 use crate::{delete, read, subresource, watch, write};
 
@@ -36,21 +36,21 @@ pub enum Anonymous {
     IsAnonymous,
 }
 
-pub fn router(server: ApiServer, anonymous: Anonymous) -> Router {
+pub fn build_router(server: ApiServer, anonymous: Anonymous) -> Router {
     Router::new().fallback(move |request: Request| {
         let server = server.clone();
-        async move { respond(server, anonymous, request).await }
+        async move { respond_request(server, anonymous, request).await }
     })
 }
 
-async fn respond(server: ApiServer, anonymous: Anonymous, request: Request) -> Response {
+async fn respond_request(server: ApiServer, anonymous: Anonymous, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let accepted = text_header(&parts.headers, &ACCEPT);
-    let encoding = accept::negotiate(accepted, true).map(|o| o.encoding).unwrap_or_default();
+    let encoding = accept::negotiate_output(accepted, true).map(|o| o.encoding).unwrap_or_default();
     let mut warnings = Vec::new();
-    match answer(&server, anonymous, &parts, body, &mut warnings).await {
+    match answer_request(&server, anonymous, &parts, body, &mut warnings).await {
         Ok(response) => with_warnings(response, &warnings),
-        Err(status) => with_warnings(refusal(status, encoding), &warnings),
+        Err(status) => with_warnings(refusal_response(status, encoding), &warnings),
     }
 }
 
@@ -58,30 +58,30 @@ fn text_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
     headers.get(name).and_then(|h| h.to_str().ok()).unwrap_or_default()
 }
 
-async fn answer(
+async fn answer_request(
     server: &ApiServer,
     anonymous: Anonymous,
     parts: &http::request::Parts,
     body: Body,
     warnings: &mut Vec<String>,
 ) -> Result<Response, Status> {
-    let user = match crate::auth::authenticate(server, &parts.headers)? {
+    let user = match crate::auth::authenticate_request(server, &parts.headers)? {
         Some(user) => user,
         None if anonymous == Anonymous::IsAdmin => User::admin(),
         None => User::anonymous(),
     };
-    let user = crate::auth::impersonate(server, user, &parts.headers)?;
+    let user = crate::auth::impersonate_user(server, user, &parts.headers)?;
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query());
-    let info = request::info(&parts.method, path, &query);
-    crate::auth::authorize(server, &user, &info)?;
+    let info = request::read_info(&parts.method, path, &query);
+    crate::auth::authorize_request(server, &user, &info)?;
     if !info.is_resource {
         let known = matches!(parts.method, Method::GET | Method::HEAD)
-            .then(|| crate::discovery::respond(server, path, &query, &parts.headers))
+            .then(|| crate::discovery::respond_discovery(server, path, &query, &parts.headers))
             .flatten();
         return known.ok_or_else(Status::page_not_found);
     }
-    let resource = find(server, &info)?;
+    let resource = find_resource(server, &info)?;
     if let Some(warning) = resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone()) {
         warnings.push(warning);
     }
@@ -90,7 +90,7 @@ async fn answer(
         accept::check_routed(accepted, matches!(info.verb.as_str(), "list" | "watch"))?;
     }
     let transforms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
-    let output = accept::negotiate(accepted, transforms)?;
+    let output = accept::negotiate_output(accepted, transforms)?;
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| {
         Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}"))
     })?;
@@ -106,13 +106,13 @@ async fn answer(
         output,
         warnings: Vec::new(),
     };
-    let result = dispatch(&mut call).await;
+    let result = dispatch_call(&mut call).await;
     warnings.append(&mut call.warnings);
-    render(&call, result?)
+    render_reply(&call, result?)
 }
 
 /// The kind that the path names, with the 404 of whoever would have served it.
-fn find(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
+fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
     let registry = server.registry();
     if let Some(resource) = registry.get(&info.group, &info.version, &info.resource) {
         // Only lists and watches reach across namespaces.
@@ -136,12 +136,12 @@ fn find(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status>
     Err(if built_in { Status::no_such_resource() } else { Status::page_not_found() })
 }
 
-async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
+async fn dispatch_call(call: &mut Call) -> Result<Reply, Status> {
     if !call.info.subresource.is_empty() {
-        return subresource::dispatch(call).await;
+        return subresource::dispatch_subresource(call).await;
     }
     if call.resource.verbs == ["create"] {
-        return subresource::review(call).await;
+        return subresource::create_review(call).await;
     }
     let verb = call.info.verb.clone();
     let custom = call.resource.is_custom();
@@ -157,20 +157,20 @@ async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
         }
     }
     match verb.as_str() {
-        "get" => read::get(call),
-        "list" => read::list(call),
-        "watch" => watch::watch(call),
-        "create" => write::create(call).await,
-        "update" => write::update(call).await,
-        "patch" => write::patch(call).await,
-        "delete" => delete::delete(call).await,
+        "get" => read::get_object(call),
+        "list" => read::list_objects(call),
+        "watch" => watch::watch_objects(call),
+        "create" => write::create_object(call).await,
+        "update" => write::update_object(call).await,
+        "patch" => write::patch_object(call).await,
+        "delete" => delete::delete_object(call).await,
         "deletecollection" => delete::delete_collection(call).await,
         other => Err(Status::method_not_allowed(&call.resource.group, &call.resource.plural, other)),
     }
 }
 
 /// The answer in the form the client asked for.
-fn render(call: &Call, reply: Reply) -> Result<Response, Status> {
+fn render_reply(call: &Call, reply: Reply) -> Result<Response, Status> {
     match reply {
         Reply::Raw(response) => Ok(response),
         Reply::Stream(body) => {
@@ -178,7 +178,7 @@ fn render(call: &Call, reply: Reply) -> Result<Response, Status> {
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             Ok(response)
         }
-        Reply::Plain { code, value } => Ok(document(code, call.output.encoding, encode(&value), &value)),
+        Reply::Plain { code, value } => Ok(document_response(code, call.output.encoding, encode_json(&value), &value)),
         Reply::Object { code, payload } => render_object(call, code, &payload),
         Reply::List { metadata, items } => render_list(call, metadata, &items),
     }
@@ -201,13 +201,13 @@ fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, 
         Transform::None => {
             let bytes = match payload {
                 Payload::Stored(object) => object.encoded(),
-                Payload::Value(value) => encode(value),
+                Payload::Value(value) => encode_json(value),
             };
-            Ok(document(code, call.output.encoding, bytes, payload.value()))
+            Ok(document_response(code, call.output.encoding, bytes, payload.value()))
         }
         Transform::PartialObject(version) => {
-            let value = watch::partial(payload.value(), version);
-            Ok(document(code, call.output.encoding, encode(&value), &value))
+            let value = watch::partial_metadata(payload.value(), version);
+            Ok(document_response(code, call.output.encoding, encode_json(&value), &value))
         }
         Transform::PartialList(_) => {
             let found = go_type(call, false);
@@ -216,23 +216,25 @@ fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, 
             Err(Status::new(406, "NotAcceptable", why))
         }
         Transform::Table(version) => {
-            let mut table = to_table(&[payload.value()], &call.resource, include(call)?, true, call.server.now());
+            let mut table =
+                to_table(&[payload.value()], &call.resource, include_object(call)?, true, call.server.now());
             table["apiVersion"] = format!("meta.k8s.io/{version}").into();
-            table["metadata"]["resourceVersion"] = crate::meta::text(payload.value(), "resourceVersion").into();
-            Ok(document(code, call.output.encoding, encode(&table), &table))
+            table["metadata"]["resourceVersion"] =
+                crate::meta::metadata_text(payload.value(), "resourceVersion").into();
+            Ok(document_response(code, call.output.encoding, encode_json(&table), &table))
         }
     }
 }
 
 /// What a table's rows carry.
-fn include(call: &Call) -> Result<IncludeObject, Status> {
+fn include_object(call: &Call) -> Result<IncludeObject, Status> {
     match call.query.get("includeObject").unwrap_or_default() {
         "" | "Metadata" => Ok(IncludeObject::Metadata),
         "None" => Ok(IncludeObject::None),
         "Object" => Ok(IncludeObject::Object),
         other => Err(Status::bad_request(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-            crate::error::quote(other)
+            crate::error::go_quote(other)
         ))),
     }
 }
@@ -248,7 +250,7 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
             "kind": resource.list_kind,
             "apiVersion": resource.api_version(),
             "metadata": metadata,
-            "items": items.iter().map(|p| bare(resource, p)).collect::<Vec<_>>(),
+            "items": items.iter().map(|p| bare_object(resource, p)).collect::<Vec<_>>(),
         }),
         Transform::PartialObject(_) => {
             let found = go_type(call, true);
@@ -261,19 +263,19 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),
                 "metadata": metadata,
-                "items": items.iter().map(|p| watch::partial(p.value(), version)).collect::<Vec<_>>(),
+                "items": items.iter().map(|p| watch::partial_metadata(p.value(), version)).collect::<Vec<_>>(),
             })
         }
         Transform::Table(version) => {
             drop_empty_continue(&mut metadata);
             let objects: Vec<&Value> = items.iter().map(Payload::value).collect();
-            let mut table = to_table(&objects, resource, include(call)?, true, call.server.now());
+            let mut table = to_table(&objects, resource, include_object(call)?, true, call.server.now());
             table["apiVersion"] = format!("meta.k8s.io/{version}").into();
             table["metadata"] = metadata;
             table
         }
     };
-    Ok(document(200, call.output.encoding, encode(&value), &value))
+    Ok(document_response(200, call.output.encoding, encode_json(&value), &value))
 }
 
 fn drop_empty_continue(metadata: &mut Value) {
@@ -285,7 +287,7 @@ fn drop_empty_continue(metadata: &mut Value) {
 }
 
 /// An item of a list: built-in kinds leave kind and apiVersion out.
-fn bare(resource: &Resource, payload: &Payload) -> Value {
+fn bare_object(resource: &Resource, payload: &Payload) -> Value {
     let mut value = payload.value().clone();
     if !resource.is_custom()
         && let Some(map) = value.as_object_mut()
@@ -299,7 +301,7 @@ fn bare(resource: &Resource, payload: &Payload) -> Value {
 /// The list's JSON, from texts that the store's objects already have.
 fn list_bytes(resource: &Resource, metadata: &Value, items: &[Payload]) -> Bytes {
     let head = json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata});
-    let mut out = encode(&head).to_vec();
+    let mut out = encode_json(&head).to_vec();
     out.pop();
     out.extend_from_slice(b",\"items\":[");
     for (index, payload) in items.iter().enumerate() {
@@ -309,21 +311,21 @@ fn list_bytes(resource: &Resource, metadata: &Value, items: &[Payload]) -> Bytes
         match payload {
             Payload::Stored(object) if resource.is_custom() => out.extend_from_slice(&object.encoded()),
             Payload::Stored(object) => out.extend_from_slice(&object.encoded_bare()),
-            Payload::Value(_) => out.extend_from_slice(&encode(&bare(resource, payload))),
+            Payload::Value(_) => out.extend_from_slice(&encode_json(&bare_object(resource, payload))),
         }
     }
     out.extend_from_slice(b"]}");
     out.into()
 }
 
-fn document(code: u16, encoding: Encoding, json: Bytes, value: &Value) -> Response {
+fn document_response(code: u16, encoding: Encoding, json: Bytes, value: &Value) -> Response {
     match encoding {
         Encoding::Json => bytes_response(code, encoding, json),
-        Encoding::Yaml => bytes_response(code, encoding, yaml(value).into()),
+        Encoding::Yaml => bytes_response(code, encoding, write_yaml(value).into()),
     }
 }
 
-fn yaml(value: &Value) -> String {
+fn write_yaml(value: &Value) -> String {
     let mut text = serde_saphyr::to_string(value).unwrap_or_default();
     if !text.ends_with('\n') {
         text.push('\n');
@@ -338,7 +340,7 @@ fn bytes_response(code: u16, encoding: Encoding, bytes: Bytes) -> Response {
     response
 }
 
-fn refusal(status: Status, encoding: Encoding) -> Response {
+fn refusal_response(status: Status, encoding: Encoding) -> Response {
     if status.plain {
         let mut response = Response::new(Body::from(status.message.clone()));
         *response.status_mut() = status.status_code();
@@ -349,7 +351,7 @@ fn refusal(status: Status, encoding: Encoding) -> Response {
     let code = status.code;
     let retry = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     let value = status.into_value();
-    let mut response = document(code, encoding, encode(&value), &value);
+    let mut response = document_response(code, encoding, encode_json(&value), &value);
     if retry > 0 {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
     }
@@ -367,7 +369,7 @@ fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
 }
 
 /// Serves HTTPS in the background until `shutdown`.
-pub async fn serve(
+pub async fn serve_https(
     server: ApiServer,
     listen: SocketAddr,
     tls: Arc<rustls::ServerConfig>,
@@ -380,7 +382,7 @@ pub async fn serve(
     let address = listener.local_addr()?;
     let name = server.state().options.name.clone();
     let handle = axum_server::Handle::new();
-    let app = router(server, Anonymous::IsAnonymous).into_make_service();
+    let app = build_router(server, Anonymous::IsAnonymous).into_make_service();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
     // As Go's servers do: an event of a watch must not wait for the acknowledgement of the one before.
     let serving = axum_server::from_tcp_rustls(listener, config)?

@@ -28,19 +28,19 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SeededIds {
     pub fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(mixed(seed)))
+        Self(AtomicU64::new(mix_bits(seed)))
     }
 }
 
 impl Ids for SeededIds {
     fn next(&self) -> Uuid {
         let at = self.0.fetch_add(STEP.wrapping_mul(2), Ordering::Relaxed);
-        let (high, low) = (mixed(at.wrapping_add(STEP)), mixed(at.wrapping_add(STEP.wrapping_mul(2))));
+        let (high, low) = (mix_bits(at.wrapping_add(STEP)), mix_bits(at.wrapping_add(STEP.wrapping_mul(2))));
         uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes()).into_uuid()
     }
 }
 
-fn mixed(mut z: u64) -> u64 {
+fn mix_bits(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

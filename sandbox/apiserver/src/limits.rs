@@ -59,8 +59,8 @@ impl Amount {
 }
 
 /// Fills in the defaults of the namespace's ranges and refuses what is out of bounds.
-pub fn apply(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
-    let namespace = meta::text(pod, "namespace").to_owned();
+pub fn apply_limits(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+    let namespace = meta::metadata_text(pod, "namespace").to_owned();
     let ranges = server.store().list("limitranges", Some(&namespace));
     let limits: Vec<Value> = ranges
         .iter()
@@ -82,11 +82,11 @@ pub fn apply(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
         let metadata = meta::metadata_mut(pod);
         metadata.entry("annotations").or_insert_with(|| json!({}))["kubernetes.io/limit-ranger"] = note.into();
     }
-    let name = meta::name(pod).to_owned();
+    let name = meta::object_name(pod).to_owned();
     let mut problems = Vec::new();
     for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
         for limit in &limits {
-            problems.extend(violations(container, limit));
+            problems.extend(limit_violations(container, limit));
         }
     }
     match problems.as_slice() {
@@ -115,7 +115,7 @@ fn default_container(container: &mut Value, limit: &Value, notes: &mut Vec<Strin
     }
 }
 
-fn violations(container: &Value, limit: &Value) -> Vec<String> {
+fn limit_violations(container: &Value, limit: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     let amount =
         |kind: &str, resource: &str| container.pointer(&format!("/resources/{kind}")).and_then(|m| m.get(resource));

@@ -6,15 +6,15 @@ mod validate;
 
 use serde_json::{Map, Value};
 
-use crate::error::quote;
+use crate::error::go_quote;
 use validate::is_known_finalizer;
 
-pub use decode::{decode, json_type};
+pub use decode::{decode_metadata, json_type};
 pub use names::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
-pub use validate::{go_text, validate, validate_update};
+pub use validate::{go_text, validate_metadata, validate_update};
 
 /// `metadata` of an object, as a map.
-pub fn metadata(object: &Value) -> Option<&Map<String, Value>> {
+pub fn metadata_of(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata").and_then(Value::as_object)
 }
 
@@ -34,19 +34,19 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// A text member of `metadata`, empty when absent.
-pub fn text<'a>(object: &'a Value, member: &str) -> &'a str {
+pub fn metadata_text<'a>(object: &'a Value, member: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get(member)).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub fn name(object: &Value) -> &str {
-    text(object, "name")
+pub fn object_name(object: &Value) -> &str {
+    metadata_text(object, "name")
 }
 
 pub fn is_deleting(object: &Value) -> bool {
-    !text(object, "deletionTimestamp").is_empty()
+    !metadata_text(object, "deletionTimestamp").is_empty()
 }
 
-pub fn finalizers(object: &Value) -> Vec<&str> {
+pub fn finalizers_of(object: &Value) -> Vec<&str> {
     let list = object.get("metadata").and_then(|m| m.get("finalizers")).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
@@ -61,16 +61,16 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 }
 
 /// Warnings for a custom resource's finalizers, and for repeated owners (which are removed here).
-pub fn warnings(object: &mut Value, old: Option<&Value>, custom: bool) -> Vec<String> {
+pub fn metadata_warnings(object: &mut Value, old: Option<&Value>, custom: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if custom {
-        let before = old.map(finalizers).unwrap_or_default();
-        for finalizer in finalizers(object) {
+        let before = old.map(finalizers_of).unwrap_or_default();
+        for finalizer in finalizers_of(object) {
             if !is_known_finalizer(finalizer) && !before.contains(&finalizer) {
                 warnings.push(format!(
                     "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
                      finalizer writers",
-                    quote(finalizer)
+                    go_quote(finalizer)
                 ));
             }
         }
@@ -101,7 +101,7 @@ pub fn warnings(object: &mut Value, old: Option<&Value>, custom: bool) -> Vec<St
 
 /// Members the server owns: an update keeps the stored ones where the client left them out.
 pub fn keep_server_members(new: &mut Value, old: &Value, has_namespace: bool) {
-    let old_metadata = metadata(old).cloned().unwrap_or_default();
+    let old_metadata = metadata_of(old).cloned().unwrap_or_default();
     let metadata = metadata_mut(new);
     let mut keep = |member: &str, always: bool| match old_metadata.get(member) {
         Some(value) if always || !metadata.contains_key(member) => {
@@ -139,22 +139,22 @@ mod tests {
     fn decoding_drops_what_go_would_not_print() {
         let mut object =
             json!({"metadata": {"name": "a", "labels": {}, "creationTimestamp": null, "nope": 1, "selfLink": "/x"}});
-        assert_eq!(decode(&mut object).unwrap(), ["metadata.nope"]);
+        assert_eq!(decode_metadata(&mut object).unwrap(), ["metadata.nope"]);
         assert_eq!(object, json!({"metadata": {"name": "a"}}));
     }
 
     #[test]
     fn decoding_refuses_wrong_types() {
-        assert!(decode(&mut json!({"metadata": {"labels": {"a": 5}}})).is_err());
-        assert!(decode(&mut json!({"metadata": "x"})).is_err());
-        assert!(decode(&mut json!({"metadata": {"finalizers": "x"}})).is_err());
+        assert!(decode_metadata(&mut json!({"metadata": {"labels": {"a": 5}}})).is_err());
+        assert!(decode_metadata(&mut json!({"metadata": "x"})).is_err());
+        assert!(decode_metadata(&mut json!({"metadata": {"finalizers": "x"}})).is_err());
     }
 
     #[test]
     fn repeated_owners_are_removed_with_a_warning() {
         let owner = json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u"});
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
-        assert_eq!(warnings(&mut object, None, false).len(), 1);
+        assert_eq!(metadata_warnings(&mut object, None, false).len(), 1);
         assert_eq!(object["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
     }
 }

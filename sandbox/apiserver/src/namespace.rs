@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::clock::seconds;
+use crate::clock::write_seconds;
 use crate::error::{Cause, Status};
 use crate::server::ApiServer;
 use crate::store::{Change, Expect, Key};
@@ -12,7 +12,7 @@ use crate::store::{Change, Expect, Key};
 pub const INITIAL: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 pub fn create_initial(server: &ApiServer) {
-    let now = seconds(server.now());
+    let now = write_seconds(server.now());
     let registry = server.registry();
     let Some(resource) = registry.get("", "v1", "namespaces") else { return };
     for name in INITIAL {
@@ -50,8 +50,10 @@ pub fn check_open(call: &Call) -> Result<(), Status> {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
-    let object_name =
-        serde_json::from_slice::<Value>(&call.body).ok().map(|v| crate::meta::name(&v).to_owned()).unwrap_or_default();
+    let object_name = serde_json::from_slice::<Value>(&call.body)
+        .ok()
+        .map(|v| crate::meta::object_name(&v).to_owned())
+        .unwrap_or_default();
     let cause = Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {name} is being terminated"),

@@ -3,24 +3,24 @@
 
 use serde_json::{Value, json};
 
-use crate::error::{Status, quote};
+use crate::error::{Status, go_quote};
 use crate::request::Query;
 use crate::resource::Resource;
 use crate::schema::{CauseReason, FieldError};
 use crate::selector::{FieldSelector, LabelSelector};
 
-fn invalid(kind: &str, errors: &[FieldError]) -> Status {
+fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
     Status::invalid("meta.k8s.io", kind, "", errors)
 }
 
 /// A number of the query; empty counts as absent.
-pub fn integer(query: &Query, name: &str) -> Result<Option<i64>, Status> {
+pub fn integer_option(query: &Query, name: &str) -> Result<Option<i64>, Status> {
     match query.get(name) {
         None | Some("") => Ok(None),
         Some(text) => text
             .parse()
             .map(Some)
-            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text)))),
+            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", go_quote(text)))),
     }
 }
 
@@ -50,8 +50,8 @@ impl ListOptions {
     pub fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self, Status> {
         let labels =
             LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(Status::bad_request)?;
-        let timeout_seconds = integer(query, "timeoutSeconds")?;
-        let limit = integer(query, "limit")?.unwrap_or(0);
+        let timeout_seconds = integer_option(query, "timeoutSeconds")?;
+        let limit = integer_option(query, "limit")?.unwrap_or(0);
         let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), resource)
             .map_err(Status::bad_request)?;
         let options = Self {
@@ -71,7 +71,7 @@ impl ListOptions {
             send_initial_events: query.optional_flag("sendInitialEvents"),
         };
         let errors = options.errors(query.get("resourceVersionMatch").unwrap_or_default());
-        if errors.is_empty() { Ok(options) } else { Err(invalid("ListOptions", &errors)) }
+        if errors.is_empty() { Ok(options) } else { Err(invalid_options("ListOptions", &errors)) }
     }
 
     /// `ValidateListOptions`.
@@ -178,7 +178,7 @@ impl WriteOptions {
             errors.push(FieldError::not_supported("fieldValidation", &validation.into(), &supported));
         }
         if !errors.is_empty() {
-            return Err(invalid(kind, &errors));
+            return Err(invalid_options(kind, &errors));
         }
         let mut value = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
         if let Some(manager) = field_manager {
@@ -276,7 +276,7 @@ impl DeleteOptions {
                     field: "propagationPolicy".into(),
                     message: format!(
                         "Unsupported value: {}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
-                        quote(other)
+                        go_quote(other)
                     ),
                 });
                 None
@@ -285,7 +285,7 @@ impl DeleteOptions {
         };
         errors.extend(dry_run_errors(&dry_run.iter().map(String::as_str).collect::<Vec<_>>()));
         if !errors.is_empty() {
-            return Err(invalid("DeleteOptions", &errors));
+            return Err(invalid_options("DeleteOptions", &errors));
         }
         let precondition = |name: &str| {
             value.get("preconditions").and_then(|p| p.get(name)).and_then(Value::as_str).map(str::to_owned)
@@ -319,8 +319,8 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
     if kind != "DeleteOptions" || !known {
         return Err(Status::bad_request(format!(
             "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
-            quote(kind),
-            quote(api_version)
+            go_quote(kind),
+            go_quote(api_version)
         )));
     }
     let mut out = serde_json::Map::new();
@@ -349,7 +349,7 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
 
 fn query_options(query: &Query) -> Result<Value, Status> {
     let mut value = json!({});
-    if let Some(grace) = integer(query, "gracePeriodSeconds")? {
+    if let Some(grace) = integer_option(query, "gracePeriodSeconds")? {
         value["gracePeriodSeconds"] = grace.into();
     }
     if let Some(policy) = query.get("propagationPolicy") {

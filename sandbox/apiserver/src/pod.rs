@@ -7,9 +7,9 @@ use crate::error::Status;
 use crate::server::ApiServer;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
-    crate::limits::apply(server, pod)?;
+    crate::limits::apply_limits(server, pod)?;
     tolerate_node_problems(pod);
-    crate::priority::resolve(server, pod)?;
+    crate::priority::resolve_priority(server, pod)?;
     let class = quality_class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {

@@ -11,11 +11,11 @@ use crate::resource::Resource;
 use crate::schema::{CauseReason, FieldError};
 use crate::selector::LabelSelector;
 
-fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items<'a>(value: &'a Value, member: &str) -> &'a [Value] {
+fn items_of<'a>(value: &'a Value, member: &str) -> &'a [Value] {
     value.get(member).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -40,7 +40,7 @@ fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, now) = (gates(old), gates(new));
     if let Some((index, gate)) = now.iter().enumerate().find(|(_, gate)| !before.contains(gate)) {
-        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
+        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text_of(gate, "name"));
         return vec![FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)];
     }
     let fixed = |spec: &Value| {
@@ -75,12 +75,12 @@ fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
 fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let volumes = validate_volumes(spec, path, &mut errors);
-    if items(spec, "containers").is_empty() {
+    if items_of(spec, "containers").is_empty() {
         errors.push(FieldError::required(format!("{path}.containers"), ""));
     }
     let mut names = BTreeSet::new();
     for list in ["containers", "initContainers"] {
-        for (index, container) in items(spec, list).iter().enumerate() {
+        for (index, container) in items_of(spec, list).iter().enumerate() {
             let path = format!("{path}.{list}[{index}]");
             validate_container(container, &path, &volumes, &mut names, &mut errors);
         }
@@ -88,7 +88,7 @@ fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], &mut errors);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(spec, path, "dnsPolicy", &policies, &mut errors);
-    for (index, toleration) in items(spec, "tolerations").iter().enumerate() {
+    for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
         validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), &mut errors);
     }
     for member in ["activeDeadlineSeconds"] {
@@ -101,7 +101,7 @@ fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
 }
 
 fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut Vec<FieldError>) {
-    let given = text(value, member);
+    let given = text_of(value, member);
     if !given.is_empty() && !known.contains(&given) {
         errors.push(FieldError::not_supported(format!("{path}.{member}"), &given.into(), known));
     }
@@ -109,9 +109,9 @@ fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut 
 
 fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (index, volume) in items(spec, "volumes").iter().enumerate() {
+    for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{index}]");
-        let name = text(volume, "name");
+        let name = text_of(volume, "name");
         let sources: Vec<&String> =
             volume.as_object().into_iter().flat_map(|v| v.keys()).filter(|k| *k != "name").collect();
         if let Some(second) =
@@ -153,13 +153,13 @@ fn validate_container(
     names: &mut BTreeSet<String>,
     errors: &mut Vec<FieldError>,
 ) {
-    let name = text(container, "name");
+    let name = text_of(container, "name");
     validate_name(name, &format!("{path}.name"), names, errors);
     names.insert(name.to_owned());
-    if text(container, "image").is_empty() {
+    if text_of(container, "image").is_empty() {
         errors.push(FieldError::required(format!("{path}.image"), ""));
     }
-    for (index, port) in items(container, "ports").iter().enumerate() {
+    for (index, port) in items_of(container, "ports").iter().enumerate() {
         let path = format!("{path}.ports[{index}]");
         match port.get("containerPort").and_then(Value::as_i64) {
             None | Some(0) => errors.push(FieldError::required(format!("{path}.containerPort"), "")),
@@ -171,20 +171,20 @@ fn validate_container(
         }
         one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"], errors);
     }
-    for (index, variable) in items(container, "env").iter().enumerate() {
-        if text(variable, "name").is_empty() {
+    for (index, variable) in items_of(container, "env").iter().enumerate() {
+        if text_of(variable, "name").is_empty() {
             errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
         }
     }
-    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+    for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {
         let path = format!("{path}.volumeMounts[{index}]");
-        let name = text(mount, "name");
+        let name = text_of(mount, "name");
         if name.is_empty() {
             errors.push(FieldError::required(format!("{path}.name"), ""));
         } else if !volumes.contains(name) {
             errors.push(FieldError::value(CauseReason::NotFound, format!("{path}.name"), &name.into(), ""));
         }
-        if text(mount, "mountPath").is_empty() {
+        if text_of(mount, "mountPath").is_empty() {
             errors.push(FieldError::required(format!("{path}.mountPath"), ""));
         }
     }
@@ -213,7 +213,8 @@ fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError
 }
 
 fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let (key, operator, value) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "value"));
+    let (key, operator, value) =
+        (text_of(toleration, "key"), text_of(toleration, "operator"), text_of(toleration, "value"));
     if !key.is_empty() {
         for problem in meta::qualified_name_problems(key) {
             errors.push(FieldError::invalid_text(format!("{path}.key"), key, &problem));
@@ -317,7 +318,7 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     }
     let template = spec.pointer("/template/spec").unwrap_or(&NULL);
     errors.extend(validate_spec(template, "spec.template.spec"));
-    let policy = text(template, "restartPolicy");
+    let policy = text_of(template, "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         let field = "spec.template.spec.restartPolicy";
         errors.push(FieldError::not_supported(field, &policy.into(), &["Always"]));
@@ -326,7 +327,7 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
 
 fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
     let Some(strategy) = spec.get("strategy") else { return };
-    let kind = text(strategy, "type");
+    let kind = text_of(strategy, "type");
     let rolling = strategy.get("rollingUpdate").filter(|r| !r.is_null());
     match kind {
         "RollingUpdate" | "" => {}
@@ -338,7 +339,7 @@ fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         other => {
             // The internal struct has no JSON tags.
-            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::quote(other));
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::go_quote(other));
             errors.push(FieldError {
                 reason: CauseReason::NotSupported,
                 field: "spec.strategy".into(),
@@ -357,7 +358,7 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
     }
     let template = spec.pointer("/template/spec").unwrap_or(&NULL);
     errors.extend(validate_spec(template, "spec.template.spec"));
-    let policy = text(template, "restartPolicy");
+    let policy = text_of(template, "restartPolicy");
     if !matches!(policy, "OnFailure" | "Never") {
         let field = "spec.template.spec.restartPolicy";
         if policy.is_empty() || policy == "Always" {

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::clock::seconds;
+use crate::clock::write_seconds;
 use crate::error::Status;
 use crate::meta;
 use crate::schema::FieldError;
@@ -37,7 +37,7 @@ pub fn create_initial(server: &ApiServer) {
             "kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
             "metadata": {
                 "name": name, "uid": server.new_id().to_string(), "generation": 1,
-                "creationTimestamp": seconds(server.now()),
+                "creationTimestamp": write_seconds(server.now()),
             },
             "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority",
         });
@@ -53,10 +53,11 @@ pub fn admit_class(server: &ApiServer, class: &Value) -> Result<(), Status> {
     if !is_default(class) {
         return Ok(());
     }
-    let name = meta::name(class);
+    let name = meta::object_name(class);
     let classes = server.store().list(STORAGE, None);
-    let other = classes.iter().map(|other| &other.value).find(|other| is_default(other) && meta::name(other) != name);
-    let Some(other) = other.map(meta::name) else { return Ok(()) };
+    let other =
+        classes.iter().map(|other| &other.value).find(|other| is_default(other) && meta::object_name(other) != name);
+    let Some(other) = other.map(meta::object_name) else { return Ok(()) };
     let why = format!(
         "PriorityClass {other} is already marked as default. Only one PriorityClass can be marked as global default"
     );
@@ -66,7 +67,7 @@ pub fn admit_class(server: &ApiServer, class: &Value) -> Result<(), Status> {
 /// What a class may be called and be worth, and that it stays so.
 pub fn validate_class(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let (name, value) = (meta::name(class), class.get("value").and_then(Value::as_i64).unwrap_or(0));
+    let (name, value) = (meta::object_name(class), class.get("value").and_then(Value::as_i64).unwrap_or(0));
     if name.starts_with("system-") {
         let wrong = match SYSTEM.iter().find(|(known, ..)| *known == name) {
             None => Some(format!("{name} is not a known system priority class")),
@@ -98,7 +99,7 @@ pub fn validate_class(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// A new pod gets the number of its class, or of the default one (admission plugin Priority).
-pub fn resolve(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+pub fn resolve_priority(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
     let class_name = pod.pointer("/spec/priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (value, policy, default_class) = match class_name.as_str() {
         "" => {
@@ -110,7 +111,7 @@ pub fn resolve(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
             match default {
                 Some(class) => {
                     let (value, policy) = priority_of(&class.value);
-                    (value, policy, Some(meta::name(&class.value).to_owned()))
+                    (value, policy, Some(meta::object_name(&class.value).to_owned()))
                 }
                 None => (0, None, None),
             }
@@ -119,7 +120,7 @@ pub fn resolve(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
             let found = server.store().get("priorityclasses.scheduling.k8s.io", &Key::new("", name));
             let Some(class) = found else {
                 let why = format!("no PriorityClass with name {name} was found");
-                return Err(Status::forbidden("", "pods", meta::name(pod), &why));
+                return Err(Status::forbidden("", "pods", meta::object_name(pod), &why));
             };
             let (value, policy) = priority_of(&class.value);
             (value, policy, None)
@@ -131,7 +132,7 @@ pub fn resolve(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
              computed {value} from the given PriorityClass name"
         );
-        return Err(Status::forbidden("", "pods", meta::name(pod), &why));
+        return Err(Status::forbidden("", "pods", meta::object_name(pod), &why));
     }
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if let Some(name) = default_class {
@@ -173,9 +174,9 @@ mod tests {
     fn the_systems_classes_are_there_and_a_pod_does_not_choose_its_number() {
         let server = ApiServer::new(crate::Options::default());
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"priorityClassName": "system-node-critical"}});
-        resolve(&server, &mut pod).unwrap();
+        resolve_priority(&server, &mut pod).unwrap();
         assert_eq!(pod["spec"]["priority"], 2_000_001_000);
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"priority": 5}});
-        assert!(resolve(&server, &mut pod).is_err());
+        assert!(resolve_priority(&server, &mut pod).is_err());
     }
 }

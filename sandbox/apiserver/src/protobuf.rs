@@ -118,10 +118,10 @@ type Message = BTreeMap<u64, Field>;
 
 static TABLE: LazyLock<BTreeMap<&'static str, Message>> = LazyLock::new(|| {
     let lines = MESSAGES.lines().filter_map(|line| line.split_once(": "));
-    lines.map(|(name, fields)| (name, fields.split(", ").filter_map(field).collect())).collect()
+    lines.map(|(name, fields)| (name, fields.split(", ").filter_map(parse_field).collect())).collect()
 });
 
-fn field(text: &str) -> Option<(u64, Field)> {
+fn parse_field(text: &str) -> Option<(u64, Field)> {
     let mut parts = text.split(' ');
     let (number, name, kind) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
     let keep_zero = kind.ends_with(['?', '!']);
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The object in a protobuf body.
-pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+pub fn decode_body(bytes: &[u8]) -> Result<Value, String> {
     let envelope = bytes.strip_prefix(b"k8s\0").ok_or("provided data does not appear to be a protobuf message")?;
     let mut reader = Reader(envelope);
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -203,8 +203,8 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
                 let mut reader = Reader(bytes);
                 while let Some((number, wire)) = reader.next()? {
                     match (number, wire) {
-                        (1, Wire::Bytes(text)) => api_version = utf8(text)?,
-                        (2, Wire::Bytes(text)) => kind = utf8(text)?,
+                        (1, Wire::Bytes(text)) => api_version = decode_utf8(text)?,
+                        (2, Wire::Bytes(text)) => kind = decode_utf8(text)?,
                         _ => {}
                     }
                 }
@@ -219,17 +219,17 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     if !TABLE.contains_key(name.as_str()) {
         return Err(format!("kind {kind} of {api_version} is not known in protobuf"));
     }
-    let mut object = message(name, raw)?;
+    let mut object = decode_message(name, raw)?;
     object.insert("kind".into(), kind.into());
     object.insert("apiVersion".into(), api_version.into());
     Ok(Value::Object(object))
 }
 
-fn utf8(bytes: &[u8]) -> Result<String, String> {
+fn decode_utf8(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| "proto: invalid UTF-8".into())
 }
 
-fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, String> {
+fn decode_message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let mut out = Map::new();
     let Some(fields) = TABLE.get(name) else { return Ok(out) };
     let mut reader = Reader(bytes);
@@ -237,13 +237,13 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, String> {
         let Some(field) = fields.get(&number) else { continue };
         match field.shape {
             Shape::One => {
-                let value = value(&field.of, &wire)?;
+                let value = decode_value(&field.of, &wire)?;
                 if field.keep_zero || !is_zero(&value) {
                     out.insert(field.name.clone(), value);
                 }
             }
             Shape::List => {
-                let item = value(&field.of, &wire)?;
+                let item = decode_value(&field.of, &wire)?;
                 if let Value::Array(list) = out.entry(&field.name).or_insert_with(|| Value::Array(Vec::new())) {
                     list.push(item);
                 }
@@ -256,7 +256,7 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, String> {
                 }
             }
             Shape::Inline => {
-                if let Value::Object(members) = value(&field.of, &wire)? {
+                if let Value::Object(members) = decode_value(&field.of, &wire)? {
                     out.extend(members);
                 }
             }
@@ -280,37 +280,37 @@ fn map_entry(of: &Type, bytes: &[u8]) -> Result<(String, Value), String> {
     let (mut key, mut item) = (String::new(), Value::from(""));
     while let Some((number, wire)) = reader.next()? {
         match (number, wire) {
-            (1, Wire::Bytes(text)) => key = utf8(text)?,
-            (2, wire) => item = value(of, &wire)?,
+            (1, Wire::Bytes(text)) => key = decode_utf8(text)?,
+            (2, wire) => item = decode_value(of, &wire)?,
             _ => {}
         }
     }
     Ok((key, item))
 }
 
-fn value(of: &Type, wire: &Wire<'_>) -> Result<Value, String> {
+fn decode_value(of: &Type, wire: &Wire<'_>) -> Result<Value, String> {
     Ok(match (of, wire) {
-        (Type::Text, Wire::Bytes(bytes)) => utf8(bytes)?.into(),
+        (Type::Text, Wire::Bytes(bytes)) => decode_utf8(bytes)?.into(),
         (Type::Bytes, Wire::Bytes(bytes)) => base64::engine::general_purpose::STANDARD.encode(bytes).into(),
         // Negative numbers are two's complement in 64 bits.
         (Type::Integer, Wire::Varint(number)) => number.cast_signed().into(),
         (Type::Boolean, Wire::Varint(number)) => (*number != 0).into(),
         (Type::Message(name), Wire::Bytes(bytes)) => match name.as_str() {
-            "Time" => time(bytes)?,
+            "Time" => decode_time(bytes)?,
             "Quantity" => single_text(bytes)?,
             "IntOrString" => int_or_string(bytes)?,
-            name => Value::Object(message(name, bytes)?),
+            name => Value::Object(decode_message(name, bytes)?),
         },
         _ => return Err("proto: wrong wireType".into()),
     })
 }
 
-fn time(bytes: &[u8]) -> Result<Value, String> {
+fn decode_time(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.next()? {
         if let (1, Wire::Varint(seconds)) = (number, wire) {
             let time = jiff::Timestamp::from_second(seconds.cast_signed()).map_err(|e| e.to_string())?;
-            return Ok(crate::clock::seconds(time).into());
+            return Ok(crate::clock::write_seconds(time).into());
         }
     }
     Ok(Value::Null)
@@ -320,7 +320,7 @@ fn single_text(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.next()? {
         if let (1, Wire::Bytes(text)) = (number, wire) {
-            return Ok(utf8(text)?.into());
+            return Ok(decode_utf8(text)?.into());
         }
     }
     Ok(Value::Null)
@@ -333,7 +333,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
         match (number, wire) {
             (1, Wire::Varint(kind)) => is_text = kind == 1,
             (2, Wire::Varint(value)) => number_value = value,
-            (3, Wire::Bytes(bytes)) => text = utf8(bytes)?,
+            (3, Wire::Bytes(bytes)) => text = decode_utf8(bytes)?,
             _ => {}
         }
     }
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_config_map_as_kubectl_sends_it() {
         let body = b"k8s\x00\n\x0f\n\x02v1\x12\tConfigMap\x12\x1b\n\x11\n\x01c\x12\x00\x1a\x00\"\x00*\x002\x008\x00B\x00\x12\x06\n\x01a\x12\x01b\x1a\x00\"\x00";
-        let object = decode(body).unwrap();
+        let object = decode_body(body).unwrap();
         assert_eq!(
             object,
             json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}, "data": {"a": "b"}})
@@ -357,8 +357,8 @@ mod tests {
 
     #[test]
     fn broken_bodies_are_refused() {
-        assert!(decode(b"{}").is_err());
-        assert!(decode(b"k8s\x00\n\x7f").is_err());
+        assert!(decode_body(b"{}").is_err());
+        assert!(decode_body(b"k8s\x00\n\x7f").is_err());
     }
 
     #[test]

@@ -7,13 +7,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Payload, Reply};
-use crate::error::{Status, quote};
+use crate::error::{Status, go_quote};
 use crate::options::{ListOptions, VersionMatch};
-use crate::registry_form::view;
+use crate::registry_form::view_object;
 use crate::resource::Resource;
 use crate::store::{Object, OutOfRange};
 
-pub fn get(call: &Call) -> Result<Reply, Status> {
+pub fn get_object(call: &Call) -> Result<Reply, Status> {
     let asked = call.query.get("resourceVersion").unwrap_or_default();
     parse_version(asked)?;
     let object = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
@@ -41,7 +41,7 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, Status> {
 }
 
 fn not_a_version(text: &str) -> String {
-    format!("Invalid value: {0}: strconv.ParseUint: parsing {0}: invalid syntax", quote(text))
+    format!("Invalid value: {0}: strconv.ParseUint: parsing {0}: invalid syntax", go_quote(text))
 }
 
 /// What a list was computed from.
@@ -58,9 +58,9 @@ pub struct Next {
     pub remaining: Option<usize>,
 }
 
-pub fn list(call: &Call) -> Result<Reply, Status> {
+pub fn list_objects(call: &Call) -> Result<Reply, Status> {
     let options = ListOptions::parse(&call.query, &call.resource, false)?;
-    let listed = collect(call, &options)?;
+    let listed = collect_objects(call, &options)?;
     let mut metadata = json!({"resourceVersion": listed.revision.to_string()});
     if call.resource.is_custom() {
         metadata["continue"] = "".into();
@@ -74,7 +74,7 @@ pub fn list(call: &Call) -> Result<Reply, Status> {
     Ok(Reply::List { metadata, items: listed.items })
 }
 
-pub fn collect(call: &Call, options: &ListOptions) -> Result<Listed, Status> {
+pub fn collect_objects(call: &Call, options: &ListOptions) -> Result<Listed, Status> {
     let namespace = Some(call.info.namespace.as_str()).filter(|n| call.resource.namespaced && !n.is_empty());
     let kind = &call.resource.storage;
     let asked = match options.resource_version.as_str() {
@@ -114,10 +114,10 @@ pub fn collect(call: &Call, options: &ListOptions) -> Result<Listed, Status> {
         check_readable(&call.resource, object)?;
     }
     let limit = if asked == Some(0) && options.continue_token.is_empty() { 0 } else { options.limit };
-    Ok(page(call, options, revision, objects, start_after.as_deref(), limit))
+    Ok(read_page(call, options, revision, objects, start_after.as_deref(), limit))
 }
 
-fn page(
+fn read_page(
     call: &Call,
     options: &ListOptions,
     revision: u64,
@@ -136,7 +136,7 @@ fn page(
         if !options.labels.matches(&object.value) {
             continue;
         }
-        let payload = view(&call.resource, &object);
+        let payload = view_object(&call.resource, &object);
         if !options.fields.matches(payload.value()) {
             continue;
         }
@@ -158,8 +158,8 @@ fn page(
 
 /// The position of an object below the collection's prefix, as in etcd's keys.
 fn token_key(object: &Value, prefix_namespace: &str) -> String {
-    let namespace = crate::meta::text(object, "namespace");
-    let name = crate::meta::name(object);
+    let namespace = crate::meta::metadata_text(object, "namespace");
+    let name = crate::meta::object_name(object);
     if namespace.is_empty() || !prefix_namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 

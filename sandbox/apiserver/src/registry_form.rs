@@ -10,27 +10,27 @@ use crate::resource::Resource;
 use crate::store::Object;
 
 /// The object as `resource`'s version shows it.
-pub fn view(resource: &Resource, object: &Arc<Object>) -> Payload {
+pub fn view_object(resource: &Resource, object: &Arc<Object>) -> Payload {
     if object.form == resource.form {
         return Payload::Stored(object.clone());
     }
-    Payload::Value(convert(resource, object.value.clone()))
+    Payload::Value(convert_object(resource, object.value.clone()))
 }
 
 /// An owned copy in `resource`'s version.
 pub fn view_value(resource: &Resource, object: &Arc<Object>) -> Value {
-    view(resource, object).into_value()
+    view_object(resource, object).into_value()
 }
 
 /// Brings a stored value into `resource`'s version.
-fn convert(resource: &Resource, mut value: Value) -> Value {
+fn convert_object(resource: &Resource, mut value: Value) -> Value {
     let from = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     let to = resource.api_version();
     if resource.storage == "events" {
-        value = crate::event::convert(value, &to);
+        value = crate::event::convert_event(value, &to);
     }
     if resource.storage == crate::autoscaling::STORAGE {
-        value = crate::autoscaling::convert(value, &to);
+        value = crate::autoscaling::convert_autoscaler(value, &to);
     }
     if let Some(custom) = &resource.custom {
         let version = from.rsplit('/').next().unwrap_or_default();
@@ -50,7 +50,7 @@ fn convert(resource: &Resource, mut value: Value) -> Value {
 pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
     if resource.storage == "events" || resource.storage == crate::autoscaling::STORAGE {
         // Stored as written: each view converts on its own.
-        crate::autoscaling::tidy(&mut value);
+        crate::autoscaling::remove_empty(&mut value);
         return (value, resource.form);
     }
     match resource.custom.as_ref().and_then(|c| c.storage.as_ref()) {

@@ -12,7 +12,7 @@ impl Query {
     pub fn parse(raw: Option<&str>) -> Self {
         let pairs = raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key, true), decode(value, true))
+            (percent_decode(key, true), percent_decode(value, true))
         });
         Self(pairs.collect())
     }
@@ -36,7 +36,7 @@ impl Query {
 }
 
 /// Percent-decoding; `+` is a space in queries only.
-pub fn decode(text: &str, plus: bool) -> String {
+pub fn percent_decode(text: &str, plus: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
@@ -57,10 +57,10 @@ pub fn decode(text: &str, plus: bool) -> String {
 }
 
 /// The path and method as authorization and dispatch see them. `watch` of the query turns a list into a watch.
-pub fn info(method: &Method, path: &str, query: &Query) -> RequestInfo {
+pub fn read_info(method: &Method, path: &str, query: &Query) -> RequestInfo {
     let mut info =
         RequestInfo { path: path.to_owned(), verb: method.as_str().to_lowercase(), ..RequestInfo::default() };
-    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(|p| decode(p, false)).collect();
+    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(|p| percent_decode(p, false)).collect();
     let mut rest = parts.as_slice();
     match rest.split_first() {
         Some((first, tail)) if first == "api" && tail.len() >= 2 => rest = tail,
@@ -89,11 +89,11 @@ pub fn info(method: &Method, path: &str, query: &Query) -> RequestInfo {
     info.resource = rest.first().cloned().unwrap_or_default();
     info.name = rest.get(1).cloned().unwrap_or_default();
     info.subresource = rest.get(2..).unwrap_or_default().join("/");
-    info.verb = verb(method, &info.name, legacy_watch, query).to_owned();
+    info.verb = request_verb(method, &info.name, legacy_watch, query).to_owned();
     info
 }
 
-fn verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -> &'a str {
+fn request_verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -> &'a str {
     match *method {
         Method::POST => "create",
         Method::PUT => "update",
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn of(method: &Method, path: &str, query: &str) -> RequestInfo {
-        info(method, path, &Query::parse(Some(query)))
+        read_info(method, path, &Query::parse(Some(query)))
     }
 
     #[test]

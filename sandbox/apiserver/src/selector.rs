@@ -26,7 +26,7 @@ enum Test {
 
 impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, String> {
-        Parser { tokens: lex(text), at: 0 }.selector().map(Self)
+        Parser { tokens: lex_selector(text), at: 0 }.selector().map(Self)
     }
 
     /// A `metav1.LabelSelector` (matchLabels and matchExpressions); `None` when it is not one.
@@ -101,7 +101,7 @@ impl Token {
     }
 }
 
-fn lex(text: &str) -> Vec<Token> {
+fn lex_selector(text: &str) -> Vec<Token> {
     const SYMBOLS: [&str; 10] = ["==", "!=", "=", "!", "(", ")", ",", "<", ">", "!"];
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -172,7 +172,7 @@ impl Parser {
             other => return Err(format!("found '{}', expected: identifier", other.literal())),
         };
         if let Some(problem) = crate::meta::qualified_name_problems(&key).first() {
-            return Err(format!("key: Invalid value: {}: {problem}", crate::error::quote(&key)));
+            return Err(format!("key: Invalid value: {}: {problem}", crate::error::go_quote(&key)));
         }
         if negated {
             return Ok(Requirement { key, test: Test::Absent });
@@ -193,7 +193,7 @@ impl Parser {
         let (Test::In(values) | Test::NotIn(values)) = &test else { return Ok(Requirement { key, test }) };
         for value in values {
             if let Some(problem) = crate::meta::label_value_problems(value).first() {
-                let shown = crate::error::quote(value);
+                let shown = crate::error::go_quote(value);
                 return Err(format!("values[0][{key}]: Invalid value: {shown}: {problem}"));
             }
         }
@@ -217,7 +217,7 @@ impl Parser {
         text.parse().map_err(|_| {
             format!(
                 "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
-                crate::error::quote(&text)
+                crate::error::go_quote(&text)
             )
         })
     }
@@ -271,8 +271,8 @@ impl FieldSelector {
             }
             let (path, value, equal) = split_operator(&part)
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
-            let value = unescape(&value)?;
-            supported(resource, &path)?;
+            let value = unescape_value(&value)?;
+            check_supported(resource, &path)?;
             terms.push(Term { path, value, equal });
         }
         Ok(Self(terms))
@@ -288,12 +288,12 @@ impl FieldSelector {
     }
 
     pub fn matches(&self, object: &Value) -> bool {
-        self.0.iter().all(|t| (field(object, &t.path) == t.value) == t.equal)
+        self.0.iter().all(|t| (field_text(object, &t.path) == t.value) == t.equal)
     }
 }
 
 /// The text of a field; absent is empty.
-fn field(object: &Value, path: &str) -> String {
+fn field_text(object: &Value, path: &str) -> String {
     let path = match path {
         "involvedObject.name" | "regarding.name" => path,
         // `source` of an Event is its component, wherever it is written.
@@ -340,7 +340,7 @@ fn split_operator(part: &str) -> Option<(String, String, bool)> {
     None
 }
 
-fn unescape(value: &str) -> Result<String, String> {
+fn unescape_value(value: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
@@ -358,7 +358,7 @@ fn unescape(value: &str) -> Result<String, String> {
 }
 
 /// Which fields a kind can be selected by, and the error for the others.
-fn supported(resource: &Resource, path: &str) -> Result<(), String> {
+fn check_supported(resource: &Resource, path: &str) -> Result<(), String> {
     if let Some(custom) = &resource.custom {
         let ok = path == "metadata.name"
             || (path == "metadata.namespace" && resource.namespaced)
@@ -417,7 +417,7 @@ fn supported(resource: &Resource, path: &str) -> Result<(), String> {
         _ => {
             return Err(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-                crate::error::quote(path)
+                crate::error::go_quote(path)
             ));
         }
     };
@@ -425,7 +425,7 @@ fn supported(resource: &Resource, path: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(match resource.plural.as_str() {
-        "jobs" => format!("field label {} not supported for Job", crate::error::quote(path)),
+        "jobs" => format!("field label {} not supported for Job", crate::error::go_quote(path)),
         _ => format!("field label not supported: {path}"),
     })
 }

@@ -76,7 +76,7 @@ impl ApiServer {
         let state = State {
             admin_token,
             users,
-            registry: ArcSwap::from_pointee(crate::builtin::registry()),
+            registry: ArcSwap::from_pointee(crate::builtin::builtin_registry()),
             admission: crate::admission::Index::default(),
             openapi: crate::discovery::Cache::default(),
             store: Mutex::new(store),
@@ -90,7 +90,7 @@ impl ApiServer {
 
     /// The HTTP interface, for use in-process: requests without credentials count as the administrator's.
     pub fn router(&self) -> axum::Router {
-        crate::http::router(self.clone(), crate::http::Anonymous::IsAdmin)
+        crate::http::build_router(self.clone(), crate::http::Anonymous::IsAdmin)
     }
 
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) in the background until `shutdown`; returns the bound address.
@@ -100,7 +100,7 @@ impl ApiServer {
         tls: Arc<rustls::ServerConfig>,
         shutdown: CancellationToken,
     ) -> io::Result<SocketAddr> {
-        crate::http::serve(self.clone(), listen, tls, shutdown).await
+        crate::http::serve_https(self.clone(), listen, tls, shutdown).await
     }
 
     pub fn admin_token(&self) -> &str {

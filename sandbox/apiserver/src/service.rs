@@ -10,30 +10,30 @@ use crate::meta;
 use crate::schema::{CauseReason, FieldError};
 use crate::server::ApiServer;
 
-fn text<'a>(service: &'a Value, path: &str) -> &'a str {
+fn text_at<'a>(service: &'a Value, path: &str) -> &'a str {
     service.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn used(server: &ApiServer) -> BTreeSet<String> {
+fn used_addresses(server: &ApiServer) -> BTreeSet<String> {
     let services = server.store().list("services", None);
-    services.iter().map(|s| text(&s.value, "/spec/clusterIP").to_owned()).collect()
+    services.iter().map(|s| text_at(&s.value, "/spec/clusterIP").to_owned()).collect()
 }
 
 pub fn prepare_create(server: &ApiServer, service: &mut Value) -> Result<(), Status> {
     if !service.get("spec").is_some_and(Value::is_object) {
         service["spec"] = json!({});
     }
-    let kind = text(service, "/spec/type").to_owned();
+    let kind = text_at(service, "/spec/type").to_owned();
     if kind == "ExternalName" {
         return Ok(());
     }
-    let asked = text(service, "/spec/clusterIP").to_owned();
+    let asked = text_at(service, "/spec/clusterIP").to_owned();
     let address = match asked.as_str() {
         "None" => asked,
-        "" => free_address(&used(server))
+        "" => free_address(&used_addresses(server))
             .ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?,
         given => {
-            check_address(server, meta::name(service), given)?;
+            check_address(server, meta::object_name(service), given)?;
             asked
         }
     };
@@ -65,7 +65,7 @@ fn check_address(server: &ApiServer, name: &str, address: &str) -> Result<(), St
     let in_range = address.parse::<Ipv4Addr>().is_ok_and(|a| a.octets().get(..3) == Some(&[10, 0, 0]));
     let why = if !in_range {
         "the provided network does not match the current range"
-    } else if used(server).contains(address) {
+    } else if used_addresses(server).contains(address) {
         "provided IP is already allocated"
     } else {
         return Ok(());
@@ -77,7 +77,7 @@ fn check_address(server: &ApiServer, name: &str, address: &str) -> Result<(), St
 
 /// A PUT that leaves the addresses out keeps them.
 pub fn prepare_update(service: &mut Value, old: &Value) {
-    if text(service, "/spec/type") == "ExternalName" {
+    if text_at(service, "/spec/type") == "ExternalName" {
         return;
     }
     for member in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -89,7 +89,7 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
     }
 }
 
-pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let ports = service.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default();
     if ports.len() > 1 {
@@ -101,15 +101,17 @@ pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     let Some(old) = old else {
         if ports.is_empty()
-            && !matches!(text(service, "/spec/type"), "ExternalName")
-            && text(service, "/spec/clusterIP") != "None"
+            && !matches!(text_at(service, "/spec/type"), "ExternalName")
+            && text_at(service, "/spec/clusterIP") != "None"
         {
             errors.push(FieldError::required("spec.ports", ""));
         }
         return errors;
     };
-    let before = text(old, "/spec/clusterIP");
-    if !before.is_empty() && text(service, "/spec/type") != "ExternalName" && before != text(service, "/spec/clusterIP")
+    let before = text_at(old, "/spec/clusterIP");
+    if !before.is_empty()
+        && text_at(service, "/spec/type") != "ExternalName"
+        && before != text_at(service, "/spec/clusterIP")
     {
         let value = service.pointer("/spec/clusterIPs").cloned().unwrap_or_default();
         errors.push(FieldError {

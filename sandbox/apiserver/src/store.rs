@@ -49,7 +49,7 @@ impl Object {
 
     /// The JSON text, made once and shared.
     pub fn encoded(&self) -> Bytes {
-        self.encoded.get_or_init(|| encode(&self.value)).clone()
+        self.encoded.get_or_init(|| encode_json(&self.value)).clone()
     }
 
     /// The JSON text without kind and apiVersion, as in the lists of built-in kinds.
@@ -61,14 +61,14 @@ impl Object {
                     object.remove("kind");
                     object.remove("apiVersion");
                 }
-                encode(&value)
+                encode_json(&value)
             })
             .clone()
     }
 }
 
 /// A JSON value has only string keys, so writing it cannot fail.
-pub fn encode(value: &Value) -> Bytes {
+pub fn encode_json(value: &Value) -> Bytes {
     Bytes::from(serde_json::to_vec(value).unwrap_or_default())
 }
 

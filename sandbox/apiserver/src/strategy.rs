@@ -21,7 +21,7 @@ pub fn storage_name(resource: &Resource) -> &str {
     }
 }
 
-fn is(resource: &Resource, group: &str, plural: &str) -> bool {
+fn is_kind(resource: &Resource, group: &str, plural: &str) -> bool {
     resource.group == group && resource.plural == plural && !resource.is_custom()
 }
 
@@ -30,7 +30,7 @@ pub fn bookmark_shape(resource: &Resource, object: &mut Value) {
     if resource.is_custom() {
         return;
     }
-    if is(resource, "", "pods") {
+    if is_kind(resource, "", "pods") {
         object["spec"] = json!({"containers": null});
     }
     if resource.rules.separate_status {
@@ -43,15 +43,15 @@ pub fn bookmark_shape(resource: &Resource, object: &mut Value) {
 
 /// Before field ownership is settled: what a creation may not set.
 pub fn before_create(resource: &Resource, object: &mut Value) {
-    if resource.rules.separate_status && !is(resource, "", "nodes") {
-        remove(object, "status");
+    if resource.rules.separate_status && !is_kind(resource, "", "nodes") {
+        remove_member(object, "status");
     }
 }
 
 /// An apply to one part does not own the others.
 pub fn strip_for_part(resource: &Resource, part: Part, applied: &mut Value) {
     match part {
-        Part::Whole if resource.rules.separate_status => remove(applied, "status"),
+        Part::Whole if resource.rules.separate_status => remove_member(applied, "status"),
         Part::Status => {
             if let Some(map) = applied.as_object_mut() {
                 map.retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
@@ -66,16 +66,16 @@ pub fn strip_for_part(resource: &Resource, part: Part, applied: &mut Value) {
     }
 }
 
-fn remove(object: &mut Value, member: &str) {
+fn remove_member(object: &mut Value, member: &str) {
     if let Some(map) = object.as_object_mut() {
         map.remove(member);
     }
 }
 
-fn copy(object: &mut Value, old: &Value, member: &str) {
+fn copy_member(object: &mut Value, old: &Value, member: &str) {
     match old.get(member) {
         Some(value) => object[member] = value.clone(),
-        None => remove(object, member),
+        None => remove_member(object, member),
     }
 }
 
@@ -84,15 +84,15 @@ pub fn restore_parts(resource: &Resource, part: Part, object: &mut Value, old: &
     match part {
         Part::Whole => {
             if resource.rules.separate_status {
-                copy(object, old, "status");
+                copy_member(object, old, "status");
             }
-            if is(resource, "", "namespaces") {
-                copy(object, old, "spec");
+            if is_kind(resource, "", "namespaces") {
+                copy_member(object, old, "spec");
             }
         }
         Part::Status => restore_for_status(resource, object, old),
         Part::Named("finalize") => {
-            copy(object, old, "status");
+            copy_member(object, old, "status");
         }
         Part::Named(_) | Part::Scale => {}
     }
@@ -118,7 +118,7 @@ fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
             object["metadata"] = metadata;
         }
         let metadata = meta::metadata_mut(object);
-        let old_metadata = meta::metadata(old);
+        let old_metadata = meta::metadata_of(old);
         for member in ["labels", "finalizers", "ownerReferences"] {
             let keeps = match member {
                 "labels" => matches!(resource.plural.as_str(), "deployments" | "daemonsets"),
@@ -137,11 +137,11 @@ fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
         Some(status) => {
             object["status"] = status;
             // A pod's class never changes, whoever leaves it out.
-            if let (true, Some(class)) = (is(resource, "", "pods"), old.pointer("/status/qosClass")) {
+            if let (true, Some(class)) = (is_kind(resource, "", "pods"), old.pointer("/status/qosClass")) {
                 object["status"]["qosClass"] = class.clone();
             }
         }
-        None if resource.is_custom() => remove(object, "status"),
+        None if resource.is_custom() => remove_member(object, "status"),
         None => object["status"] = json!({}),
     }
 }
@@ -155,7 +155,7 @@ pub fn prepare_create(
 ) -> Result<(), Status> {
     if resource.is_custom() {
         if resource.rules.separate_status {
-            remove(object, "status");
+            remove_member(object, "status");
         }
         return Ok(());
     }
@@ -207,7 +207,7 @@ fn empty_status(resource: &Resource, object: &mut Value) {
 }
 
 fn prepare_namespace(object: &mut Value) {
-    let name = meta::name(object).to_owned();
+    let name = meta::object_name(object).to_owned();
     let metadata = meta::metadata_mut(object);
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     labels["kubernetes.io/metadata.name"] = name.into();
@@ -261,8 +261,8 @@ fn prepare_job(object: &mut Value) {
     if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
-    let uid = meta::text(object, "uid").to_owned();
-    let name = meta::name(object).to_owned();
+    let uid = meta::metadata_text(object, "uid").to_owned();
+    let name = meta::object_name(object).to_owned();
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     spec.insert("selector".into(), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
     let Some(template) = spec.get_mut("template").filter(|t| t.is_object()) else { return };
@@ -288,7 +288,7 @@ pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: 
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => {
             // The label that names the namespace cannot be taken away.
-            let name = meta::name(object).to_owned();
+            let name = meta::object_name(object).to_owned();
             let metadata = meta::metadata_mut(object);
             let labels = metadata.entry("labels").or_insert_with(|| json!({}));
             labels["kubernetes.io/metadata.name"] = name.into();
@@ -313,12 +313,12 @@ fn keep_job_selector(object: &mut Value, old: &Value) {
 }
 
 /// Checks of built-in kinds that their schema cannot say.
-pub fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("coordination.k8s.io", "leases") => lease_errors(object),
         ("", "events") => crate::event::core_errors(object, old),
-        ("events.k8s.io", "events") => crate::event::errors(object, old),
-        ("", "services") => crate::service::validate(object, old),
+        ("events.k8s.io", "events") => crate::event::validate_event(object, old),
+        ("", "services") => crate::service::validate_service(object, old),
         ("apps", "controllerrevisions") => revision_errors(object),
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
             crate::auth::role_errors(object, resource.namespaced)
@@ -364,7 +364,7 @@ fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
 
 /// Checks that belong to a part.
 pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
-    if part != Part::Named("finalize") || !is(resource, "", "namespaces") {
+    if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
         return Vec::new();
     }
     let list = object.pointer("/spec/finalizers").and_then(Value::as_array);

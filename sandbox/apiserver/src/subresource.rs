@@ -10,9 +10,9 @@ use crate::admission::{self, Attributes, Operation};
 use crate::auth;
 use crate::body::{Document, Format};
 use crate::call::{Call, Payload, Reply};
-use crate::clock::seconds;
+use crate::clock::write_seconds;
 use crate::delete::{Deleted, delete_one};
-use crate::error::{Cause, Status, quote};
+use crate::error::{Cause, Status, go_quote};
 use crate::fields::Writer;
 use crate::meta;
 use crate::options::{DeleteOptions, WriteOptions};
@@ -21,7 +21,7 @@ use crate::schema::TypeSchema;
 use crate::selector::LabelSelector;
 use crate::write::{self, Part};
 
-pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
+pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
     let name = call.info.subresource.clone();
     let verb = call.info.verb.clone();
@@ -42,34 +42,34 @@ pub async fn dispatch(call: &mut Call) -> Result<Reply, Status> {
         "resize" => Part::Named("resize"),
         "approval" => Part::Named("approval"),
         "ephemeralcontainers" => Part::Named("ephemeralcontainers"),
-        "scale" => return scale::scale(call).await,
-        "binding" => return bind(call).await,
-        "eviction" => return evict(call).await,
-        "token" => return token(call),
-        _ => return log(call),
+        "scale" => return scale::serve_scale(call).await,
+        "binding" => return bind_pod(call).await,
+        "eviction" => return evict_pod(call).await,
+        "token" => return create_token(call),
+        _ => return read_log(call),
     };
     match verb.as_str() {
-        "get" => read::get(call),
+        "get" => read::get_object(call),
         "update" => write::update_part(call, part).await,
         _ => write::patch_part(call, part).await,
     }
 }
 
 /// Kinds that are only created: access reviews, and the old way to bind.
-pub async fn review(call: &mut Call) -> Result<Reply, Status> {
+pub async fn create_review(call: &mut Call) -> Result<Reply, Status> {
     if call.info.verb != "create" {
         return Err(Status::verb_not_allowed());
     }
     if call.resource.plural == "bindings" {
-        let body = document(call)?;
-        call.info.name = meta::name(&body).to_owned();
+        let body = read_document(call)?;
+        call.info.name = meta::object_name(&body).to_owned();
         let registry = call.server.registry();
         let pods = registry.get("", "v1", "pods").cloned().ok_or_else(Status::no_such_resource)?;
         call.resource = pods;
-        return bind(call).await;
+        return bind_pod(call).await;
     }
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut body = document(call)?;
+    let mut body = read_document(call)?;
     body["kind"] = call.resource.kind.clone().into();
     body["apiVersion"] = call.resource.api_version().into();
     body["status"] = match call.resource.kind.as_str() {
@@ -78,14 +78,14 @@ pub async fn review(call: &mut Call) -> Result<Reply, Status> {
         "SelfSubjectRulesReview" => json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false}),
         _ => json!({"allowed": false}),
     };
-    admit(call, &options, Operation::Create, "", None, &mut body).await?;
+    admit_body(call, &options, Operation::Create, "", None, &mut body).await?;
     let namespace = Some(call.info.namespace.clone()).filter(|n| !n.is_empty());
-    let value = auth::review(&call.server, &call.user, &call.resource, namespace.as_deref(), body)?;
+    let value = auth::review_access(&call.server, &call.user, &call.resource, namespace.as_deref(), body)?;
     Ok(Reply::Object { code: 201, payload: Payload::Value(value) })
 }
 
 /// Runs admission over a body that is not the object itself: a review, a binding, an eviction, a scale.
-async fn admit(
+async fn admit_body(
     call: &mut Call,
     options: &WriteOptions,
     operation: Operation,
@@ -100,7 +100,7 @@ async fn admit(
     if old.is_none() {
         let _ = meta::metadata_mut(body);
         let manager = call.manager(options.field_manager.as_deref());
-        let now = seconds(call.server.now());
+        let now = write_seconds(call.server.now());
         let (group, version, kind) =
             kind.map_or((&resource.group, &resource.version, &resource.kind), |(g, v, k)| (g, v, k));
         let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
@@ -122,16 +122,16 @@ async fn admit(
         dry_run: options.dry_run,
         user: &user,
     };
-    if admission::any(&call.server, &attributes) {
+    if admission::any_concerned(&call.server, &attributes) {
         let as_it_is = |_: &mut Value| {};
-        admission::mutate(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
-        admission::validate(&call.server, &attributes, Some(body), &mut call.warnings).await?;
+        admission::run_mutating(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
+        admission::run_validating(&call.server, &attributes, Some(body), &mut call.warnings).await?;
     }
     Ok(())
 }
 
 /// Name, namespace and kind of a body that is about another object.
-fn complete(call: &Call, body: &mut Value, api_version: &str, kind: &str, name: &str) {
+fn complete_body(call: &Call, body: &mut Value, api_version: &str, kind: &str, name: &str) {
     let namespace = call.namespace().to_owned();
     let metadata = meta::metadata_mut(body);
     metadata.insert("name".into(), name.into());
@@ -140,7 +140,7 @@ fn complete(call: &Call, body: &mut Value, api_version: &str, kind: &str, name: 
     body["apiVersion"] = api_version.into();
 }
 
-fn document(call: &Call) -> Result<Value, Status> {
+fn read_document(call: &Call) -> Result<Value, Status> {
     let format = Format::of(&call.content_type)?;
     let value = Document::parse(&call.body, format)
         .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?
@@ -148,7 +148,7 @@ fn document(call: &Call) -> Result<Value, Status> {
     if value.is_object() { Ok(value) } else { Err(Status::bad_request("the body is not an object")) }
 }
 
-fn created() -> Reply {
+fn created_status() -> Reply {
     Reply::Plain {
         code: 201,
         value: json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
@@ -156,54 +156,54 @@ fn created() -> Reply {
 }
 
 /// Assigns a pod to a node (`BindingREST`).
-async fn bind(call: &mut Call) -> Result<Reply, Status> {
+async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut binding = document(call)?;
+    let mut binding = read_document(call)?;
     let name = call.info.name.clone();
-    let given = meta::name(&binding).to_owned();
+    let given = meta::object_name(&binding).to_owned();
     if !given.is_empty() && given != name {
         return Err(Status::bad_request(format!(
             "name in URL does not match name in Binding object: {} vs {}",
-            quote(&name),
-            quote(&given)
+            go_quote(&name),
+            go_quote(&given)
         )));
     }
-    complete(call, &mut binding, "v1", "Binding", &name);
+    complete_body(call, &mut binding, "v1", "Binding", &name);
     if call.info.subresource == "binding" {
-        admit(call, &options, Operation::Create, &name, None, &mut binding).await?;
+        admit_body(call, &options, Operation::Create, &name, None, &mut binding).await?;
     }
     let kind = binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !matches!(kind.as_str(), "" | "Node") {
         return Err(Status::unknown(format!(
             "target.kind: Unsupported value: {}: supported values: \"Node\", \"<empty>\"",
-            quote(&kind)
+            go_quote(&kind)
         )));
     }
     if node.is_empty() {
         return Err(Status::unknown("target.name: Required value"));
     }
     let live = call.get(&name).ok_or_else(|| call.not_found(&name))?;
-    let uid = meta::text(&binding, "uid");
-    let found = meta::text(&live.value, "uid");
+    let uid = meta::metadata_text(&binding, "uid");
+    let found = meta::metadata_text(&live.value, "uid");
     if !uid.is_empty() && uid != found {
         return Err(write::uid_precondition(call, &name, uid, found));
     }
-    let time = seconds(call.server.now());
-    let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assigned(live, &binding, &node, &time) };
-    write::modify(call, &options, Part::Named("binding"), &name, &assign).await?;
-    Ok(created())
+    let time = write_seconds(call.server.now());
+    let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assign_node(live, &binding, &node, &time) };
+    write::modify_object(call, &options, Part::Named("binding"), &name, &assign).await?;
+    Ok(created_status())
 }
 
-fn assigned(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Value, Status> {
-    let name = meta::name(live);
+fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Value, Status> {
+    let name = meta::object_name(live);
     let conflict = |why: String| Status::conflict("", "pods/binding", name, &why);
     if meta::is_deleting(live) {
         return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
     let current = live.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
     if !current.is_empty() {
-        return Err(conflict(format!("pod {name} is already assigned to node {}", quote(current))));
+        return Err(conflict(format!("pod {name} is already assigned to node {}", go_quote(current))));
     }
     if live.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {
         return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
@@ -228,16 +228,16 @@ fn assigned(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Valu
 }
 
 /// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
-async fn evict(call: &mut Call) -> Result<Reply, Status> {
+async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut eviction = document(call)?;
+    let mut eviction = read_document(call)?;
     let name = call.info.name.clone();
-    let given = meta::name(&eviction);
+    let given = meta::object_name(&eviction);
     if !given.is_empty() && given != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    complete(call, &mut eviction, "policy/v1", "Eviction", &name);
-    admit(call, &options, Operation::Create, &name, None, &mut eviction).await?;
+    complete_body(call, &mut eviction, "policy/v1", "Eviction", &name);
+    admit_body(call, &options, Operation::Create, &name, None, &mut eviction).await?;
     let pod = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     let mut value = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
     if options.dry_run {
@@ -246,7 +246,7 @@ async fn evict(call: &mut Call) -> Result<Reply, Status> {
     let delete_options = DeleteOptions::from_value(value)?;
     check_budget(call, &pod.value, delete_options.dry_run)?;
     match delete_one(call, &name, &delete_options).await? {
-        Deleted::Pending(_) | Deleted::Gone(_) => Ok(created()),
+        Deleted::Pending(_) | Deleted::Gone(_) => Ok(created_status()),
     }
 }
 
@@ -268,7 +268,7 @@ fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         ));
     }
-    let name = meta::name(&budget.value);
+    let name = meta::object_name(&budget.value);
     let number = |path: &str| budget.value.pointer(path).and_then(Value::as_i64).unwrap_or(0);
     let refused = |message: String, retry: u32| {
         let cause = Cause { reason: "DisruptionBudget".into(), message, field: String::new() };
@@ -292,7 +292,7 @@ fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
     }
     let mut next = budget.value.clone();
     next["status"]["disruptionsAllowed"] = (allowed - 1).into();
-    next["status"]["disruptedPods"][meta::name(pod)] = seconds(call.server.now()).into();
+    next["status"]["disruptedPods"][meta::object_name(pod)] = write_seconds(call.server.now()).into();
     let key = call.key(name);
     let change = crate::store::Change::Put(next, budget.form);
     let expect = crate::store::Expect::Revision(budget.revision);
@@ -304,7 +304,7 @@ fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
 }
 
 /// There is no kubelet that could be asked.
-fn log(call: &Call) -> Result<Reply, Status> {
+fn read_log(call: &Call) -> Result<Reply, Status> {
     call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
@@ -312,9 +312,9 @@ fn log(call: &Call) -> Result<Reply, Status> {
 }
 
 /// A token for a service account: opaque, and not accepted as a credential.
-fn token(call: &Call) -> Result<Reply, Status> {
+fn create_token(call: &Call) -> Result<Reply, Status> {
     let account = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
-    let mut request = document(call)?;
+    let mut request = read_document(call)?;
     let seconds_wanted = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
     let now = call.server.now();
     let expires = now.checked_add(jiff::SignedDuration::from_secs(seconds_wanted)).unwrap_or(now);
@@ -330,9 +330,9 @@ fn token(call: &Call) -> Result<Reply, Status> {
     let metadata = meta::metadata_mut(&mut request);
     metadata.insert("name".into(), call.info.name.clone().into());
     metadata.insert("namespace".into(), call.namespace().into());
-    metadata.insert("creationTimestamp".into(), seconds(now).into());
-    metadata.insert("uid".into(), meta::text(&account.value, "uid").into());
+    metadata.insert("creationTimestamp".into(), write_seconds(now).into());
+    metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
     request["status"] =
-        json!({"token": uuid::Uuid::new_v4().simple().to_string(), "expirationTimestamp": seconds(expires)});
+        json!({"token": uuid::Uuid::new_v4().simple().to_string(), "expirationTimestamp": write_seconds(expires)});
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
 }

@@ -16,10 +16,10 @@ use crate::call::{Call, Payload, Reply};
 use crate::error::Status;
 use crate::options::ListOptions;
 use crate::read::{parse_version, too_large};
-use crate::registry_form::view;
+use crate::registry_form::view_object;
 use crate::resource::Resource;
 use crate::server::ApiServer;
-use crate::store::{Changes, Event, EventKind, Object, OutOfRange, encode};
+use crate::store::{Changes, Event, EventKind, Object, OutOfRange, encode_json};
 use crate::table::{IncludeObject, to_table};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 const DEFAULT_LIFE: Duration = Duration::from_secs(45 * 60);
 const BATCH: usize = 256;
 
-pub fn watch(call: &Call) -> Result<Reply, Status> {
+pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
     let mut options = ListOptions::parse(&call.query, &call.resource, true)?;
     let from = parse_version(&options.resource_version)?;
     if !call.info.name.is_empty() {
@@ -124,8 +124,8 @@ impl Watch {
     /// Queues the state at `cursor` as additions, and the bookmark that ends them.
     fn start_with(&mut self, objects: Vec<Arc<Object>>) {
         for object in objects {
-            if self.concerns(crate::meta::text(&object.value, "namespace")) {
-                let payload = view(&self.form.resource, &object);
+            if self.concerns(crate::meta::metadata_text(&object.value, "namespace")) {
+                let payload = view_object(&self.form.resource, &object);
                 if self.selects(payload.value()) {
                     self.ready.push_back(self.form.frame("ADDED", &payload));
                 }
@@ -215,8 +215,8 @@ impl Watch {
     }
 
     fn fail(&mut self, status: Status) {
-        let frame = encode(&json!({"type": "ERROR", "object": status.into_value()}));
-        self.ready.push_back(line(&frame));
+        let frame = encode_json(&json!({"type": "ERROR", "object": status.into_value()}));
+        self.ready.push_back(event_line(&frame));
         self.ended = true;
     }
 
@@ -257,7 +257,7 @@ impl Watch {
         if !self.concerns(&event.key.namespace) {
             return None;
         }
-        let now = view(&self.form.resource, &event.object);
+        let now = view_object(&self.form.resource, &event.object);
         if self.options.labels.is_empty() && self.options.fields.is_empty() {
             let kind = match event.kind {
                 EventKind::Added => "ADDED",
@@ -266,7 +266,7 @@ impl Watch {
             };
             return Some(self.form.frame(kind, &now));
         }
-        let before = event.previous.as_ref().map(|o| view(&self.form.resource, o));
+        let before = event.previous.as_ref().map(|o| view_object(&self.form.resource, o));
         let matched = before.as_ref().is_some_and(|b| self.selects(b.value()));
         let matches = event.kind != EventKind::Deleted && self.selects(now.value());
         match (matched, matches) {
@@ -297,19 +297,20 @@ impl Form {
     fn frame(&mut self, kind: &str, payload: &Payload) -> Bytes {
         match &self.transform {
             Transform::None => match payload {
-                Payload::Stored(object) => wrap(kind, &object.encoded()),
-                Payload::Value(value) => wrap(kind, &encode(value)),
+                Payload::Stored(object) => wrap_event(kind, &object.encoded()),
+                Payload::Value(value) => wrap_event(kind, &encode_json(value)),
             },
             Transform::Table(version) => {
                 let mut table =
                     to_table(&[payload.value()], &self.resource, self.include, self.columns, self.server.now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
-                table["metadata"]["resourceVersion"] = crate::meta::text(payload.value(), "resourceVersion").into();
+                table["metadata"]["resourceVersion"] =
+                    crate::meta::metadata_text(payload.value(), "resourceVersion").into();
                 self.columns = false;
-                wrap(kind, &encode(&table))
+                wrap_event(kind, &encode_json(&table))
             }
             Transform::PartialObject(version) | Transform::PartialList(version) => {
-                wrap(kind, &encode(&partial(payload.value(), version)))
+                wrap_event(kind, &encode_json(&partial_metadata(payload.value(), version)))
             }
         }
     }
@@ -330,7 +331,7 @@ impl Form {
 }
 
 /// `PartialObjectMetadata` of an object.
-pub fn partial(object: &Value, version: &str) -> Value {
+pub fn partial_metadata(object: &Value, version: &str) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": format!("meta.k8s.io/{version}"),
@@ -338,7 +339,7 @@ pub fn partial(object: &Value, version: &str) -> Value {
     })
 }
 
-fn wrap(kind: &str, object: &[u8]) -> Bytes {
+fn wrap_event(kind: &str, object: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(object.len() + 40);
     frame.extend_from_slice(b"{\"type\":\"");
     frame.extend_from_slice(kind.as_bytes());
@@ -348,7 +349,7 @@ fn wrap(kind: &str, object: &[u8]) -> Bytes {
     frame.into()
 }
 
-fn line(json: &Bytes) -> Bytes {
+fn event_line(json: &Bytes) -> Bytes {
     let mut frame = json.to_vec();
     frame.push(b'\n');
     frame.into()

@@ -118,7 +118,13 @@ impl Server {
         self.send_request("GET", path, "", None).await
     }
 
-    async fn send_request(&self, verb: &str, path: &str, agent: &str, body: Option<(&str, &Value)>) -> Result<Value, ApiError> {
+    async fn send_request(
+        &self,
+        verb: &str,
+        path: &str,
+        agent: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Value, ApiError> {
         let what = || format!("{verb} {path} on {}", self.name);
         let mut request = http::Request::builder().method(verb).uri(path).header("accept", "application/json");
         if !agent.is_empty() {
@@ -218,7 +224,7 @@ impl Server {
             let shutdown = server.shutdown.clone();
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = server.follow(&gvk, &kind) => {}
+                () = server.follow_kind(&gvk, &kind) => {}
             }
         });
     }

@@ -124,7 +124,7 @@ impl Control {
     pub fn set_member(&self, name: &str, server: Option<Arc<Server>>) {
         if let Some(server) = &server {
             for (gvk, hook) in lock_state(&self.hooks).iter() {
-                server.on(gvk, hook(name));
+                server.add_handler(gvk, hook(name));
             }
         }
         let mut members = lock_state(&self.members);
@@ -143,7 +143,7 @@ impl Control {
         lock_state(&self.hooks).push((gvk.clone(), hook.clone()));
         let members = lock_state(&self.members).clone();
         for (name, server) in members {
-            server.on(gvk, hook(&name));
+            server.add_handler(gvk, hook(&name));
         }
     }
 
@@ -157,7 +157,7 @@ impl Control {
         if server.begin_following(gvk) {
             let hooks = lock_state(&self.any_kind).clone();
             for hook in hooks {
-                server.on(gvk, hook(&server.name));
+                server.add_handler(gvk, hook(&server.name));
             }
         }
     }
@@ -173,7 +173,11 @@ impl Control {
     /// # Errors
     /// When the server does not answer.
     pub async fn template(&self, reference: &Value) -> Result<Option<Arc<Value>>, super::api::ApiError> {
-        match self.host.find(&reference.gvk(), reference.text("/namespace"), reference.text("/name")).await {
+        match self
+            .host
+            .get_cached_or_live(&reference.gvk(), reference.text("/namespace"), reference.text("/name"))
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(None),
             other => other,
         }

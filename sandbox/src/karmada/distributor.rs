@@ -39,7 +39,7 @@ pub fn run_controller(control: &Arc<Control>) {
         kinds: Mutex::default(),
     });
     let queue = distributor.queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &binding_kind(),
         Arc::new(move |change: &Change| {
             if concerns_dependencies(change)
@@ -52,7 +52,7 @@ pub fn run_controller(control: &Arc<Control>) {
     let own = distributor.clone();
     distributor.queue.run(2, move |(namespace, name)| {
         let own = own.clone();
-        async move { own.sync(&namespace, &name).await }
+        async move { own.sync_binding(&namespace, &name).await }
     });
 }
 
@@ -82,10 +82,10 @@ impl Distributor {
             return Ok(Next::Done);
         }
         let Some(template) = control.template(&binding["spec"]["resource"]).await? else { return Ok(Next::Done) };
-        if !control.interpreter.enabled(&template.gvk(), Operation::InterpretDependency) {
+        if !control.interpreter.is_enabled(&template.gvk(), Operation::InterpretDependency) {
             return Ok(Next::Done);
         }
-        let dependencies = match control.interpreter.dependencies(&template).await {
+        let dependencies = match control.interpreter.interpret_dependencies(&template).await {
             Ok(dependencies) => dependencies,
             Err(error) => {
                 control.events.warning(SOURCE, About::object(&template), "GetDependenciesFailed", &error);
@@ -141,7 +141,7 @@ impl Distributor {
             return;
         }
         let own = self.clone();
-        self.control.host.on(
+        self.control.host.add_handler(
             gvk,
             Arc::new(move |change: &Change| {
                 let real = match (&change.old, &change.new) {
@@ -164,12 +164,12 @@ impl Distributor {
         let (gvk, namespace) = (dependency.gvk(), dependency.text("/namespace"));
         let name = dependency.text("/name");
         if !name.is_empty() {
-            return match self.control.host.find(&gvk, namespace, name).await {
+            return match self.control.host.get_cached_or_live(&gvk, namespace, name).await {
                 Err(error) if error.is_not_found() => Ok(Vec::new()),
                 found => Ok(found?.into_iter().collect()),
             };
         }
-        self.control.host.synced(&gvk).await;
+        self.control.host.until_synced(&gvk).await;
         let all = self.control.host.list_in(&gvk, namespace);
         Ok(all.into_iter().filter(|object| names_object(dependency, object)).collect())
     }
@@ -197,7 +197,8 @@ impl Distributor {
     async fn attach_object(&self, binding: &Value, object: &Value) -> Result<(), Failure> {
         let writer = &self.control.writer;
         let desired = attached_binding(binding, object);
-        let existing = self.control.host.find(&binding_kind(), desired.namespace(), desired.name()).await?;
+        let existing =
+            self.control.host.get_cached_or_live(&binding_kind(), desired.namespace(), desired.name()).await?;
         match existing {
             None => match writer.create(&desired).await {
                 Err(error) if !error.already_exists() => Err(error.into()),
@@ -242,9 +243,9 @@ fn names_object(dependency: &Value, object: &Value) -> bool {
     dependency.gvk() == object.gvk()
         && dependency.text("/namespace") == object.namespace()
         && match dependency.text("/name") {
-            "" => {
-                dependency.present("/labelSelector").is_some_and(|selector| selector_matches(Some(selector), &object.labels()))
-            }
+            "" => dependency
+                .present("/labelSelector")
+                .is_some_and(|selector| selector_matches(Some(selector), &object.labels())),
             name => name == object.name(),
         }
 }

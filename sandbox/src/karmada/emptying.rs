@@ -33,7 +33,7 @@ fn is_terminating(namespace: &Value) -> bool {
 pub fn run_controller(server: &Arc<Server>, clock: SharedClock) {
     let queue: Arc<Queue<String>> = Queue::new("namespace-deletion", server.shutdown().clone());
     let namespaces = queue.clone();
-    server.on(
+    server.add_handler(
         &namespace_kind(),
         Arc::new(move |change: &Change| {
             let began = |change: &Change| change.old.as_ref().is_none_or(|old| !is_terminating(old));
@@ -50,7 +50,9 @@ pub fn run_controller(server: &Arc<Server>, clock: SharedClock) {
 }
 
 async fn empty_namespace(server: &Arc<Server>, clock: &SharedClock, name: &str) -> Result<Next, Failure> {
-    let Some(namespace) = server.live(&namespace_kind(), "", name).await?.filter(is_terminating) else { return Ok(Next::Done) };
+    let Some(namespace) = server.get_live(&namespace_kind(), "", name).await?.filter(is_terminating) else {
+        return Ok(Next::Done);
+    };
     let mut left = Left::default();
     for resource in server.discover_all().await? {
         if resource.namespaced && ["delete", "list"].iter().all(|verb| resource.verbs.iter().any(|one| one == verb)) {
@@ -80,7 +82,12 @@ async fn empty_namespace(server: &Arc<Server>, clock: &SharedClock, name: &str) 
 }
 
 /// Deletes what there is of a kind, and counts what stays.
-async fn delete_contents(server: &Arc<Server>, resource: &Resource, namespace: &str, left: &mut Left) -> Result<(), ApiError> {
+async fn delete_contents(
+    server: &Arc<Server>,
+    resource: &Resource,
+    namespace: &str,
+    left: &mut Left,
+) -> Result<(), ApiError> {
     let list = server.live_in(resource, namespace).await?;
     if list.is_empty() {
         return Ok(());

@@ -124,7 +124,7 @@ impl Collector {
         let own = collector.clone();
         collector.queue.run(8, move |key| {
             let own = own.clone();
-            async move { own.attend(&key).await }
+            async move { own.collect_object(&key).await }
         });
         collector
     }
@@ -135,7 +135,7 @@ impl Collector {
             return;
         }
         let own = self.clone();
-        self.server.on(gvk, Arc::new(move |change: &Change| own.observe(change)));
+        self.server.add_handler(gvk, Arc::new(move |change: &Change| own.observe_change(change)));
     }
 
     fn observe_change(&self, change: &Change) {
@@ -165,7 +165,9 @@ impl Collector {
     }
 
     async fn collect_object(&self, key: &ObjectKey) -> Result<Next, Failure> {
-        let Some(object) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { return Ok(Next::Done) };
+        let Some(object) = self.server.get_live(&key.gvk, &key.namespace, &key.name).await? else {
+            return Ok(Next::Done);
+        };
         if object.is_deleting() {
             if object.has_finalizer(ORPHAN) {
                 return self.orphan_dependents(&object).await;
@@ -213,7 +215,7 @@ impl Collector {
             Err(error) if error.is_not_found() => return Ok(Owner::Gone),
             Err(error) => return Err(error.into()),
         };
-        let owner = self.server.live(&gvk, namespace, reference.text("/name")).await?;
+        let owner = self.server.get_live(&gvk, namespace, reference.text("/name")).await?;
         Ok(match owner.filter(|owner| owner.uid() == reference.text("/uid")) {
             None => Owner::Gone,
             Some(owner) if owner.is_deleting() && owner.has_finalizer(FOREGROUND) => Owner::WaitsForDependents,
@@ -225,7 +227,7 @@ impl Collector {
         let writer = self.server.writer(COLLECTOR);
         let dependents = lock_state(&self.graph).dependents_of(owner.uid());
         for key in dependents {
-            let Some(dependent) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { continue };
+            let Some(dependent) = self.server.get_live(&key.gvk, &key.namespace, &key.name).await? else { continue };
             let references = dependent.items("/metadata/ownerReferences");
             let rest: Vec<&Value> = references.iter().filter(|one| one.text("/uid") != owner.uid()).collect();
             let patch = json!({"metadata": {"uid": dependent.uid(), "ownerReferences": rest}});
@@ -240,7 +242,7 @@ impl Collector {
         let mut blocked = false;
         let dependents = lock_state(&self.graph).dependents_of(owner.uid());
         for key in dependents {
-            let Some(dependent) = self.server.live(&key.gvk, &key.namespace, &key.name).await? else { continue };
+            let Some(dependent) = self.server.get_live(&key.gvk, &key.namespace, &key.name).await? else { continue };
             let references = dependent.items("/metadata/ownerReferences");
             blocked |= references.iter().any(|one| one.text("/uid") == owner.uid() && one.flag("/blockOwnerDeletion"));
             if !dependent.is_deleting() {
@@ -262,10 +264,19 @@ mod tests {
     fn an_object_lives_as_long_as_one_owner_does() {
         let object = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
         assert_eq!(judge_object(&object, &[Owner::Solid, Owner::Solid], false), Verdict::Keep);
-        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::Solid], false), Verdict::Forget(vec![json!({"uid": "b"})]));
+        assert_eq!(
+            judge_object(&object, &[Owner::Gone, Owner::Solid], false),
+            Verdict::Forget(vec![json!({"uid": "b"})])
+        );
         assert_eq!(judge_object(&object, &[Owner::Gone, Owner::Gone], false), Verdict::Delete("Background"));
-        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], true), Verdict::Delete("Foreground"));
-        assert_eq!(judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], false), Verdict::Delete("Background"));
+        assert_eq!(
+            judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], true),
+            Verdict::Delete("Foreground")
+        );
+        assert_eq!(
+            judge_object(&object, &[Owner::Gone, Owner::WaitsForDependents], false),
+            Verdict::Delete("Background")
+        );
     }
 
     #[test]

@@ -118,17 +118,17 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
         work_kind(),
     ];
     for gvk in &known {
-        server.watch(gvk);
+        server.watch_kind(gvk);
     }
     for gvk in &known {
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            () = server.synced(gvk) => {}
+            () = server.until_synced(gvk) => {}
         }
     }
     execution::run::run_controller(&control);
     status::work::run_controller(&control);
-    status::binding::start(&control);
+    status::binding::run_controller(&control);
     binding::run::run_controller(&control);
     namespaces::run_controller(&control);
     distributor::run_controller(&control);
@@ -147,9 +147,9 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
         emptying::run_controller(&server, config.clock.clone());
     }
     follow_kinds(&server, move |gvk| {
-        detector.follow(gvk);
+        detector.follow_kind(gvk);
         if let Some(collector) = &collector {
-            collector.follow(gvk);
+            collector.follow_kind(gvk);
         }
     })
     .await;
@@ -161,7 +161,7 @@ pub async fn collect_garbage(name: &str, client: Client, clock: SharedClock, shu
     let server = Server::new(name, client, shutdown);
     emptying::run_controller(&server, clock);
     let collector = gc::Collector::start(&server);
-    follow_kinds(&server, move |gvk| collector.follow(gvk)).await;
+    follow_kinds(&server, move |gvk| collector.follow_kind(gvk)).await;
 }
 
 /// Tells of every watchable kind, now and as definitions come.
@@ -171,7 +171,7 @@ async fn follow_kinds(server: &Arc<Server>, tell: impl Fn(&Gvk)) {
     let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let established =
         |one: &Option<Shared>| one.as_ref().map(|one| object::condition_status(one, "Established").to_owned());
-    server.on(
+    server.add_handler(
         &definitions,
         Arc::new(move |change: &Change| {
             if established(&change.old) != established(&change.new) {

@@ -32,7 +32,7 @@ fn is_propagated(namespace: &Value) -> bool {
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<String>> = Queue::new("namespace", control.shutdown.clone());
     let namespaces = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &namespace_kind(),
         Arc::new(move |change: &Change| {
             if let Some(namespace) = change.new.as_ref().filter(|one| is_propagated(one)) {
@@ -41,7 +41,7 @@ pub fn run_controller(control: &Arc<Control>) {
         }),
     );
     let (namespaces, own) = (queue.clone(), control.clone());
-    control.host.on(
+    control.host.add_handler(
         &cluster_kind(),
         Arc::new(move |change: &Change| {
             if change.old.is_none() {
@@ -68,9 +68,11 @@ async fn sync_namespace(control: &Control, name: &str) -> Result<Next, Failure> 
             continue;
         }
         let desired = build_work(&namespace, cluster.name());
-        let outcome = match control.host.find(&work_kind(), desired.namespace(), desired.name()).await? {
+        let outcome = match control.host.get_cached_or_live(&work_kind(), desired.namespace(), desired.name()).await? {
             Some(existing) if existing.is_deleting() => return Err(Failure("its Work is being deleted".to_owned())),
-            Some(existing) => control.writer.modify(&existing, "", |one| *one = merge_work(one, &desired)).await.map(drop),
+            Some(existing) => {
+                control.writer.modify(&existing, "", |one| *one = merge_work(one, &desired)).await.map(drop)
+            }
             None => {
                 let mut new = desired.clone();
                 record_managed(&mut new);

@@ -185,9 +185,9 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
             tokio::spawn(async move {
                 let work = async {
                     loop {
-                        let key = queue.next().await;
+                        let key = queue.next_key().await;
                         let outcome = handle(key.clone()).await;
-                        queue.done(key, outcome);
+                        queue.finish_key(key, outcome);
                     }
                 };
                 tokio::select! {
@@ -220,7 +220,7 @@ mod tests {
         for key in ["low1", "high1", "low2", "high2"] {
             queue.add(key);
         }
-        let order = [queue.next().await, queue.next().await, queue.next().await, queue.next().await];
+        let order = [queue.next_key().await, queue.next_key().await, queue.next_key().await, queue.next_key().await];
         assert_eq!(order, ["high1", "high2", "low1", "low2"]);
     }
 
@@ -230,12 +230,12 @@ mod tests {
         let queue = Queue::new("test", shutdown.clone());
         queue.add("a");
         queue.add("a");
-        let key = queue.next().await;
+        let key = queue.next_key().await;
         queue.add("a");
         queue.add("a");
         assert!(lock_state(&queue.state).ready.is_empty(), "not twice at a time");
-        queue.done(key, Ok(Next::Done));
-        assert_eq!(queue.next().await, "a");
+        queue.finish_key(key, Ok(Next::Done));
+        assert_eq!(queue.next_key().await, "a");
         assert!(lock_state(&queue.state).ready.is_empty());
         shutdown.cancel();
     }

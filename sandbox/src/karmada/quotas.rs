@@ -24,7 +24,7 @@ fn quota_kind() -> Gvk {
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("quota", control.shutdown.clone());
     let quotas = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &quota_kind(),
         Arc::new(move |change: &Change| {
             let Some(new) = &change.new else { return };
@@ -34,7 +34,7 @@ pub fn run_controller(control: &Arc<Control>) {
         }),
     );
     let (quotas, own) = (queue.clone(), control.clone());
-    control.host.on(
+    control.host.add_handler(
         &binding_kind(),
         Arc::new(move |change: &Change| {
             if let (Some(gone), None) = (&change.old, &change.new) {
@@ -58,7 +58,7 @@ pub fn run_controller(control: &Arc<Control>) {
 }
 
 async fn sync_quota(control: &Control, namespace: &str, name: &str) -> Result<Next, Failure> {
-    let Some(live) = control.host.live(&quota_kind(), namespace, name).await? else { return Ok(Next::Done) };
+    let Some(live) = control.host.get_live(&quota_kind(), namespace, name).await? else { return Ok(Next::Done) };
     if live.is_deleting() {
         return Ok(Next::Done);
     }

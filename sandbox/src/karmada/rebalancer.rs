@@ -23,7 +23,7 @@ fn rebalancer_kind() -> Gvk {
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<String>> = Queue::new("rebalancer", control.shutdown.clone());
     let rebalancers = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &rebalancer_kind(),
         Arc::new(move |change: &Change| {
             let Some(new) = &change.new else { return };
@@ -40,7 +40,7 @@ pub fn run_controller(control: &Arc<Control>) {
 }
 
 async fn sync_rebalancer(control: &Control, name: &str) -> Result<Next, Failure> {
-    let Some(rebalancer) = control.host.live(&rebalancer_kind(), "", name).await? else { return Ok(Next::Done) };
+    let Some(rebalancer) = control.host.get_live(&rebalancer_kind(), "", name).await? else { return Ok(Next::Done) };
     if rebalancer.is_deleting() {
         return Ok(Next::Done);
     }
@@ -52,14 +52,16 @@ async fn sync_rebalancer(control: &Control, name: &str) -> Result<Next, Failure>
             observed.push(done.clone());
             continue;
         }
-        observed.push(match trigger_rescheduling(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
-            Ok(true) => json!({"workload": workload, "result": "Successful"}),
-            Ok(false) => json!({"workload": workload, "result": "Failed", "reason": "ReferencedBindingNotFound"}),
-            Err(_) => {
-                again = true;
-                json!({"workload": workload})
-            }
-        });
+        observed.push(
+            match trigger_rescheduling(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
+                Ok(true) => json!({"workload": workload, "result": "Successful"}),
+                Ok(false) => json!({"workload": workload, "result": "Failed", "reason": "ReferencedBindingNotFound"}),
+                Err(_) => {
+                    again = true;
+                    json!({"workload": workload})
+                }
+            },
+        );
     }
     sort_workloads(&mut observed);
     let finish = match rebalancer.text("/status/finishTime") {
@@ -96,7 +98,7 @@ async fn trigger_rescheduling(control: &Control, workload: &Value, at: &str) -> 
     let namespace = workload.text("/namespace");
     let kind = if namespace.is_empty() { cluster_binding_kind() } else { binding_kind() };
     let name = names::binding_name(workload.text("/kind"), workload.text("/name"));
-    let Some(binding) = control.host.find(&kind, namespace, &name).await? else { return Ok(false) };
+    let Some(binding) = control.host.get_cached_or_live(&kind, namespace, &name).await? else { return Ok(false) };
     let set = |binding: &mut Value| {
         if binding.text("/spec/rescheduleTriggeredAt") < at {
             binding.put(&["spec", "rescheduleTriggeredAt"], json!(at));

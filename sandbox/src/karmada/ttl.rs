@@ -25,7 +25,7 @@ fn job_kind() -> Gvk {
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("ttl", control.shutdown.clone());
     let jobs = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &job_kind(),
         Arc::new(move |change: &Change| {
             if let Some(job) = change.new.as_ref().filter(|job| expires_at(job).is_some()) {
@@ -54,8 +54,13 @@ fn expires_at(job: &Value) -> Option<jiff::Timestamp> {
     at.checked_add(jiff::SignedDuration::from_secs(ttl)).ok()
 }
 
-async fn delete_expired(host: &Arc<Server>, now: jiff::Timestamp, namespace: &str, name: &str) -> Result<Next, Failure> {
-    let Some(job) = host.live(&job_kind(), namespace, name).await? else { return Ok(Next::Done) };
+async fn delete_expired(
+    host: &Arc<Server>,
+    now: jiff::Timestamp,
+    namespace: &str,
+    name: &str,
+) -> Result<Next, Failure> {
+    let Some(job) = host.get_live(&job_kind(), namespace, name).await? else { return Ok(Next::Done) };
     let Some(expiry) = expires_at(&job) else { return Ok(Next::Done) };
     let left = expiry.duration_since(now);
     if let Ok(left) = Duration::try_from(left)

@@ -15,7 +15,7 @@ use super::{
     facts::Phase,
     nodes,
     object::{annotation, deleting, list, number, text, uid},
-    world::{Kind, Want, World, delete, merge},
+    world::{Kind, Want, World, want_delete, want_merge},
 };
 
 /// Annotations that overrule a pod's command.
@@ -104,7 +104,7 @@ pub fn sync_pod(world: &World, pod: &Value, default: Duration, now: Timestamp) -
 
 /// Its containers have stopped: confirms the deletion.
 fn stop_pod(pod: &Value) -> Want {
-    let mut want = delete(Kind::Pod, pod);
+    let mut want = want_delete(Kind::Pod, pod);
     want.write.body = Body::DeleteNow { uid: uid(pod).to_owned() };
     want
 }
@@ -183,7 +183,8 @@ fn start_pod(pod: &Value, node: &Value, now: Timestamp) -> Want {
     let addresses = list(node, "/status/addresses").iter();
     let host =
         addresses.filter(|address| text(address, "/type") == "InternalIP").map(|address| text(address, "/address"));
-    let host = host.into_iter().next().map_or_else(|| nodes::address_of(10, text(node, "/metadata/name")), str::to_owned);
+    let host =
+        host.into_iter().next().map_or_else(|| nodes::address_of(10, text(node, "/metadata/name")), str::to_owned);
     let is_on_host = pod.pointer("/spec/hostNetwork").and_then(Value::as_bool) == Some(true);
     let own = if is_on_host { host.clone() } else { nodes::address_of(100, uid(pod)) };
     let mut status = json!({
@@ -195,7 +196,7 @@ fn start_pod(pod: &Value, node: &Value, now: Timestamp) -> Want {
     if !init.is_empty() {
         status["initContainerStatuses"] = init.into();
     }
-    merge(
+    want_merge(
         Kind::Pod,
         pod,
         Some("status"),
@@ -217,7 +218,7 @@ fn end_pod(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
         "conditions": pod_conditions(&["PodScheduled", "Initialized"], &["ContainersReady", "Ready"], &time),
         "containerStatuses": statuses,
     });
-    merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
+    want_merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
 }
 
 /// The containers run again: after an end now (`exit_code`), or after their wait.
@@ -236,7 +237,7 @@ fn restart_pod(pod: &Value, exit_code: Option<i32>, now: Timestamp) -> Want {
     let met = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
     let status = json!({"conditions": pod_conditions(&met, &[], &time), "containerStatuses": statuses});
     let annotations = json!({"annotations": {STARTED: now.to_string()}});
-    merge(Kind::Pod, pod, Some("status"), json!({"status": status, "metadata": annotations}))
+    want_merge(Kind::Pod, pod, Some("status"), json!({"status": status, "metadata": annotations}))
 }
 
 fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
@@ -251,7 +252,7 @@ fn backing_off(pod: &Value, exit_code: i32, now: Timestamp) -> Want {
     });
     let (met, unmet) = (["PodScheduled", "Initialized"], ["ContainersReady", "Ready"]);
     let status = json!({"conditions": pod_conditions(&met, &unmet, &time), "containerStatuses": statuses});
-    merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
+    want_merge(Kind::Pod, pod, Some("status"), json!({"status": status}))
 }
 
 fn each_status(pod: &Value, change: impl Fn(&mut Value)) -> Vec<Value> {
@@ -297,7 +298,10 @@ mod tests {
     fn annotations_overrule_the_command() {
         let mut pod = pod("Never", &["sleep", "5"]);
         pod["metadata"]["annotations"] = json!({RUN_FOR: "2s", EXIT_CODE: "7"});
-        assert_eq!(read_behaviour(&pod, Duration::ZERO), Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 });
+        assert_eq!(
+            read_behaviour(&pod, Duration::ZERO),
+            Behaviour { run_for: Some(Duration::from_secs(2)), exit_code: 7 }
+        );
         pod["metadata"]["annotations"][RUN_FOR] = "forever".into();
         assert_eq!(read_behaviour(&pod, Duration::ZERO).run_for, None);
     }

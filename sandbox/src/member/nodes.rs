@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     object::{annotation, deleting, list, name, text},
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 /// A group of equal nodes.
@@ -48,19 +48,19 @@ pub fn create_nodes(world: &World, groups: &[NodeGroup], now: Timestamp) -> Vec<
         for index in 0..group.count {
             let name = format!("{}-{index}", group.prefix);
             if world.named(Kind::Node, &name).is_none() {
-                wants.push(create(Kind::Node, build_node(group, &name, now)));
+                wants.push(want_create(Kind::Node, build_node(group, &name, now)));
             }
         }
     }
     for node in world.of(Kind::Node).filter(|node| is_simulated(node) && !deleting(node)) {
         if ready_condition(node).is_none() {
             let status = node_status(name(node), &offered_resources(node), now);
-            wants.push(merge(Kind::Node, node, Some("status"), json!({"status": status})));
+            wants.push(want_merge(Kind::Node, node, Some("status"), json!({"status": status})));
         } else if list(node, "/spec/taints").iter().any(|taint| text(taint, "/key") == NOT_READY) {
             // The API server taints every new node; the node lifecycle controller lifts that once it is ready.
             let taints: Vec<&Value> =
                 list(node, "/spec/taints").iter().filter(|taint| text(taint, "/key") != NOT_READY).collect();
-            wants.push(merge(Kind::Node, node, None, json!({"spec": {"taints": taints}})));
+            wants.push(want_merge(Kind::Node, node, None, json!({"spec": {"taints": taints}})));
         }
     }
     wants
@@ -85,7 +85,7 @@ pub fn renew_heartbeats(world: &World, now: Timestamp) -> (Vec<Want>, Option<Tim
             condition["status"] = "True".into();
             condition["lastHeartbeatTime"] = format_time(now).into();
         }
-        wants.push(merge(Kind::Node, node, Some("status"), json!({"status": {"conditions": conditions}})));
+        wants.push(want_merge(Kind::Node, node, Some("status"), json!({"status": {"conditions": conditions}})));
     }
     (wants, next)
 }

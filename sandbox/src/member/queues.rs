@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     object::{annotation, name, text},
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
@@ -24,7 +24,7 @@ pub fn sync_queues(world: &World) -> Vec<Want> {
             let object = json!({
                 "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": queue}, "spec": spec,
             });
-            wants.push(create(Kind::Queue, object));
+            wants.push(want_create(Kind::Queue, object));
         }
     }
     wants.extend(world.of(Kind::Queue).filter_map(|queue| change_queue(world, queue)));
@@ -34,7 +34,7 @@ pub fn sync_queues(world: &World) -> Vec<Want> {
 fn change_queue(world: &World, queue: &Value) -> Option<Want> {
     let is_root = name(queue) == "root";
     if !is_root && text(queue, "/spec/parent").is_empty() {
-        return Some(merge(Kind::Queue, queue, None, json!({"spec": {"parent": "root"}})));
+        return Some(want_merge(Kind::Queue, queue, None, json!({"spec": {"parent": "root"}})));
     }
     let state = text(queue, "/status/state");
     let parent = world.named(Kind::Queue, text(queue, "/spec/parent")).filter(|_| !is_root);
@@ -57,10 +57,11 @@ fn change_queue(world: &World, queue: &Value) -> Option<Want> {
         _ => "Unknown",
     };
     if next != state {
-        return Some(merge(Kind::Queue, queue, Some("status"), json!({"status": {"state": next}})));
+        return Some(want_merge(Kind::Queue, queue, Some("status"), json!({"status": {"state": next}})));
     }
     // Opened: whoever closed it, it is no longer closed by its parent.
-    (state == "Open" && by_parent == "true" && !parent_closed && !is_from_host(queue)).then(|| mark_closed(queue, "false"))
+    (state == "Open" && by_parent == "true" && !parent_closed && !is_from_host(queue))
+        .then(|| mark_closed(queue, "false"))
 }
 
 /// The mark came with the queue from the host, where its parent is closed. Volcano takes marks away only in the moment
@@ -71,7 +72,7 @@ fn is_from_host(queue: &Value) -> bool {
 
 fn mark_closed(queue: &Value, closed_by_parent: &str) -> Want {
     let annotations = json!({"metadata": {"annotations": {CLOSED_BY_PARENT: closed_by_parent}}});
-    merge(Kind::Queue, queue, None, annotations)
+    want_merge(Kind::Queue, queue, None, annotations)
 }
 
 fn is_closed(state: &str) -> bool {
@@ -88,5 +89,5 @@ fn is_used(world: &World, queue: &Value) -> bool {
 /// Deletes the Commands: one that is deleted is carried out, so that it is carried out once.
 #[must_use]
 pub fn run_commands(world: &World) -> Vec<Want> {
-    world.of(Kind::Command).map(|command| super::world::delete(Kind::Command, command)).collect()
+    world.of(Kind::Command).map(|command| super::world::want_delete(Kind::Command, command)).collect()
 }

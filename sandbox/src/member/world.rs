@@ -18,7 +18,7 @@ use super::{
 };
 pub use super::{
     kinds::Kind,
-    want::{Want, want_create, want_delete, delete_named, want_merge},
+    want::{Want, delete_named, want_create, want_delete, want_merge},
 };
 
 /// Annotation of a Volcano Job's pods: the job's version that they were made for.

@@ -130,8 +130,8 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
 async fn stop_webhooks(stage: &mut Stage) {
     let server = stage.server("host", "recorder");
     let kind = kind_of("MutatingWebhookConfiguration/x");
-    server.watch(&kind);
-    server.synced(&kind).await;
+    server.watch_kind(&kind);
+    server.until_synced(&kind).await;
     for one in server.list(&kind) {
         if one.name().starts_with("recorder-") {
             server.writer("recorder").delete(&ObjectKey::of(&one), &Delete::default()).await.unwrap();
@@ -148,7 +148,7 @@ async fn settle(stage: &mut Stage, expected: &BTreeMap<Subject, Option<Value>>, 
         if open.is_empty() || start.elapsed() > patience {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }
 
@@ -156,7 +156,7 @@ async fn check(stage: &mut Stage, expected: &BTreeMap<Subject, Option<Value>>) -
     let mut found = Vec::new();
     for ((at, name), recorded) in expected {
         let (namespace, object) = place_of(name);
-        let real = stage.server(at, "setup").live(&kind_of(name), &namespace, &object).await.ok().flatten();
+        let real = stage.server(at, "setup").get_live(&kind_of(name), &namespace, &object).await.ok().flatten();
         let subject = format!("{at} {name}");
         match (recorded, real) {
             (Some(recorded), Some(real)) => {
@@ -189,11 +189,9 @@ fn real(value: &Value, uids: &BTreeMap<String, String>) -> Value {
             )
         }
         Value::String(text) => json!(text.replace("<addr>", ADDRESS)),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.clone(), real(value, uids)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.clone(), real(value, uids))).collect::<serde_json::Map<_, _>>().into()
+        }
         Value::Array(list) => list.iter().map(|value| real(value, uids)).collect::<Vec<_>>().into(),
         other => other.clone(),
     }
@@ -230,7 +228,7 @@ async fn act(stage: &mut Stage, action: &Action) -> Result<(), String> {
     }
     let outcome = match (action.verb.as_str(), body) {
         ("create", Some(body)) => writer.create(&body).await.map(drop),
-        ("delete", _) => match server.live(&key.gvk, &key.namespace, &key.name).await {
+        ("delete", _) => match server.get_live(&key.gvk, &key.namespace, &key.name).await {
             Ok(None) => return Err("not found".to_owned()),
             Ok(Some(_)) => writer.delete(&key, &Delete { propagation: action.propagation, ..Delete::default() }).await,
             Err(error) => Err(error),

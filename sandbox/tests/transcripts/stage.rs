@@ -380,8 +380,8 @@ impl Stage {
         let host = tapped(&self.servers["host"], "host", None, self.log.clone(), Arc::default());
         let shutdown = self.karmada.clone();
         let server = Server::new("host", host.clone(), shutdown.clone());
-        self.admission.replace(Some(karmada::admission::run::router(&server, self.clock.clone(), self.gates)));
-        karmada::admission::run::register(&server, &format!("https://{WEBHOOKS}"), "").await.unwrap();
+        self.admission.replace(Some(karmada::admission::run::webhook_router(&server, self.clock.clone(), self.gates)));
+        karmada::admission::run::register_webhooks(&server, &format!("https://{WEBHOOKS}"), "").await.unwrap();
         tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
     }
 
@@ -394,7 +394,7 @@ impl Stage {
             ..karmada::Member::default()
         };
         let server = self.server("host", "cluster-admin");
-        karmada::join(server.client(), &member).await.map_err(|error| error.to_string())
+        karmada::join_member(server.client(), &member).await.map_err(|error| error.to_string())
     }
 
     /// Makes a member unreachable for Karmada, or reachable again, and waits until Karmada says so.
@@ -423,8 +423,8 @@ impl Stage {
             }
             let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
             let server = writer.server();
-            server.watch(&definitions);
-            server.synced(&definitions).await;
+            server.watch_kind(&definitions);
+            server.until_synced(&definitions).await;
             let established = || {
                 let all = server.list(&definitions);
                 all.len() >= crds.len()
@@ -449,7 +449,7 @@ impl Stage {
             self.join(name).await.unwrap();
         }
         let clusters = karmada::control::cluster_kind();
-        server.watch(&clusters);
+        server.watch_kind(&clusters);
         let ready = || {
             let all = server.list(&clusters);
             let spaces = ["m1", "m2"]

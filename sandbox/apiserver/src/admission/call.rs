@@ -48,9 +48,14 @@ struct Destination {
 }
 
 /// Sends the review; the body of the answer, or the text that completes `failed calling webhook "x": `.
-pub async fn call(server: &ApiServer, callers: &Callers, webhook: &Webhook, body: Vec<u8>) -> Result<Bytes, String> {
+pub async fn call_webhook(
+    server: &ApiServer,
+    callers: &Callers,
+    webhook: &Webhook,
+    body: Vec<u8>,
+) -> Result<Bytes, String> {
     let seconds = webhook.timeout.as_secs();
-    let destination = destination(server, webhook).map_err(|(url, why)| failed(&url, seconds, &why))?;
+    let destination = find_destination(server, webhook).map_err(|(url, why)| failed_call(&url, seconds, &why))?;
     let target = format!("{}{}?timeout={seconds}s", destination.connect, destination.path);
     let request = http::Request::post(&target)
         .header(http::header::CONTENT_TYPE, "application/json")
@@ -62,33 +67,33 @@ pub async fn call(server: &ApiServer, callers: &Callers, webhook: &Webhook, body
                 let request = request.body(Body::from(body)).map_err(|e| e.to_string())?;
                 // A router's own error type is uninhabited.
                 let answer = router.oneshot(request).await.map_err(|e| e.to_string())?;
-                read(answer).await?
+                read_answer(answer).await?
             }
             None => {
                 let client = callers.client(webhook, destination.server_name.as_deref())?;
                 let request = request.body(Full::from(body)).map_err(|e| e.to_string())?;
                 let answer = client.request(request).await.map_err(|e| transport_text(&e, &destination.connect))?;
-                read(answer).await?
+                read_answer(answer).await?
             }
         };
         Ok::<_, String>((status, kind, bytes))
     };
     let (status, kind, bytes) = tokio::time::timeout(webhook.timeout, sending)
         .await
-        .map_err(|_| failed(&destination.shown, seconds, "context deadline exceeded"))?
-        .map_err(|why| failed(&destination.shown, seconds, &why))?;
+        .map_err(|_| failed_call(&destination.shown, seconds, "context deadline exceeded"))?
+        .map_err(|why| failed_call(&destination.shown, seconds, &why))?;
     if (200..300).contains(&status) {
         return Ok(bytes);
     }
     Err(format!("failed to call webhook: {}", review::http_failure(status, &kind, &bytes)))
 }
 
-fn failed(url: &str, seconds: u64, why: &str) -> String {
-    let shown = crate::error::quote(&format!("{url}?timeout={seconds}s"));
+fn failed_call(url: &str, seconds: u64, why: &str) -> String {
+    let shown = crate::error::go_quote(&format!("{url}?timeout={seconds}s"));
     format!("failed to call webhook: Post {shown}: {why}")
 }
 
-async fn read<B>(answer: http::Response<B>) -> Result<(u16, String, Bytes), String>
+async fn read_answer<B>(answer: http::Response<B>) -> Result<(u16, String, Bytes), String>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -103,7 +108,7 @@ where
     }
 }
 
-fn destination(server: &ApiServer, webhook: &Webhook) -> Result<Destination, (String, String)> {
+fn find_destination(server: &ApiServer, webhook: &Webhook) -> Result<Destination, (String, String)> {
     let routers = &server.state().options.webhooks;
     match &webhook.client.address {
         Address::Url(url) => {
@@ -137,7 +142,7 @@ fn service_address(server: &ApiServer, namespace: &str, name: &str, port: u16) -
     let object = server
         .store()
         .get("services", &Key::new(namespace, name))
-        .ok_or_else(|| format!("service {} not found", crate::error::quote(name)))?;
+        .ok_or_else(|| format!("service {} not found", crate::error::go_quote(name)))?;
     let spec = object.value.get("spec").unwrap_or(&Value::Null);
     let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default();
     if text("type") == "ExternalName" {
@@ -146,10 +151,10 @@ fn service_address(server: &ApiServer, namespace: &str, name: &str, port: u16) -
     let ports = spec.get("ports").and_then(Value::as_array);
     let listed = |p: &Value| p.get("port").and_then(Value::as_u64) == Some(u64::from(port));
     if !ports.is_some_and(|list| list.iter().any(listed)) {
-        return Err(format!("no service port {port} found for service {}", crate::error::quote(name)));
+        return Err(format!("no service port {port} found for service {}", crate::error::go_quote(name)));
     }
     match text("clusterIP") {
-        "" | "None" => Err(format!("no endpoints available for service {}", crate::error::quote(name))),
+        "" | "None" => Err(format!("no endpoints available for service {}", crate::error::go_quote(name))),
         address => Ok(format!("https://{address}:{port}")),
     }
 }
@@ -161,13 +166,13 @@ impl Callers {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = build(&key.0, server_name)?;
+        let client = build_client(&key.0, server_name)?;
         clients.insert(key, client.clone());
         Ok(client)
     }
 }
 
-fn build(ca: &[u8], server_name: Option<&str>) -> Result<Https, String> {
+fn build_client(ca: &[u8], server_name: Option<&str>) -> Result<Https, String> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca) {
         let certificate = certificate.map_err(|e| format!("unable to load root certificates: {e:?}"))?;

@@ -55,7 +55,7 @@ impl Condition {
     }
 
     pub fn new(name: String, expression: String) -> Condition {
-        let program = compile(&expression);
+        let program = compile_expression(&expression);
         let uses = match &program {
             Ok(program) => {
                 let references = program.references();
@@ -95,7 +95,7 @@ fn error_text(error: &kube_cel::cel::ExecutionError) -> String {
 }
 
 /// Compiles an expression; the error is cel-go's text as far as it can be known.
-pub fn compile(expression: &str) -> Result<Program, String> {
+pub fn compile_expression(expression: &str) -> Result<Program, String> {
     let program = Program::compile(expression)
         .map_err(|errors| format!("compilation failed: ERROR: <input>:1:1: Syntax error: {errors}"))?;
     let references = program.references();
@@ -165,7 +165,7 @@ impl Cache<'_> {
 }
 
 /// A false condition wins over one that cannot be evaluated.
-pub fn decide(conditions: &[Condition], variables: &Variables<'_>) -> Verdict {
+pub fn decide_conditions(conditions: &[Condition], variables: &Variables<'_>) -> Verdict {
     let mut cache = Cache { variables, values: [None, None, None] };
     let mut errors = Vec::new();
     for condition in conditions {
@@ -210,7 +210,7 @@ mod tests {
         let conditions: Vec<Condition> =
             expressions.iter().map(|e| Condition::new("c".into(), (*e).to_owned())).collect();
         let request = json!({"operation": "CREATE", "userInfo": {"username": "admin"}});
-        decide(&conditions, &Variables { object: Some(object), old_object: None, request: &request })
+        decide_conditions(&conditions, &Variables { object: Some(object), old_object: None, request: &request })
     }
 
     #[test]
@@ -230,8 +230,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_does_not_compile() {
-        assert!(compile("foo == 1").unwrap_err().contains("undeclared reference to 'foo'"));
-        assert!(compile("1 +").unwrap_err().starts_with("compilation failed: "));
-        assert!(compile("object.spec.manifests.exists(m, m.kind == 'Job')").is_ok());
+        assert!(compile_expression("foo == 1").unwrap_err().contains("undeclared reference to 'foo'"));
+        assert!(compile_expression("1 +").unwrap_err().starts_with("compilation failed: "));
+        assert!(compile_expression("object.spec.manifests.exists(m, m.kind == 'Job')").is_ok());
     }
 }

@@ -16,11 +16,11 @@ const URL_FORM: &str = "; desired format: https://host[/path]";
 pub fn validate_configuration(configuration: &Value, mutating: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();
-    for (i, webhook) in items(configuration, "webhooks").iter().enumerate() {
+    for (i, webhook) in items_of(configuration, "webhooks").iter().enumerate() {
         let path = format!("webhooks[{i}]");
         errors.extend(webhook_errors(&path, webhook, mutating));
         errors.extend(review_version_errors(&format!("{path}.admissionReviewVersions"), webhook));
-        let name = text(webhook, "name");
+        let name = text_of(webhook, "name");
         if !name.is_empty() && !names.insert(name.to_owned()) {
             errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
         }
@@ -28,18 +28,18 @@ pub fn validate_configuration(configuration: &Value, mutating: bool) -> Vec<Fiel
     errors
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+fn items_of<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    errors.extend(name_error(&format!("{path}.name"), text(webhook, "name")));
-    for (i, rule) in items(webhook, "rules").iter().enumerate() {
+    errors.extend(name_error(&format!("{path}.name"), text_of(webhook, "name")));
+    for (i, rule) in items_of(webhook, "rules").iter().enumerate() {
         errors.extend(rule_errors(&format!("{path}.rules[{i}]"), rule));
     }
     let mut one_of = |key: &str, supported: &[&str]| {
@@ -51,9 +51,9 @@ fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError
     };
     one_of("failurePolicy", &["Fail", "Ignore"]);
     one_of("matchPolicy", &["Equivalent", "Exact"]);
-    if text(webhook, "sideEffects").is_empty() {
+    if text_of(webhook, "sideEffects").is_empty() {
         errors.push(FieldError::required(format!("{path}.sideEffects"), "must specify one of None, NoneOnDryRun"));
-    } else if !matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
+    } else if !matches!(text_of(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
         let field = format!("{path}.sideEffects");
         errors.push(FieldError::not_supported(field, &webhook["sideEffects"], &["None", "NoneOnDryRun"]));
     }
@@ -75,7 +75,7 @@ fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError
         errors.push(FieldError::not_supported(field, policy, &["IfNeeded", "Never"]));
     }
     errors.extend(client_errors(&format!("{path}.clientConfig"), webhook.get("clientConfig").unwrap_or(&Value::Null)));
-    errors.extend(condition_errors(&format!("{path}.matchConditions"), items(webhook, "matchConditions")));
+    errors.extend(condition_errors(&format!("{path}.matchConditions"), items_of(webhook, "matchConditions")));
     errors
 }
 
@@ -94,7 +94,7 @@ fn name_error(path: &str, name: &str) -> Option<FieldError> {
 fn rule_errors(path: &str, rule: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut listed = |key: &str, what: &str| {
-        let list = items(rule, key);
+        let list = items_of(rule, key);
         let field = format!("{path}.{key}");
         if list.is_empty() {
             errors.push(FieldError::required(field, ""));
@@ -119,7 +119,7 @@ fn rule_errors(path: &str, rule: &Value) -> Vec<FieldError> {
     listed("operations", "operations");
     listed("apiGroups", "API groups");
     listed("apiVersions", "API versions");
-    errors.extend(resource_errors(&format!("{path}.resources"), items(rule, "resources")));
+    errors.extend(resource_errors(&format!("{path}.resources"), items_of(rule, "resources")));
     if let Some(scope) = rule.get("scope").filter(|s| !s.is_null())
         && !matches!(scope.as_str(), Some("*" | "Cluster" | "Namespaced"))
     {
@@ -174,7 +174,7 @@ fn resource_errors(path: &str, resources: &[Value]) -> Vec<FieldError> {
 }
 
 fn review_version_errors(path: &str, webhook: &Value) -> Vec<FieldError> {
-    let versions = items(webhook, "admissionReviewVersions");
+    let versions = items_of(webhook, "admissionReviewVersions");
     if versions.is_empty() {
         return vec![FieldError::required(path, "must specify one of v1, v1beta1")];
     }
@@ -253,7 +253,7 @@ fn url_errors(path: &str, url: &str) -> Vec<FieldError> {
 fn service_errors(path: &str, service: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in ["name", "namespace"] {
-        if text(service, key).is_empty() {
+        if text_of(service, key).is_empty() {
             errors.push(FieldError::required(format!("{path}.{key}"), &format!("service {key} is required")));
         }
     }
@@ -261,7 +261,7 @@ fn service_errors(path: &str, service: &Value) -> Vec<FieldError> {
         let why = "port is not valid: must be between 1 and 65535, inclusive";
         errors.push(FieldError::invalid(format!("{path}.port"), port, why));
     }
-    errors.extend(service_path_errors(&format!("{path}.path"), text(service, "path")));
+    errors.extend(service_path_errors(&format!("{path}.path"), text_of(service, "path")));
     errors
 }
 
@@ -302,7 +302,7 @@ fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(field.clone(), value, &problem));
         }
     }
-    for (i, requirement) in items(selector, "matchExpressions").iter().enumerate() {
+    for (i, requirement) in items_of(selector, "matchExpressions").iter().enumerate() {
         errors.extend(requirement_errors(&format!("{path}.matchExpressions[{i}]"), requirement));
     }
     errors
@@ -310,8 +310,8 @@ fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
 
 fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let values = items(requirement, "values");
-    match text(requirement, "operator") {
+    let values = items_of(requirement, "values");
+    match text_of(requirement, "operator") {
         "In" | "NotIn" if values.is_empty() => errors.push(FieldError::required(
             format!("{path}.values"),
             "must be specified when `operator` is 'In' or 'NotIn'",
@@ -326,7 +326,7 @@ fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(format!("{path}.operator"), other, "not a valid selector operator"));
         }
     }
-    let key = text(requirement, "key");
+    let key = text_of(requirement, "key");
     for problem in qualified_name_problems(key) {
         errors.push(FieldError::invalid_text(format!("{path}.key"), key, &problem));
     }
@@ -346,11 +346,11 @@ fn condition_errors(path: &str, conditions: &[Value]) -> Vec<FieldError> {
         errors.push(FieldError::plain(CauseReason::TooMany, path, &why));
     }
     for (i, condition) in conditions.iter().enumerate() {
-        let (name, expression) = (text(condition, "name"), text(condition, "expression").trim());
+        let (name, expression) = (text_of(condition, "name"), text_of(condition, "expression").trim());
         let field = format!("{path}[{i}].expression");
         if expression.is_empty() {
             errors.push(FieldError::required(field, ""));
-        } else if let Err(why) = condition::compile(expression) {
+        } else if let Err(why) = condition::compile_expression(expression) {
             errors.push(FieldError::invalid_text(field, expression, &why));
         } else if let Some(kind) = condition::literal_type(expression) {
             errors.push(FieldError::invalid_text(field, expression, &format!("must evaluate to bool but got {kind}")));

@@ -67,14 +67,14 @@ impl Index {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
         for object in &objects {
-            let name = crate::meta::name(&object.value).to_owned();
+            let name = crate::meta::object_name(&object.value).to_owned();
             let entry = compiled.entry((mutating, name)).or_insert((0, Vec::new()));
             if entry.0 != object.revision {
                 *entry = (object.revision, Webhook::of_configuration(&object.value));
             }
             all.extend(entry.1.iter().cloned());
         }
-        let known = |name: &str| objects.iter().any(|o| crate::meta::name(&o.value) == name);
+        let known = |name: &str| objects.iter().any(|o| crate::meta::object_name(&o.value) == name);
         compiled.retain(|(m, name), _| *m != mutating || known(name));
         all
     }

@@ -72,20 +72,20 @@ enum Failure {
 }
 
 /// Whether any webhook's rules name this write: lets the common case skip everything else.
-pub fn any(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
+pub fn any_concerned(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
     let webhooks = server.state().admission.webhooks(server);
     if (webhooks.mutating.is_empty() && webhooks.validating.is_empty()) || is_exempt(attributes) {
         return false;
     }
-    let forms = equivalents(server, attributes);
-    let named = |list: &[Arc<Webhook>]| list.iter().any(|w| form(w, attributes, &forms).is_some());
+    let forms = equivalent_resources(server, attributes);
+    let named = |list: &[Arc<Webhook>]| list.iter().any(|w| form_for(w, attributes, &forms).is_some());
     named(&webhooks.mutating) || named(&webhooks.validating)
 }
 
 /// Runs the mutating webhooks over `object` (`None` on a delete), collecting their warnings.
 ///
 /// After each patch the caller's `tidy` must hold again: it prunes and defaults the object as storage would.
-pub async fn mutate(
+pub async fn run_mutating(
     server: &ApiServer,
     attributes: &Attributes<'_>,
     mut object: Option<&mut Value>,
@@ -96,14 +96,14 @@ pub async fn mutate(
     if webhooks.mutating.is_empty() || is_exempt(attributes) {
         return Ok(());
     }
-    let forms = equivalents(server, attributes);
+    let forms = equivalent_resources(server, attributes);
     let mut reinvocation = Reinvocation::default();
     for round in [Round::First, Round::Again] {
         for webhook in &webhooks.mutating {
             if round == Round::Again && !reinvocation.due.contains(webhook.uid.as_str()) {
                 continue;
             }
-            let Some(form) = concerned(server, webhook, attributes, object.as_deref(), &forms)? else { continue };
+            let Some(form) = is_concerned(server, webhook, attributes, object.as_deref(), &forms)? else { continue };
             match mutate_once(server, webhook, attributes, &form, object.as_deref_mut(), tidy, warnings).await {
                 Ok(changed) => {
                     if changed {
@@ -111,7 +111,7 @@ pub async fn mutate(
                     }
                 }
                 Err(Failure::Call(_)) if webhook.fail_open => {}
-                Err(failure) => return Err(refusal(webhook, failure)),
+                Err(failure) => return Err(refusal_of(webhook, failure)),
             }
             if webhook.reinvoke_if_needed {
                 reinvocation.invoked.insert(webhook.uid.as_str());
@@ -125,7 +125,7 @@ pub async fn mutate(
 }
 
 /// Runs the validating webhooks, all at once.
-pub async fn validate(
+pub async fn run_validating(
     server: &ApiServer,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
@@ -135,10 +135,10 @@ pub async fn validate(
     if webhooks.validating.is_empty() || is_exempt(attributes) {
         return Ok(());
     }
-    let forms = equivalents(server, attributes);
+    let forms = equivalent_resources(server, attributes);
     let mut calls = Vec::new();
     for webhook in &webhooks.validating {
-        if let Some(form) = concerned(server, webhook, attributes, object, &forms)? {
+        if let Some(form) = is_concerned(server, webhook, attributes, object, &forms)? {
             calls.push(validate_once(server, webhook, attributes, form, object));
         }
     }
@@ -148,11 +148,11 @@ pub async fn validate(
             Ok(answer) => {
                 warnings.extend(answer.warnings);
                 if !answer.allowed {
-                    refused = refused.or_else(|| Some(review::denial(&webhook.name, &answer.status)));
+                    refused = refused.or_else(|| Some(review::denial_status(&webhook.name, &answer.status)));
                 }
             }
             Err(Failure::Call(_)) if webhook.fail_open => {}
-            Err(failure) => refused = refused.or_else(|| Some(refusal(webhook, failure))),
+            Err(failure) => refused = refused.or_else(|| Some(refusal_of(webhook, failure))),
         }
     }
     refused.map_or(Ok(()), Err)
@@ -194,7 +194,7 @@ fn is_exempt(attributes: &Attributes<'_>) -> bool {
 }
 
 /// The other versions of a custom kind, which rules may name instead.
-fn equivalents(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<Arc<Resource>> {
+fn equivalent_resources(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<Arc<Resource>> {
     let Some(custom) = &attributes.resource.custom else { return Vec::new() };
     let registry = server.registry();
     let same = |r: &&Arc<Resource>| {
@@ -204,8 +204,8 @@ fn equivalents(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<Arc<Resou
 }
 
 /// The form in which the webhook's rules name the write, if they do.
-fn form<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Resource>]) -> Option<Form<'a>> {
-    let asked = review::requested(attributes);
+fn form_for<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Resource>]) -> Option<Form<'a>> {
+    let asked = review::requested_form(attributes);
     let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
     let subject = |form: &Form<'a>| Subject {
         operation: attributes.operation,
@@ -230,15 +230,15 @@ fn form<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Res
 }
 
 /// Whether this webhook is to be asked, and in which form.
-fn concerned<'a>(
+fn is_concerned<'a>(
     server: &ApiServer,
     webhook: &Webhook,
     attributes: &Attributes<'a>,
     object: Option<&Value>,
     others: &'a [Arc<Resource>],
 ) -> Result<Option<Form<'a>>, Status> {
-    let Some(form) = form(webhook, attributes, others) else { return Ok(None) };
-    if !in_namespace(server, webhook, attributes, object) || !selects(webhook, attributes, object) {
+    let Some(form) = form_for(webhook, attributes, others) else { return Ok(None) };
+    if !in_namespace(server, webhook, attributes, object) || !selects_object(webhook, attributes, object) {
         return Ok(None);
     }
     if webhook.conditions.is_empty() {
@@ -246,7 +246,7 @@ fn concerned<'a>(
     }
     let request = review::condition_request(attributes);
     let variables = Variables { object, old_object: attributes.old_object, request: &request };
-    match condition::decide(&webhook.conditions, &variables) {
+    match condition::decide_conditions(&webhook.conditions, &variables) {
         Verdict::Call => Ok(Some(form)),
         Verdict::Skip => Ok(None),
         Verdict::Error(_) if webhook.fail_open => Ok(None),
@@ -276,17 +276,17 @@ fn in_namespace(server: &ApiServer, webhook: &Webhook, attributes: &Attributes<'
 }
 
 /// The new or the old object has the labels: a webhook learns of an object that leaves its selection.
-fn selects(webhook: &Webhook, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+fn selects_object(webhook: &Webhook, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
     let selector = &webhook.object_selector;
     selector.is_empty()
         || object.is_some_and(|o| selector.matches(o))
         || attributes.old_object.is_some_and(|o| selector.matches(o))
 }
 
-fn refusal(webhook: &Webhook, failure: Failure) -> Status {
+fn refusal_of(webhook: &Webhook, failure: Failure) -> Status {
     match failure {
         Failure::Call(why) => {
-            Status::internal(format!("failed calling webhook {}: {why}", crate::error::quote(&webhook.name)))
+            Status::internal(format!("failed calling webhook {}: {why}", crate::error::go_quote(&webhook.name)))
         }
         Failure::Refused(status) => status,
     }
@@ -294,7 +294,7 @@ fn refusal(webhook: &Webhook, failure: Failure) -> Status {
 
 /// The object as the webhook wants it: another version of a custom kind differs in `apiVersion` alone.
 fn in_form(object: &Value, attributes: &Attributes<'_>, form: &Form<'_>) -> Option<Value> {
-    if attributes.subresource_kind.is_some() || *form == review::requested(attributes) {
+    if attributes.subresource_kind.is_some() || *form == review::requested_form(attributes) {
         return None;
     }
     let mut converted = object.clone();
@@ -308,7 +308,7 @@ fn set_api_version(object: &mut Value, api_version: &str) {
     }
 }
 
-async fn ask(
+async fn ask_webhook(
     server: &ApiServer,
     webhook: &Webhook,
     attributes: &Attributes<'_>,
@@ -317,7 +317,7 @@ async fn ask(
     mutating: bool,
 ) -> Result<Answer, Failure> {
     if attributes.dry_run && webhook.side_effects_on_dry_run {
-        let text = format!("admission webhook {} does not support dry run", crate::error::quote(&webhook.name));
+        let text = format!("admission webhook {} does not support dry run", crate::error::go_quote(&webhook.name));
         return Err(Failure::Refused(Status::bad_request(text)));
     }
     let uid = server.new_id().to_string();
@@ -325,10 +325,10 @@ async fn ask(
     let converted_old = attributes.old_object.and_then(|o| in_form(o, attributes, form));
     let sent = converted.as_ref().or(object);
     let sent_old = converted_old.as_ref().or(attributes.old_object);
-    let body = review::encode(attributes, form, &uid, sent, sent_old);
+    let body = review::encode_review(attributes, form, &uid, sent, sent_old);
     let callers = &server.state().admission.callers;
-    let answer = call::call(server, callers, webhook, body).await.map_err(Failure::Call)?;
-    review::read(&answer, &uid, mutating).map_err(Failure::Call)
+    let answer = call::call_webhook(server, callers, webhook, body).await.map_err(Failure::Call)?;
+    review::read_review(&answer, &uid, mutating).map_err(Failure::Call)
 }
 
 async fn validate_once<'w>(
@@ -338,7 +338,7 @@ async fn validate_once<'w>(
     form: Form<'_>,
     object: Option<&Value>,
 ) -> (&'w Webhook, Result<Answer, Failure>) {
-    (webhook, ask(server, webhook, attributes, &form, object, false).await)
+    (webhook, ask_webhook(server, webhook, attributes, &form, object, false).await)
 }
 
 /// Asks one mutating webhook and applies its patch; whether the object changed.
@@ -351,16 +351,16 @@ async fn mutate_once(
     tidy: &(dyn Fn(&mut Value) + Send + Sync),
     warnings: &mut Vec<String>,
 ) -> Result<bool, Failure> {
-    let answer = ask(server, webhook, attributes, form, object.as_deref(), true).await?;
+    let answer = ask_webhook(server, webhook, attributes, form, object.as_deref(), true).await?;
     warnings.extend(answer.warnings);
     if !answer.allowed {
-        return Err(Failure::Refused(review::denial(&webhook.name, &answer.status)));
+        return Err(Failure::Refused(review::denial_status(&webhook.name, &answer.status)));
     }
     let internal = |text: String| Failure::Refused(Status::internal(text));
     let bytes = match answer.patch {
         None => return Ok(false),
         Some(Patch::Unsupported(kind)) => {
-            return Err(Failure::Call(format!("unsupported patch type {}", crate::error::quote(&kind))));
+            return Err(Failure::Call(format!("unsupported patch type {}", crate::error::go_quote(&kind))));
         }
         Some(Patch::Json(bytes)) => bytes,
     };
@@ -373,7 +373,7 @@ async fn mutate_once(
         Some(_) => {}
     }
     let Some(object) = object else {
-        let name = crate::error::quote(&webhook.name);
+        let name = crate::error::go_quote(&webhook.name);
         let text = format!(
             "admission webhook {name} attempted to modify the object, which is not supported for this operation"
         );

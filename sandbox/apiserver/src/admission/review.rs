@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Attributes, Operation};
-use crate::error::{Cause, Details, Status, quote};
+use crate::error::{Cause, Details, Status, go_quote};
 
 #[derive(Serialize)]
 struct Kind<'a> {
@@ -83,7 +83,7 @@ impl Form<'_> {
 }
 
 /// The form of the request itself.
-pub fn requested<'a>(attributes: &Attributes<'a>) -> Form<'a> {
+pub fn requested_form<'a>(attributes: &Attributes<'a>) -> Form<'a> {
     let r: &'a crate::resource::Resource = attributes.resource;
     Form { group: &r.group, version: &r.version, plural: &r.plural, kind: &r.kind }
 }
@@ -102,14 +102,14 @@ pub fn namespace_of<'a>(attributes: &Attributes<'a>) -> &'a str {
     if r.group.is_empty() && r.plural == "namespaces" { attributes.name } else { attributes.namespace }
 }
 
-fn request<'a>(
+fn review_request<'a>(
     attributes: &Attributes<'a>,
     form: &Form<'a>,
     uid: &'a str,
     object: Option<&'a Value>,
     old_object: Option<&'a Value>,
 ) -> Request<'a> {
-    let asked = requested(attributes);
+    let asked = requested_form(attributes);
     Request {
         uid,
         kind: body_kind(attributes, form),
@@ -129,12 +129,12 @@ fn request<'a>(
         object,
         old_object,
         dry_run: attributes.dry_run,
-        options: options(attributes),
+        options: review_options(attributes),
     }
 }
 
 /// The options of the operation: those of a patch are told as the update or the creation that it amounts to.
-fn options<'a>(attributes: &Attributes<'a>) -> Option<Cow<'a, Value>> {
+fn review_options<'a>(attributes: &Attributes<'a>) -> Option<Cow<'a, Value>> {
     let given = attributes.options.as_object()?;
     let kind = match attributes.operation {
         Operation::Create => "CreateOptions",
@@ -152,14 +152,14 @@ fn options<'a>(attributes: &Attributes<'a>) -> Option<Cow<'a, Value>> {
 }
 
 /// The body to send.
-pub fn encode(
+pub fn encode_review(
     attributes: &Attributes<'_>,
     form: &Form<'_>,
     uid: &str,
     object: Option<&Value>,
     old_object: Option<&Value>,
 ) -> Vec<u8> {
-    let request = request(attributes, form, uid, object, old_object);
+    let request = review_request(attributes, form, uid, object, old_object);
     let review = Review { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", request };
     // All keys are strings: writing cannot fail.
     serde_json::to_vec(&review).unwrap_or_default()
@@ -167,8 +167,8 @@ pub fn encode(
 
 /// `request` as match conditions see it: without the objects, absent texts empty.
 pub fn condition_request(attributes: &Attributes<'_>) -> Value {
-    let form = requested(attributes);
-    let mut value = serde_json::to_value(request(attributes, &form, "", None, None)).unwrap_or_default();
+    let form = requested_form(attributes);
+    let mut value = serde_json::to_value(review_request(attributes, &form, "", None, None)).unwrap_or_default();
     if let Some(members) = value.as_object_mut() {
         for key in ["object", "oldObject", "uid"] {
             members.remove(key);
@@ -196,7 +196,7 @@ pub enum Patch {
 }
 
 /// Reads an answer and checks that it is one to this request. `Err` completes `failed calling webhook "x": ...`.
-pub fn read(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, String> {
+pub fn read_review(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, String> {
     let review: Value = serde_json::from_slice(body).map_err(|error| {
         format!("failed to call webhook: couldn't get version/kind; json parse error: json: {error}")
     })?;
@@ -211,20 +211,20 @@ pub fn read(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, String> {
         _ => {
             return Err(format!(
                 "failed to call webhook: no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"",
-                quote(kind),
-                quote(api_version)
+                go_quote(kind),
+                go_quote(api_version)
             ));
         }
     }
-    verify(&review, uid, mutating).map_err(|why| format!("received invalid webhook response: {why}"))
+    verify_review(&review, uid, mutating).map_err(|why| format!("received invalid webhook response: {why}"))
 }
 
-fn verify(review: &Value, uid: &str, mutating: bool) -> Result<Answer, String> {
+fn verify_review(review: &Value, uid: &str, mutating: bool) -> Result<Answer, String> {
     let response =
         review.get("response").filter(|r| r.is_object()).ok_or_else(|| "webhook response was absent".to_owned())?;
     let answered = response.get("uid").and_then(Value::as_str).unwrap_or_default();
     if answered != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(answered)));
+        return Err(format!("expected response.uid={}, got {}", go_quote(uid), go_quote(answered)));
     }
     let named = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default();
     if named("apiVersion").is_empty() || named("kind").is_empty() {
@@ -269,9 +269,9 @@ fn patch_bytes(value: Option<&Value>) -> Result<Vec<u8>, String> {
 }
 
 /// The refusal a client sees when a webhook denies (`ToStatusErr`).
-pub fn denial(webhook: &str, result: &Value) -> Status {
+pub fn denial_status(webhook: &str, result: &Value) -> Status {
     let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
-    let denied = format!("admission webhook {} denied the request", quote(webhook));
+    let denied = format!("admission webhook {} denied the request", go_quote(webhook));
     let message = match (text("message"), text("reason")) {
         ("", "") => format!("{denied} without explanation"),
         ("", reason) => format!("{denied}: {reason}"),
@@ -279,11 +279,11 @@ pub fn denial(webhook: &str, result: &Value) -> Status {
     };
     let code = result.get("code").and_then(Value::as_u64).and_then(|c| u16::try_from(c).ok()).unwrap_or(0).max(400);
     let mut status = Status::new(code, text("reason"), message);
-    status.details = result.get("details").filter(|d| d.is_object()).map(|d| Box::new(details(d)));
+    status.details = result.get("details").filter(|d| d.is_object()).map(|d| Box::new(read_details(d)));
     status
 }
 
-fn details(value: &Value) -> Details {
+fn read_details(value: &Value) -> Details {
     let text = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let causes = value.get("causes").and_then(Value::as_array);
     Details {
@@ -329,7 +329,7 @@ pub fn http_failure(code: u16, content_type: &str, body: &[u8]) -> String {
                 .into()
         }
         500.. => {
-            format!("an error on the server ({}) has prevented the request from succeeding", quote(&message))
+            format!("an error on the server ({}) has prevented the request from succeeding", go_quote(&message))
         }
         _ => format!("the server responded with the status code {code} but did not return more information"),
     }
@@ -346,7 +346,7 @@ mod tests {
 
     fn answer(response: &Value, mutating: bool) -> Result<Answer, String> {
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-        read(review.to_string().as_bytes(), "u", mutating)
+        read_review(review.to_string().as_bytes(), "u", mutating)
     }
 
     #[test]
@@ -381,12 +381,12 @@ mod tests {
 
     #[test]
     fn a_denial_is_400_without_a_reason_unless_the_webhook_says_more() {
-        let bare = denial("w.x.io", &Value::Null);
+        let bare = denial_status("w.x.io", &Value::Null);
         assert_eq!((bare.code, bare.reason.as_str()), (400, ""));
         assert_eq!(bare.message, "admission webhook \"w.x.io\" denied the request without explanation");
-        let full = denial("w.x.io", &json!({"code": 403, "reason": "Forbidden", "message": "no"}));
+        let full = denial_status("w.x.io", &json!({"code": 403, "reason": "Forbidden", "message": "no"}));
         assert_eq!((full.code, full.reason.as_str()), (403, "Forbidden"));
         assert_eq!(full.message, "admission webhook \"w.x.io\" denied the request: no");
-        assert_eq!(denial("w.x.io", &json!({"code": 200})).code, 400);
+        assert_eq!(denial_status("w.x.io", &json!({"code": 200})).code, 400);
     }
 }

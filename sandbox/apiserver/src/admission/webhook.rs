@@ -73,7 +73,7 @@ pub struct Subject<'a> {
 impl Webhook {
     /// The webhooks of a configuration object, in order.
     pub fn of_configuration(configuration: &Value) -> Vec<Arc<Webhook>> {
-        let owner = crate::meta::name(configuration);
+        let owner = crate::meta::object_name(configuration);
         let list = configuration.get("webhooks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         list.iter().enumerate().map(|(i, value)| Arc::new(Webhook::read(owner, i, value))).collect()
     }

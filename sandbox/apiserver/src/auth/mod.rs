@@ -9,7 +9,7 @@ pub use roles::{binding_errors, role_errors};
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::error::{Status, quote};
+use crate::error::{Status, go_quote};
 use crate::resource::Resource;
 use crate::server::ApiServer;
 
@@ -52,14 +52,14 @@ pub struct RequestInfo {
 }
 
 /// The user behind the request's `Authorization` header; `None` when there is no credential.
-pub fn authenticate(server: &ApiServer, headers: &HeaderMap) -> Result<Option<User>, Status> {
+pub fn authenticate_request(server: &ApiServer, headers: &HeaderMap) -> Result<Option<User>, Status> {
     let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
     let token = header.to_str().ok().and_then(|h| h.strip_prefix("Bearer ")).unwrap_or_default();
     server.state().users.get(token.trim()).cloned().map(Some).ok_or_else(Status::unauthorized)
 }
 
 /// The user as whom the request is to count (`Impersonate-User` and its sisters), if the asking user may do that.
-pub fn impersonate(server: &ApiServer, user: User, headers: &HeaderMap) -> Result<User, Status> {
+pub fn impersonate_user(server: &ApiServer, user: User, headers: &HeaderMap) -> Result<User, Status> {
     let texts = |name: &str| -> Vec<String> {
         headers.get_all(name).iter().filter_map(|h| h.to_str().ok()).map(str::to_owned).collect()
     };
@@ -81,7 +81,7 @@ pub fn impersonate(server: &ApiServer, user: User, headers: &HeaderMap) -> Resul
             name: name.into(),
             ..RequestInfo::default()
         };
-        authorize(server, &user, &request)
+        authorize_request(server, &user, &request)
     };
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     match account {
@@ -118,11 +118,11 @@ pub struct Decision {
 }
 
 /// `system:masters` may do everything; for the others RBAC decides.
-pub fn decide(server: &ApiServer, user: &User, request: &RequestInfo) -> Decision {
+pub fn decide_access(server: &ApiServer, user: &User, request: &RequestInfo) -> Decision {
     if user.groups.iter().any(|g| g == "system:masters") {
         return Decision { allowed: true, ..Decision::default() };
     }
-    let grants = rbac::grants(server, user, &request.namespace);
+    let grants = rbac::collect_grants(server, user, &request.namespace);
     if let Some(granted) = grants.granted.iter().find(|g| g.rule.allows(request)) {
         let reason = format!("RBAC: allowed by {}", granted.through);
         return Decision { allowed: true, reason, problems: String::new() };
@@ -137,12 +137,12 @@ pub fn decide(server: &ApiServer, user: &User, request: &RequestInfo) -> Decisio
 }
 
 /// Refuses what the user may not do.
-pub fn authorize(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
-    let decision = decide(server, user, request);
+pub fn authorize_request(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
+    let decision = decide_access(server, user, request);
     if decision.allowed {
         return Ok(());
     }
-    let mut why = refusal(user, request);
+    let mut why = refusal_text(user, request);
     if !decision.reason.is_empty() {
         why = format!("{why}: {}", decision.reason);
     }
@@ -151,10 +151,10 @@ pub fn authorize(server: &ApiServer, user: &User, request: &RequestInfo) -> Resu
 }
 
 /// `User "x" cannot list resource "pods" in API group "" at the cluster scope` (`responsewriters.forbiddenMessage`).
-fn refusal(user: &User, request: &RequestInfo) -> String {
-    let who = format!("User {} cannot {}", quote(&user.name), request.verb);
+fn refusal_text(user: &User, request: &RequestInfo) -> String {
+    let who = format!("User {} cannot {}", go_quote(&user.name), request.verb);
     if !request.is_resource {
-        return format!("{who} path {}", quote(&request.path));
+        return format!("{who} path {}", go_quote(&request.path));
     }
     let resource = match request.subresource.as_str() {
         "" => request.resource.clone(),
@@ -162,21 +162,21 @@ fn refusal(user: &User, request: &RequestInfo) -> String {
     };
     let place = match request.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),
-        namespace => format!("in the namespace {}", quote(namespace)),
+        namespace => format!("in the namespace {}", go_quote(namespace)),
     };
-    format!("{who} resource {} in API group {} {place}", quote(&resource), quote(&request.group))
+    format!("{who} resource {} in API group {} {place}", go_quote(&resource), go_quote(&request.group))
 }
 
 /// Answers a review (`SubjectAccessReview`, `SelfSubjectAccessReview`, `LocalSubjectAccessReview`, `SelfSubjectRulesReview`,
 /// `TokenReview`, `SelfSubjectReview`): the body with `status` filled in.
-pub fn review(
+pub fn review_access(
     server: &ApiServer,
     user: &User,
     resource: &Resource,
     namespace: Option<&str>,
     body: Value,
 ) -> Result<Value, Status> {
-    review::answer(server, user, resource, namespace, body)
+    review::answer_review(server, user, resource, namespace, body)
 }
 
 #[cfg(test)]
@@ -195,12 +195,12 @@ mod tests {
             ..RequestInfo::default()
         };
         assert_eq!(
-            refusal(&alice, &request),
+            refusal_text(&alice, &request),
             "User \"alice\" cannot patch resource \"pods/status\" in API group \"\" in the namespace \"n\""
         );
         request.namespace.clear();
-        assert!(refusal(&alice, &request).ends_with("at the cluster scope"));
+        assert!(refusal_text(&alice, &request).ends_with("at the cluster scope"));
         let path = RequestInfo { path: "/metrics".into(), verb: "get".into(), ..RequestInfo::default() };
-        assert_eq!(refusal(&alice, &path), "User \"alice\" cannot get path \"/metrics\"");
+        assert_eq!(refusal_text(&alice, &path), "User \"alice\" cannot get path \"/metrics\"");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{RequestInfo, User};
-use crate::error::{qualified, quote};
+use crate::error::{go_quote, qualified_resource};
 use crate::server::ApiServer;
 use crate::store::Key;
 
@@ -95,7 +95,7 @@ fn resource_matches(pattern: &str, request: &RequestInfo) -> bool {
 }
 
 /// Everything that cluster bindings, and in a namespace its bindings, give to a user.
-pub fn grants(server: &ApiServer, user: &User, namespace: &str) -> Grants {
+pub fn collect_grants(server: &ApiServer, user: &User, namespace: &str) -> Grants {
     let mut all = Grants::default();
     for (group, role) in [("system:authenticated", "basic-user"), ("system:authenticated", "discovery")] {
         if user.groups.iter().any(|g| g == group) {
@@ -126,8 +126,12 @@ pub fn grants(server: &ApiServer, user: &User, namespace: &str) -> Grants {
 impl Grants {
     fn add_bootstrap(&mut self, group: &str, role: &str) {
         let name = if role == "cluster-admin" { role.to_owned() } else { format!("system:{role}") };
-        let through =
-            format!("ClusterRoleBinding {} of ClusterRole {} to Group {}", quote(&name), quote(&name), quote(group));
+        let through = format!(
+            "ClusterRoleBinding {} of ClusterRole {} to Group {}",
+            go_quote(&name),
+            go_quote(&name),
+            go_quote(group)
+        );
         let rules = bootstrap_role(&name).unwrap_or_default();
         self.granted.extend(rules.into_iter().map(|rule| Granted { rule, through: through.clone() }));
     }
@@ -139,43 +143,43 @@ impl Grants {
         let (kind, role) = (text("/roleRef/kind"), text("/roleRef/name"));
         let Some(rules) = role_rules(server, kind, role, namespace) else {
             let plural = if kind == "ClusterRole" { "clusterrole" } else { "role" };
-            self.problems.push(format!("{} {} not found", qualified(plural, GROUP), quote(role)));
+            self.problems.push(format!("{} {} not found", qualified_resource(plural, GROUP), go_quote(role)));
             return;
         };
         let (binding_kind, binding_name) = match namespace {
             "" => ("ClusterRoleBinding", text("/metadata/name").to_owned()),
             _ => ("RoleBinding", format!("{}/{namespace}", text("/metadata/name"))),
         };
-        let to = describe(subject, namespace);
-        let through = format!("{binding_kind} {} of {kind} {} to {to}", quote(&binding_name), quote(role));
+        let to = describe_subject(subject, namespace);
+        let through = format!("{binding_kind} {} of {kind} {} to {to}", go_quote(&binding_name), go_quote(role));
         self.granted.extend(rules.into_iter().map(|rule| Granted { rule, through: through.clone() }));
     }
 }
 
-fn member<'v>(value: &'v Value, key: &str) -> &'v str {
+fn member_of<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_subject(user: &User, subject: &Value, namespace: &str) -> bool {
-    let name = member(subject, "name");
-    match member(subject, "kind") {
+    let name = member_of(subject, "name");
+    match member_of(subject, "kind") {
         "User" => user.name == name,
         "Group" => user.groups.iter().any(|g| g == name),
         "ServiceAccount" => {
-            let home = Some(member(subject, "namespace")).filter(|n| !n.is_empty()).unwrap_or(namespace);
+            let home = Some(member_of(subject, "namespace")).filter(|n| !n.is_empty()).unwrap_or(namespace);
             user.name.strip_prefix("system:serviceaccount:") == Some(format!("{home}:{name}").as_str())
         }
         _ => false,
     }
 }
 
-fn describe(subject: &Value, namespace: &str) -> String {
-    let (kind, name) = (member(subject, "kind"), member(subject, "name"));
+fn describe_subject(subject: &Value, namespace: &str) -> String {
+    let (kind, name) = (member_of(subject, "kind"), member_of(subject, "name"));
     if kind != "ServiceAccount" {
-        return format!("{kind} {}", quote(name));
+        return format!("{kind} {}", go_quote(name));
     }
-    let home = Some(member(subject, "namespace")).filter(|n| !n.is_empty()).unwrap_or(namespace);
-    format!("{kind} {}", quote(&format!("{name}/{home}")))
+    let home = Some(member_of(subject, "namespace")).filter(|n| !n.is_empty()).unwrap_or(namespace);
+    format!("{kind} {}", go_quote(&format!("{name}/{home}")))
 }
 
 fn role_rules(server: &ApiServer, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Decision, RequestInfo, User, decide, rbac};
+use super::{Decision, RequestInfo, User, decide_access, rbac};
 use crate::error::Status;
 use crate::resource::Resource;
 use crate::schema::FieldError;
@@ -11,7 +11,7 @@ use crate::server::ApiServer;
 const ONE_OF: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
 
 /// The body with `status` filled in.
-pub fn answer(
+pub fn answer_review(
     server: &ApiServer,
     user: &User,
     resource: &Resource,
@@ -21,21 +21,21 @@ pub fn answer(
     let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
     let status = match resource.kind.as_str() {
         "SubjectAccessReview" => {
-            check(resource, &access_errors(&spec, true))?;
-            access(server, &subject(&spec), &spec)
+            refuse_invalid(resource, &access_errors(&spec, true))?;
+            review_subject_access(server, &read_subject(&spec), &spec)
         }
         "LocalSubjectAccessReview" => {
             let namespace = namespace.unwrap_or_default();
-            check(resource, &local_errors(&spec, namespace))?;
-            access(server, &subject(&spec), &spec)
+            refuse_invalid(resource, &local_errors(&spec, namespace))?;
+            review_subject_access(server, &read_subject(&spec), &spec)
         }
         "SelfSubjectAccessReview" => {
-            check(resource, &access_errors(&spec, false))?;
-            access(server, user, &spec)
+            refuse_invalid(resource, &access_errors(&spec, false))?;
+            review_subject_access(server, user, &spec)
         }
-        "SelfSubjectRulesReview" => rules(server, user, text(&spec, "namespace"))?,
+        "SelfSubjectRulesReview" => review_rules(server, user, text_of(&spec, "namespace"))?,
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
-        "TokenReview" => token(server, &spec)?,
+        "TokenReview" => review_token(server, &spec)?,
         _ => return Ok(body),
     };
     if let Some(members) = body.as_object_mut() {
@@ -44,16 +44,16 @@ pub fn answer(
     Ok(body)
 }
 
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn texts(value: &Value, key: &str) -> Vec<String> {
+fn texts_of(value: &Value, key: &str) -> Vec<String> {
     let list = value.get(key).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn check(resource: &Resource, errors: &[FieldError]) -> Result<(), Status> {
+fn refuse_invalid(resource: &Resource, errors: &[FieldError]) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -61,8 +61,12 @@ fn check(resource: &Resource, errors: &[FieldError]) -> Result<(), Status> {
     Err(Status::invalid(&resource.group, "", "", errors))
 }
 
-fn subject(spec: &Value) -> User {
-    User { name: text(spec, "user").to_owned(), uid: text(spec, "uid").to_owned(), groups: texts(spec, "groups") }
+fn read_subject(spec: &Value) -> User {
+    User {
+        name: text_of(spec, "user").to_owned(),
+        uid: text_of(spec, "uid").to_owned(),
+        groups: texts_of(spec, "groups"),
+    }
 }
 
 fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
@@ -78,7 +82,7 @@ fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
         (None, None) => errors.push(FieldError::invalid("spec.resourceAttributes", &Value::Null, ONE_OF)),
         _ => {}
     }
-    if about_subject && text(spec, "user").is_empty() && texts(spec, "groups").is_empty() {
+    if about_subject && text_of(spec, "user").is_empty() && texts_of(spec, "groups").is_empty() {
         errors.push(FieldError::invalid_text("spec.user", "", "at least one of user or group must be specified"));
     }
     errors
@@ -87,10 +91,10 @@ fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
 fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
     let mut errors = access_errors(spec, true);
     if let Some(attributes) = spec.get("resourceAttributes").filter(|v| !v.is_null())
-        && text(attributes, "namespace") != namespace
+        && text_of(attributes, "namespace") != namespace
     {
         let field = "spec.resourceAttributes.namespace";
-        errors.push(FieldError::invalid_text(field, text(attributes, "namespace"), "must match metadata.namespace"));
+        errors.push(FieldError::invalid_text(field, text_of(attributes, "namespace"), "must match metadata.namespace"));
     }
     if let Some(attributes) = spec.get("nonResourceAttributes").filter(|v| !v.is_null()) {
         errors.push(FieldError::invalid(
@@ -103,9 +107,9 @@ fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
 }
 
 /// What the review asks about, in the form of a request.
-fn request(spec: &Value) -> RequestInfo {
+fn read_attributes(spec: &Value) -> RequestInfo {
     if let Some(attributes) = spec.get("resourceAttributes").filter(|v| !v.is_null()) {
-        let of = |key: &str| text(attributes, key).to_owned();
+        let of = |key: &str| text_of(attributes, key).to_owned();
         return RequestInfo {
             path: String::new(),
             verb: of("verb"),
@@ -120,14 +124,14 @@ fn request(spec: &Value) -> RequestInfo {
     }
     let attributes = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
     RequestInfo {
-        path: text(attributes, "path").to_owned(),
-        verb: text(attributes, "verb").to_owned(),
+        path: text_of(attributes, "path").to_owned(),
+        verb: text_of(attributes, "verb").to_owned(),
         ..RequestInfo::default()
     }
 }
 
-fn access(server: &ApiServer, user: &User, spec: &Value) -> Value {
-    let Decision { allowed, reason, problems } = decide(server, user, &request(spec));
+fn review_subject_access(server: &ApiServer, user: &User, spec: &Value) -> Value {
+    let Decision { allowed, reason, problems } = decide_access(server, user, &read_attributes(spec));
     let mut status = Map::new();
     status.insert("allowed".into(), allowed.into());
     if !reason.is_empty() {
@@ -139,11 +143,11 @@ fn access(server: &ApiServer, user: &User, spec: &Value) -> Value {
     Value::Object(status)
 }
 
-fn rules(server: &ApiServer, user: &User, namespace: &str) -> Result<Value, Status> {
+fn review_rules(server: &ApiServer, user: &User, namespace: &str) -> Result<Value, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let grants = rbac::grants(server, user, namespace);
+    let grants = rbac::collect_grants(server, user, namespace);
     let of = |urls: bool| -> Vec<Value> {
         grants.granted.iter().filter(|g| g.rule.urls.is_empty() != urls).map(|g| g.rule.to_value()).collect()
     };
@@ -168,8 +172,8 @@ fn user_info(user: &User) -> Value {
     Value::Object(info)
 }
 
-fn token(server: &ApiServer, spec: &Value) -> Result<Value, Status> {
-    let token = text(spec, "token");
+fn review_token(server: &ApiServer, spec: &Value) -> Result<Value, Status> {
+    let token = text_of(spec, "token");
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }

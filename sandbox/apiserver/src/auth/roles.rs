@@ -6,30 +6,30 @@ use crate::schema::FieldError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// A Role or ClusterRole: every rule names verbs, and either resources or (cluster-wide) URLs.
 pub fn role_errors(role: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for (i, rule) in items(role, "rules").iter().enumerate() {
+    for (i, rule) in items_of(role, "rules").iter().enumerate() {
         rule_errors(&format!("rules[{i}]"), rule, namespaced, &mut errors);
     }
     errors
 }
 
 fn rule_errors(path: &str, rule: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
-    let has = |key: &str| !items(rule, key).is_empty();
+    let has = |key: &str| !items_of(rule, key).is_empty();
     if !has("verbs") {
         errors.push(FieldError::required(format!("{path}.verbs"), "verbs must contain at least one value"));
     }
     if has("nonResourceURLs") {
-        let urls = Value::from(items(rule, "nonResourceURLs").to_vec());
+        let urls = Value::from(items_of(rule, "nonResourceURLs").to_vec());
         let field = format!("{path}.nonResourceURLs");
         if namespaced {
             errors.push(FieldError::invalid(
@@ -58,17 +58,17 @@ fn rule_errors(path: &str, rule: &Value, namespaced: bool, errors: &mut Vec<Fiel
 pub fn binding_errors(binding: &Value, old: Option<&Value>, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let reference = binding.get("roleRef").unwrap_or(&Value::Null);
-    if text(reference, "apiGroup") != GROUP {
-        errors.push(FieldError::not_supported("roleRef.apiGroup", &text(reference, "apiGroup").into(), &[GROUP]));
+    if text_of(reference, "apiGroup") != GROUP {
+        errors.push(FieldError::not_supported("roleRef.apiGroup", &text_of(reference, "apiGroup").into(), &[GROUP]));
     }
     let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    if !kinds.contains(&text(reference, "kind")) {
-        errors.push(FieldError::not_supported("roleRef.kind", &text(reference, "kind").into(), kinds));
+    if !kinds.contains(&text_of(reference, "kind")) {
+        errors.push(FieldError::not_supported("roleRef.kind", &text_of(reference, "kind").into(), kinds));
     }
-    if text(reference, "name").is_empty() {
+    if text_of(reference, "name").is_empty() {
         errors.push(FieldError::required("roleRef.name", ""));
     }
-    for (i, subject) in items(binding, "subjects").iter().enumerate() {
+    for (i, subject) in items_of(binding, "subjects").iter().enumerate() {
         subject_errors(&format!("subjects[{i}]"), subject, namespaced, &mut errors);
     }
     if old.and_then(|o| o.get("roleRef")).is_some_and(|old| old != reference) {
@@ -78,8 +78,8 @@ pub fn binding_errors(binding: &Value, old: Option<&Value>, namespaced: bool) ->
 }
 
 fn subject_errors(path: &str, subject: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
-    let (kind, group) = (text(subject, "kind"), text(subject, "apiGroup"));
-    if text(subject, "name").is_empty() {
+    let (kind, group) = (text_of(subject, "kind"), text_of(subject, "apiGroup"));
+    if text_of(subject, "name").is_empty() {
         errors.push(FieldError::required(format!("{path}.name"), ""));
     }
     let wanted = match kind {
@@ -94,7 +94,7 @@ fn subject_errors(path: &str, subject: &Value, namespaced: bool, errors: &mut Ve
     if group != wanted {
         errors.push(FieldError::not_supported(format!("{path}.apiGroup"), &group.into(), &[wanted]));
     }
-    if kind == "ServiceAccount" && !namespaced && text(subject, "namespace").is_empty() {
+    if kind == "ServiceAccount" && !namespaced && text_of(subject, "namespace").is_empty() {
         errors.push(FieldError::required(format!("{path}.namespace"), ""));
     }
 }

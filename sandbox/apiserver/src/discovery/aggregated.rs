@@ -2,39 +2,39 @@
 
 use serde_json::{Value, json};
 
-use super::groups::{groups, kinds, verbs};
+use super::groups::{kinds_of_version, list_groups, supported_verbs};
 use crate::resource::{Registry, Resource, Subresource};
 
 /// `/api`: the core group, which has no name.
-pub fn core(registry: &Registry) -> Value {
-    list(&[json!({"metadata": {}, "versions": [version(registry, "", "v1")]})])
+pub fn core_groups(registry: &Registry) -> Value {
+    group_list(&[json!({"metadata": {}, "versions": [version_document(registry, "", "v1")]})])
 }
 
 /// `/apis`: all other groups.
-pub fn named(registry: &Registry) -> Value {
+pub fn named_groups(registry: &Registry) -> Value {
     let group = |g: &super::groups::Group| {
-        let versions: Vec<Value> = g.versions.iter().map(|v| version(registry, &g.name, v)).collect();
+        let versions: Vec<Value> = g.versions.iter().map(|v| version_document(registry, &g.name, v)).collect();
         json!({"metadata": {"name": g.name}, "versions": versions})
     };
-    list(&groups(registry).iter().map(group).collect::<Vec<_>>())
+    group_list(&list_groups(registry).iter().map(group).collect::<Vec<_>>())
 }
 
-fn list(items: &[Value]) -> Value {
+fn group_list(items: &[Value]) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-fn version(registry: &Registry, group: &str, version: &str) -> Value {
-    let resources: Vec<Value> = kinds(registry, group, version).into_iter().map(resource).collect();
+fn version_document(registry: &Registry, group: &str, version: &str) -> Value {
+    let resources: Vec<Value> = kinds_of_version(registry, group, version).into_iter().map(resource_document).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
-fn resource(resource: &Resource) -> Value {
+fn resource_document(resource: &Resource) -> Value {
     let mut value = json!({
         "resource": resource.plural,
         "responseKind": response_kind(resource),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
-        "verbs": verbs(resource),
+        "verbs": supported_verbs(resource),
     });
     if !resource.short_names.is_empty() {
         value["shortNames"] = json!(resource.short_names);
@@ -46,7 +46,7 @@ fn resource(resource: &Resource) -> Value {
         let mut listed: Vec<&Subresource> = resource.subresources.iter().collect();
         // Custom kinds name their status before their scale.
         listed.sort_by_key(|s| resource.is_custom() && s.name != "status");
-        let parts: Vec<Value> = listed.into_iter().map(|s| subresource(resource, s)).collect();
+        let parts: Vec<Value> = listed.into_iter().map(|s| subresource_document(resource, s)).collect();
         value["subresources"] = parts.into();
     }
     value
@@ -60,7 +60,7 @@ fn response_kind(resource: &Resource) -> Value {
     json!({"group": "", "version": "", "kind": resource.kind})
 }
 
-fn subresource(parent: &Resource, subresource: &Subresource) -> Value {
+fn subresource_document(parent: &Resource, subresource: &Subresource) -> Value {
     let kind = match &subresource.kind {
         Some((group, version, kind)) if *group == parent.group && *version == parent.version => {
             json!({"group": "", "version": "", "kind": kind})

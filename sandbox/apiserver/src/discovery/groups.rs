@@ -38,7 +38,7 @@ pub struct Group {
 }
 
 /// All groups but the core one.
-pub fn groups(registry: &Registry) -> Vec<Group> {
+pub fn list_groups(registry: &Registry) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for resource in registry.iter().filter(|r| !r.group.is_empty()) {
         match groups.iter_mut().find(|g| g.name == resource.group) {
@@ -74,7 +74,7 @@ fn version_rank(version: &str) -> (u8, u64, u64) {
 }
 
 /// The kinds of one version, by plural.
-pub fn kinds<'r>(registry: &'r Registry, group: &str, version: &str) -> Vec<&'r Resource> {
+pub fn kinds_of_version<'r>(registry: &'r Registry, group: &str, version: &str) -> Vec<&'r Resource> {
     registry.iter().filter(|r| r.group == group && r.version == version).map(AsRef::as_ref).collect()
 }
 
@@ -91,12 +91,12 @@ pub fn api_versions(server_address: &str) -> Value {
 }
 
 pub fn group_list(registry: &Registry) -> Value {
-    let groups: Vec<Value> = groups(registry).iter().map(group_members).collect();
+    let groups: Vec<Value> = list_groups(registry).iter().map(group_members).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-pub fn group(registry: &Registry, name: &str) -> Option<Value> {
-    let found = groups(registry).into_iter().find(|g| g.name == name)?;
+pub fn group_document(registry: &Registry, name: &str) -> Option<Value> {
+    let found = list_groups(registry).into_iter().find(|g| g.name == name)?;
     let mut value = group_members(&found);
     value["kind"] = "APIGroup".into();
     value["apiVersion"] = "v1".into();
@@ -111,11 +111,11 @@ fn group_members(group: &Group) -> Value {
 
 /// `/api/v1` and `/apis/<group>/<version>`; `None` when there is no such version.
 pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<Value> {
-    let kinds = kinds(registry, group, version);
+    let kinds = kinds_of_version(registry, group, version);
     if kinds.is_empty() {
         return None;
     }
-    let mut resources: Vec<Value> = kinds.iter().flat_map(|r| entries(r)).collect();
+    let mut resources: Vec<Value> = kinds.iter().flat_map(|r| resource_entries(r)).collect();
     resources.sort_by_key(|r| r.get("name").and_then(Value::as_str).map(str::to_owned));
     let mut list = json!({
         "kind": "APIResourceList",
@@ -132,13 +132,13 @@ pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<
     Some(list)
 }
 
-fn entries(resource: &Resource) -> Vec<Value> {
+fn resource_entries(resource: &Resource) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.plural,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": verbs(resource),
+        "verbs": supported_verbs(resource),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);
@@ -172,7 +172,7 @@ fn subresource_entry(resource: &Resource, subresource: &Subresource) -> Value {
 }
 
 /// Custom kinds list their verbs in an order of their own.
-pub fn verbs(resource: &Resource) -> Vec<&'static str> {
+pub fn supported_verbs(resource: &Resource) -> Vec<&'static str> {
     if resource.is_custom() && resource.verbs.len() == 8 {
         return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
     }

@@ -30,21 +30,29 @@ const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+prot
 
 /// Answers GET on a path that is not an object's: `/`, `/api`, `/apis`, `/api/v1`, `/apis/<group>[/<version>]`, `/openapi/...`,
 /// `/version`, `/healthz`, `/readyz`, `/livez`. `None`: no such path.
-pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMap) -> Option<Response> {
+pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMap) -> Option<Response> {
     let registry = server.registry();
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     Some(match parts.as_slice() {
         [] => json_answer(&root_paths(&registry)),
-        ["api"] => negotiated(headers, || aggregated::core(&registry), || groups::api_versions(&host(headers))),
-        ["apis"] => negotiated(headers, || aggregated::named(&registry), || groups::group_list(&registry)),
+        ["api"] => answer_negotiated(
+            headers,
+            || aggregated::core_groups(&registry),
+            || groups::api_versions(&server_address(headers)),
+        ),
+        ["apis"] => {
+            answer_negotiated(headers, || aggregated::named_groups(&registry), || groups::group_list(&registry))
+        }
         ["api", version] => json_answer(&groups::resource_list(&registry, "", version)?),
-        ["apis", group] => json_answer(&groups::group(&registry, group)?),
+        ["apis", group] => json_answer(&groups::group_document(&registry, group)?),
         ["apis", group, version] => json_answer(&groups::resource_list(&registry, group, version)?),
-        ["openapi", "v3"] => tagged(headers, TEXT, server.state().openapi.index(&registry).to_string().into_bytes()),
-        ["openapi", "v3", "api", version] => document(server, headers, "", version)?,
-        ["openapi", "v3", "apis", group, version] => document(server, headers, group, version)?,
+        ["openapi", "v3"] => {
+            answer_tagged(headers, TEXT, server.state().openapi.index(&registry).to_string().into_bytes())
+        }
+        ["openapi", "v3", "api", version] => openapi_document(server, headers, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi_document(server, headers, group, version)?,
         ["openapi", "v2"] => openapi_v2(headers),
-        ["version"] => json_answer(&version()),
+        ["version"] => json_answer(&version_info()),
         [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
             let checks: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
             ([(CONTENT_TYPE, TEXT)], format!("{checks}{which} check passed\n")).into_response()
@@ -53,10 +61,12 @@ pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMa
         ["healthz" | "readyz" | "livez", check] if CHECKS.contains(check) => {
             ([(CONTENT_TYPE, TEXT)], "ok").into_response()
         }
-        ["metrics"] => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics(server)).into_response(),
+        ["metrics"] => {
+            ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], write_metrics(server)).into_response()
+        }
         [".well-known", "openid-configuration"] => json_answer(&json!({
             "issuer": "https://kubernetes.default.svc",
-            "jwks_uri": format!("https://{}/openid/v1/jwks", host(headers)),
+            "jwks_uri": format!("https://{}/openid/v1/jwks", server_address(headers)),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256"],
@@ -68,7 +78,7 @@ pub fn respond(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMa
     })
 }
 
-fn host(headers: &HeaderMap) -> String {
+fn server_address(headers: &HeaderMap) -> String {
     headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("127.0.0.1:443").to_owned()
 }
 
@@ -77,11 +87,11 @@ fn json_answer(value: &Value) -> Response {
 }
 
 /// `/api` and `/apis` in the legacy or the aggregated form. A clause that asks for the aggregated one wins over a plain one.
-fn negotiated(headers: &HeaderMap, aggregated: impl Fn() -> Value, legacy: impl Fn() -> Value) -> Response {
+fn answer_negotiated(headers: &HeaderMap, aggregated: impl Fn() -> Value, legacy: impl Fn() -> Value) -> Response {
     let accept: String = headers.get_all(ACCEPT).iter().filter_map(|h| h.to_str().ok()).collect::<Vec<_>>().join(",");
-    match wanted(&accept) {
+    match wanted_form(&accept) {
         Some(Form::Aggregated) => {
-            let mut answer = tagged(headers, AGGREGATED, aggregated().to_string().into_bytes());
+            let mut answer = answer_tagged(headers, AGGREGATED, aggregated().to_string().into_bytes());
             answer.headers_mut().insert(VARY, http::HeaderValue::from_static("Accept"));
             answer
         }
@@ -100,7 +110,7 @@ enum Form {
     Legacy,
 }
 
-fn wanted(accept: &str) -> Option<Form> {
+fn wanted_form(accept: &str) -> Option<Form> {
     let mut plain = accept.trim().is_empty();
     for clause in accept.split(',') {
         let mut parts = clause.split(';').map(str::trim);
@@ -118,8 +128,8 @@ fn wanted(accept: &str) -> Option<Form> {
 }
 
 /// With an entity tag, so that a client's cache can be told that nothing changed.
-fn tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Response {
-    let tag = format!("\"{}\"", openapi::hash(&body));
+fn answer_tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Response {
+    let tag = format!("\"{}\"", openapi::hash_document(&body));
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|h| h.to_str().ok());
     if known.into_iter().flat_map(|h| h.split(',')).any(|t| t.trim() == tag) {
         return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
@@ -127,23 +137,23 @@ fn tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Res
     ([(CONTENT_TYPE, content_type.to_owned()), (ETAG, tag)], Body::from(body)).into_response()
 }
 
-fn document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Option<Response> {
+fn openapi_document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Option<Response> {
     let document = server.state().openapi.document(&server.registry(), group, version)?;
-    Some(tagged(headers, JSON, document.text.clone().into_bytes()))
+    Some(answer_tagged(headers, JSON, document.text.clone().into_bytes()))
 }
 
 /// The older document. Clients of this age fetch it only as a hint for patches and take an empty one.
 fn openapi_v2(headers: &HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|h| h.to_str().ok()).unwrap_or_default();
     if accept.contains("protobuf") {
-        return tagged(headers, OPENAPI_V2, Vec::new());
+        return answer_tagged(headers, OPENAPI_V2, Vec::new());
     }
     let info = json!({"title": "Kubernetes", "version": VERSION});
     let document = json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}});
-    tagged(headers, JSON, document.to_string().into_bytes())
+    answer_tagged(headers, JSON, document.to_string().into_bytes())
 }
 
-fn version() -> Value {
+fn version_info() -> Value {
     json!({
         "major": "1",
         "minor": "36",
@@ -161,7 +171,7 @@ fn version() -> Value {
     })
 }
 
-fn metrics(server: &ApiServer) -> String {
+fn write_metrics(server: &ApiServer) -> String {
     let revision = server.store().revision();
     format!(
         "# HELP apiserver_storage_revision The revision of the last write.\n# TYPE apiserver_storage_revision counter\n\
@@ -198,7 +208,7 @@ fn root_paths(registry: &Registry) -> Value {
     .into_iter()
     .map(str::to_owned)
     .collect();
-    for group in groups::groups(registry) {
+    for group in groups::list_groups(registry) {
         paths.extend(group.versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
         paths.push(format!("/apis/{}", group.name));
     }
@@ -214,11 +224,11 @@ mod tests {
     fn the_aggregated_form_wins_wherever_it_is_asked_for() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let old = v2.replace("v=v2", "v=v2beta1");
-        assert_eq!(wanted(v2), Some(Form::Aggregated));
-        assert_eq!(wanted(&format!("application/json,{v2}")), Some(Form::Aggregated));
-        assert_eq!(wanted(&format!("{old},application/json")), Some(Form::Legacy));
-        assert_eq!(wanted(&old), None);
-        assert_eq!(wanted("*/*"), Some(Form::Legacy));
-        assert_eq!(wanted(""), Some(Form::Legacy));
+        assert_eq!(wanted_form(v2), Some(Form::Aggregated));
+        assert_eq!(wanted_form(&format!("application/json,{v2}")), Some(Form::Aggregated));
+        assert_eq!(wanted_form(&format!("{old},application/json")), Some(Form::Legacy));
+        assert_eq!(wanted_form(&old), None);
+        assert_eq!(wanted_form("*/*"), Some(Form::Legacy));
+        assert_eq!(wanted_form(""), Some(Form::Legacy));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use super::groups::{groups, kinds};
+use super::groups::{kinds_of_version, list_groups};
 use crate::resource::{Registry, Resource};
 use crate::schema::{Additional, Link, ListKind, Node, Wire};
 
@@ -36,15 +36,15 @@ impl Cache {
         if let Some(known) = documents.get(&key).filter(|d| unchanged(d)) {
             return Some(known.clone());
         }
-        let text = document(registry, group, version).to_string();
-        let made = Arc::new(Document { of, hash: hash(text.as_bytes()), text });
+        let text = build_document(registry, group, version).to_string();
+        let made = Arc::new(Document { of, hash: hash_document(text.as_bytes()), text });
         documents.insert(key, made.clone());
         Some(made)
     }
 
     /// `/openapi/v3`: where each document is, with a hash that changes with it.
     pub fn index(&self, registry: &Registry) -> Value {
-        let located = versions(registry).into_iter().filter_map(|(path, group, version)| {
+        let located = list_versions(registry).into_iter().filter_map(|(path, group, version)| {
             let document = self.document(registry, &group, &version)?;
             let url = format!("/openapi/v3/{path}?hash={}", document.hash);
             Some((path, json!({"serverRelativeURL": url})))
@@ -53,9 +53,9 @@ impl Cache {
     }
 }
 
-fn versions(registry: &Registry) -> Vec<(String, String, String)> {
+fn list_versions(registry: &Registry) -> Vec<(String, String, String)> {
     let mut all = vec![("api/v1".to_owned(), String::new(), "v1".to_owned())];
-    for group in groups(registry) {
+    for group in list_groups(registry) {
         for version in group.versions {
             all.push((format!("apis/{}/{version}", group.name), group.name.clone(), version));
         }
@@ -63,15 +63,15 @@ fn versions(registry: &Registry) -> Vec<(String, String, String)> {
     all
 }
 
-pub fn hash(text: &[u8]) -> String {
+pub fn hash_document(text: &[u8]) -> String {
     Sha512::digest(text).iter().map(|b| format!("{b:02X}")).collect()
 }
 
-fn document(registry: &Registry, group: &str, version: &str) -> Value {
+fn build_document(registry: &Registry, group: &str, version: &str) -> Value {
     let (mut paths, mut schemas) = (Map::new(), BTreeMap::new());
-    for resource in kinds(registry, group, version) {
+    for resource in kinds_of_version(registry, group, version) {
         add_paths(&mut paths, resource);
-        let schema = schema(resource, &mut schemas);
+        let schema = resource_schema(resource, &mut schemas);
         schemas.insert(schema_name(resource), schema);
     }
     json!({
@@ -82,7 +82,7 @@ fn document(registry: &Registry, group: &str, version: &str) -> Value {
     })
 }
 
-fn gvk(resource: &Resource) -> Value {
+fn gvk_extension(resource: &Resource) -> Value {
     json!({"group": resource.group, "kind": resource.kind, "version": resource.version})
 }
 
@@ -97,22 +97,22 @@ fn schema_name(resource: &Resource) -> String {
 }
 
 /// Custom kinds have the schema that was written for them, built-in ones that of their Go types.
-fn schema(resource: &Resource, components: &mut Components) -> Value {
+fn resource_schema(resource: &Resource, components: &mut Components) -> Value {
     let declared = resource.custom.as_ref().and_then(|c| c.definition.pointer("/schema/openAPIV3Schema")).cloned();
     let mut schema = match declared {
         Some(schema) => schema,
         None if resource.is_custom() => json!({"type": "object"}),
-        None => described(resource.schema.node(), components),
+        None => node_schema(resource.schema.node(), components),
     };
     if let Some(members) = schema.as_object_mut() {
         members.entry("type").or_insert_with(|| "object".into());
         if let Some(properties) = members.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
             properties.insert("apiVersion".into(), json!({"type": "string", "description": API_VERSION_TEXT}));
             properties.insert("kind".into(), json!({"type": "string", "description": KIND_TEXT}));
-            let metadata = named("meta/v1.ObjectMeta", components);
+            let metadata = named_schema("meta/v1.ObjectMeta", components);
             properties.insert("metadata".into(), json!({"allOf": [metadata], "description": METADATA_TEXT}));
         }
-        members.insert("x-kubernetes-group-version-kind".into(), json!([gvk(resource)]));
+        members.insert("x-kubernetes-group-version-kind".into(), json!([gvk_extension(resource)]));
     }
     schema
 }
@@ -120,24 +120,24 @@ fn schema(resource: &Resource, components: &mut Components) -> Value {
 type Components = BTreeMap<String, Value>;
 
 /// A reference to a built-in type, which comes among the components with all that it refers to.
-fn named(target: &'static str, components: &mut Components) -> Value {
+fn named_schema(target: &'static str, components: &mut Components) -> Value {
     let name = format!("io.k8s.api.{}", target.replace('/', "."));
     if !components.contains_key(&name) {
         // Types may contain themselves.
         components.insert(name.clone(), Value::Null);
-        let schema = described(Link::Named(target).node(), components);
+        let schema = node_schema(Link::Named(target).node(), components);
         components.insert(name.clone(), schema);
     }
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn linked(link: &Link, components: &mut Components) -> Value {
+fn linked_schema(link: &Link, components: &mut Components) -> Value {
     match link {
-        Link::Named(target) => named(target, components),
+        Link::Named(target) => named_schema(target, components),
         Link::Here(node) => match node.target {
             // Only a single reference in allOf may have neighbours.
-            Some(target) => json!({"allOf": [named(target, components)]}),
-            None => described(node, components),
+            Some(target) => json!({"allOf": [named_schema(target, components)]}),
+            None => node_schema(node, components),
         },
     }
 }
@@ -158,7 +158,7 @@ fn wire_type(wire: Wire) -> (&'static str, &'static str) {
     }
 }
 
-fn described(node: &Node, components: &mut Components) -> Value {
+fn node_schema(node: &Node, components: &mut Components) -> Value {
     let mut schema = Map::new();
     if node.int_or_string {
         schema.insert("x-kubernetes-int-or-string".into(), true.into());
@@ -173,17 +173,17 @@ fn described(node: &Node, components: &mut Components) -> Value {
     }
     if !node.properties.is_empty() {
         let properties: Map<String, Value> =
-            node.properties.iter().map(|(name, link)| (name.clone(), linked(link, components))).collect();
+            node.properties.iter().map(|(name, link)| (name.clone(), linked_schema(link, components))).collect();
         schema.insert("type".into(), "object".into());
         schema.insert("properties".into(), properties.into());
     }
     if let Some(items) = &node.items {
         schema.insert("type".into(), "array".into());
-        schema.insert("items".into(), linked(items, components));
+        schema.insert("items".into(), linked_schema(items, components));
     }
     if let Additional::Schema(values) = &node.additional {
         schema.insert("type".into(), "object".into());
-        schema.insert("additionalProperties".into(), linked(values, components));
+        schema.insert("additionalProperties".into(), linked_schema(values, components));
     }
     match &node.list {
         ListKind::Unspecified => {}
@@ -218,7 +218,7 @@ fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     };
     let methods = |table: &[(&str, &str, &str)]| -> Value {
         let listed = table.iter().filter(|(verb, _, _)| resource.has_verb(verb));
-        listed.map(|(verb, method, action)| ((*method).to_owned(), operation(resource, verb, action))).collect()
+        listed.map(|(verb, method, action)| ((*method).to_owned(), build_operation(resource, verb, action))).collect()
     };
     let on_all =
         [("list", "get", "list"), ("create", "post", "post"), ("deletecollection", "delete", "deletecollection")];
@@ -230,7 +230,7 @@ fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     }
 }
 
-fn operation(resource: &Resource, verb: &str, action: &str) -> Value {
+fn build_operation(resource: &Resource, verb: &str, action: &str) -> Value {
     let writes = matches!(verb, "create" | "update" | "patch");
     let parameter =
         |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
@@ -245,7 +245,7 @@ fn operation(resource: &Resource, verb: &str, action: &str) -> Value {
         "parameters": parameters,
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": gvk(resource),
+        "x-kubernetes-group-version-kind": gvk_extension(resource),
     });
     if writes {
         // Strategic merge is not offered here: kubectl then computes it from the types it was built with.

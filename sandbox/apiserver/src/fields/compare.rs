@@ -12,23 +12,29 @@ pub struct Comparison {
     pub removed: Set,
 }
 
-pub fn compare(old: &Value, new: &Value, ty: Type<'_>) -> Comparison {
+pub fn compare_objects(old: &Value, new: &Value, ty: Type<'_>) -> Comparison {
     let mut comparison = Comparison::default();
-    walk(Some(old), Some(new), ty, &mut Vec::new(), &mut comparison);
+    compare_values(Some(old), Some(new), ty, &mut Vec::new(), &mut comparison);
     comparison
 }
 
-fn walk(old: Option<&Value>, new: Option<&Value>, ty: Type<'_>, path: &mut Vec<Element>, out: &mut Comparison) {
+fn compare_values(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    ty: Type<'_>,
+    path: &mut Vec<Element>,
+    out: &mut Comparison,
+) {
     let leaf = match (old, new) {
         (None, None) => return,
-        (Some(_), None) => handle(ty.atom(old), old, new, ty, path, out),
-        (None, Some(_)) => handle(ty.atom(new), old, new, ty, path, out),
+        (Some(_), None) => compare_atoms(ty.atom(old), old, new, ty, path, out),
+        (None, Some(_)) => compare_atoms(ty.atom(new), old, new, ty, path, out),
         (Some(_), Some(_)) => {
             let (before, after) = (ty.atom(old), ty.atom(new));
             if before != after {
-                handle(before, old, new, ty, path, out);
+                compare_atoms(before, old, new, ty, path, out);
             }
-            handle(after, old, new, ty, path, out)
+            compare_atoms(after, old, new, ty, path, out)
         }
     };
     if !leaf {
@@ -41,7 +47,7 @@ fn walk(old: Option<&Value>, new: Option<&Value>, ty: Type<'_>, path: &mut Vec<E
 }
 
 /// Whether the value was compared as a whole.
-fn handle(
+fn compare_atoms(
     atom: Atom,
     old: Option<&Value>,
     new: Option<&Value>,
@@ -50,12 +56,12 @@ fn handle(
     out: &mut Comparison,
 ) -> bool {
     match atom {
-        Atom::Scalar => leaf(old, new, path, out),
+        Atom::Scalar => compare_leaves(old, new, path, out),
         Atom::Map => {
             let (before, after) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
             let empty = before.is_none_or(|map| map.is_empty()) && after.is_none_or(|map| map.is_empty());
             if empty || ty.atomic_map() {
-                return leaf(old, new, path, out);
+                return compare_leaves(old, new, path, out);
             }
             let keys = before.into_iter().flat_map(|map| map.keys());
             let fresh =
@@ -63,7 +69,13 @@ fn handle(
             for key in keys.chain(fresh) {
                 let Some((member, _)) = ty.member(key) else { continue };
                 path.push(Element::Field(key.clone()));
-                walk(before.and_then(|map| map.get(key)), after.and_then(|map| map.get(key)), member, path, out);
+                compare_values(
+                    before.and_then(|map| map.get(key)),
+                    after.and_then(|map| map.get(key)),
+                    member,
+                    path,
+                    out,
+                );
                 path.pop();
             }
             false
@@ -72,9 +84,9 @@ fn handle(
             let (before, after) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
             let empty = before.is_none_or(|list| list.is_empty()) && after.is_none_or(|list| list.is_empty());
             if empty || ty.atomic_list() {
-                return leaf(old, new, path, out);
+                return compare_leaves(old, new, path, out);
             }
-            elements(
+            compare_elements(
                 before.map(Vec::as_slice).unwrap_or_default(),
                 after.map(Vec::as_slice).unwrap_or_default(),
                 ty,
@@ -86,7 +98,7 @@ fn handle(
     }
 }
 
-fn leaf(old: Option<&Value>, new: Option<&Value>, path: &[Element], out: &mut Comparison) -> bool {
+fn compare_leaves(old: Option<&Value>, new: Option<&Value>, path: &[Element], out: &mut Comparison) -> bool {
     match (old, new) {
         (None, _) => out.added.insert(path),
         (_, None) => out.removed.insert(path),
@@ -96,7 +108,7 @@ fn leaf(old: Option<&Value>, new: Option<&Value>, path: &[Element], out: &mut Co
     true
 }
 
-fn elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut Vec<Element>, out: &mut Comparison) {
+fn compare_elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut Vec<Element>, out: &mut Comparison) {
     type Group<'a> = (Element, Vec<&'a Value>);
     fn group<'a>(items: &'a [Value], ty: Type<'_>) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
@@ -118,7 +130,9 @@ fn elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut Vec<Elem
         let right = of(&new, name).map(|at| new[at].1.as_slice()).unwrap_or_default();
         path.push(name.clone());
         match (left, right) {
-            ([] | [_], [] | [_]) => walk(left.first().copied(), right.first().copied(), ty.element(), path, out),
+            ([] | [_], [] | [_]) => {
+                compare_values(left.first().copied(), right.first().copied(), ty.element(), path, out)
+            }
             ([_, _, ..], [_, _, ..]) => {
                 if left != right {
                     out.modified.insert(path);
@@ -126,13 +140,13 @@ fn elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut Vec<Elem
             }
             ([_, _, ..], right) => {
                 if let Some(item) = right.first() {
-                    walk(None, Some(item), ty.element(), path, out);
+                    compare_values(None, Some(item), ty.element(), path, out);
                 }
                 out.removed.insert(path);
             }
             (left, _) => {
                 if let Some(item) = left.first() {
-                    walk(Some(item), None, ty.element(), path, out);
+                    compare_values(Some(item), None, ty.element(), path, out);
                 }
                 out.added.insert(path);
             }

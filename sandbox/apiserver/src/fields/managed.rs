@@ -38,7 +38,7 @@ pub struct Owned {
 pub type Managed = BTreeMap<Manager, Owned>;
 
 /// Reads the entries; `None` if one of them makes no sense.
-pub fn decode(list: Option<&Value>) -> Option<Managed> {
+pub fn decode_managed(list: Option<&Value>) -> Option<Managed> {
     let mut managed = Managed::new();
     for entry in list.and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -69,7 +69,7 @@ pub fn decode(list: Option<&Value>) -> Option<Managed> {
 }
 
 /// Writes the entries into the object, or removes the member when nobody owns anything.
-pub fn write(object: &mut Value, managed: &Managed) {
+pub fn write_managed(object: &mut Value, managed: &Managed) {
     let Some(metadata) = object.as_object_mut().map(|map| map.entry("metadata").or_insert_with(|| json!({}))) else {
         return;
     };
@@ -82,11 +82,11 @@ pub fn write(object: &mut Value, managed: &Managed) {
     entries.sort_by_key(|(manager, owned)| {
         (!manager.applies, owned.time.clone(), manager.name.clone(), owned.version.clone(), manager.subresource.clone())
     });
-    let list: Vec<Value> = entries.into_iter().map(|(manager, owned)| encode(manager, owned)).collect();
+    let list: Vec<Value> = entries.into_iter().map(|(manager, owned)| encode_entry(manager, owned)).collect();
     metadata.insert("managedFields".to_owned(), Value::Array(list));
 }
 
-fn encode(manager: &Manager, owned: &Owned) -> Value {
+fn encode_entry(manager: &Manager, owned: &Owned) -> Value {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
     put("manager", manager.name.clone().into());

@@ -6,11 +6,11 @@ use super::set::{Element, Set};
 use super::typed::{Atom, Type};
 
 /// The live object with the applied one on top.
-pub fn merge(live: &Value, applied: &Value, ty: Type<'_>) -> Value {
-    merged(Some(live), Some(applied), ty).unwrap_or(Value::Null)
+pub fn merge_applied(live: &Value, applied: &Value, ty: Type<'_>) -> Value {
+    merge_values(Some(live), Some(applied), ty).unwrap_or(Value::Null)
 }
 
-fn merged(live: Option<&Value>, applied: Option<&Value>, ty: Type<'_>) -> Option<Value> {
+fn merge_values(live: Option<&Value>, applied: Option<&Value>, ty: Type<'_>) -> Option<Value> {
     let atom = if applied.is_some() { ty.atom(applied) } else { ty.atom(live) };
     let leaf = || applied.or(live).cloned();
     match atom {
@@ -28,7 +28,7 @@ fn merged(live: Option<&Value>, applied: Option<&Value>, ty: Type<'_>) -> Option
             for key in keys.chain(fresh) {
                 let (left, right) = (left.and_then(|map| map.get(key)), right.and_then(|map| map.get(key)));
                 let value = match ty.member(key) {
-                    Some((member, _)) => merged(left, right, member),
+                    Some((member, _)) => merge_values(left, right, member),
                     None => right.or(left).cloned(),
                 };
                 out.extend(value.map(|value| (key.clone(), value)));
@@ -74,7 +74,7 @@ fn merged_list(live: &[Value], applied: &[Value], ty: Type<'_>) -> Vec<Value> {
         if let (Some((name, _)), Some((other, _))) = (left.get(l), right.get(r)) {
             if name == other {
                 done.push(name);
-                out.extend(merged(in_left(name), in_right(name), ty.element()));
+                out.extend(merge_values(in_left(name), in_right(name), ty.element()));
                 l += 1;
                 r += 1;
                 next_shared = shared.next();
@@ -98,7 +98,7 @@ fn merged_list(live: &[Value], applied: &[Value], ty: Type<'_>) -> Vec<Value> {
         }
         if let Some((name, _)) = right.get(r) {
             done.push(name);
-            out.extend(merged(in_left(name), in_right(name), ty.element()));
+            out.extend(merge_values(in_left(name), in_right(name), ty.element()));
             r += 1;
             if next_shared == Some(name) {
                 next_shared = shared.next();
@@ -109,11 +109,11 @@ fn merged_list(live: &[Value], applied: &[Value], ty: Type<'_>) -> Vec<Value> {
 }
 
 /// The object without the fields of `gone`. Containers that become empty stay, as long as they are not gone themselves.
-pub fn remove(value: &Value, gone: &Set, ty: Type<'_>) -> Value {
-    removed(value, gone, ty).unwrap_or(Value::Null)
+pub fn remove_fields(value: &Value, gone: &Set, ty: Type<'_>) -> Value {
+    remove_values(value, gone, ty).unwrap_or(Value::Null)
 }
 
-fn removed(value: &Value, gone: &Set, ty: Type<'_>) -> Option<Value> {
+fn remove_values(value: &Value, gone: &Set, ty: Type<'_>) -> Option<Value> {
     match (ty.atom(Some(value)), value) {
         (Atom::Map, Value::Object(map)) => {
             if map.is_empty() || ty.atomic_map() {
@@ -164,7 +164,7 @@ fn removed(value: &Value, gone: &Set, ty: Type<'_>) -> Option<Value> {
 }
 
 fn kept_container(value: &Value, gone: &Set, ty: Type<'_>) -> Value {
-    removed(value, gone, ty).unwrap_or_else(|| match value {
+    remove_values(value, gone, ty).unwrap_or_else(|| match value {
         Value::Object(_) => Value::Object(Map::new()),
         Value::Array(_) => Value::Array(Vec::new()),
         _ => Value::Null,

@@ -11,7 +11,7 @@ mod typed;
 
 use serde_json::Value;
 
-use self::compare::compare;
+use self::compare::compare_objects;
 use self::managed::{Managed, Manager, Owned};
 use self::set::{Set, path_text};
 use self::typed::Type;
@@ -70,7 +70,7 @@ pub fn apply(
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
     let ty = Type::root(schema.node());
-    let problems = typed::problems(applied, ty);
+    let problems = typed::find_problems(applied, ty);
     if !problems.is_empty() {
         return Err(ApplyError::Internal(untyped(applied, &problems)));
     }
@@ -97,7 +97,7 @@ pub fn apply(
     let set = typed::field_set(applied, ty);
     let time = last.as_ref().and_then(|last| last.time.clone());
     managed.insert(me.clone(), Owned { set, version: writer.api_version.to_owned(), time });
-    let merged = merge::merge(&live, applied, ty);
+    let merged = merge::merge_applied(&live, applied, ty);
     let next = pruned(merged, &managed, last.as_ref(), ty);
     let conflicts = settle(&live, &next, &mut managed, &me, ty);
     if !force && !conflicts.is_empty() {
@@ -110,7 +110,7 @@ pub fn apply(
     {
         mine.time = Some(writer.now.to_owned());
     }
-    managed::write(&mut next, &managed);
+    managed::write_managed(&mut next, &managed);
     Ok(next)
 }
 
@@ -122,7 +122,7 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, 
     let (before, stored) = live.map_or_else(|| empty_object(schema, new), without_managed);
     let reset = sent.as_ref().is_some_and(is_reset);
     let wish = sent.as_ref().filter(|_| !reset && writer.subresource.is_empty());
-    let mut managed = match wish.and_then(|sent| managed::decode(Some(sent))) {
+    let mut managed = match wish.and_then(|sent| managed::decode_managed(Some(sent))) {
         _ if reset && writer.subresource.is_empty() => Managed::new(),
         Some(managed) if !managed.is_empty() => managed,
         _ => managed_of(&stored),
@@ -143,14 +143,14 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, 
         }
         cap(&mut managed);
     }
-    managed::write(new, &managed);
+    managed::write_managed(new, &managed);
 }
 
 /// Whether ownership of a decoded object can be tracked at all: a value that does not fit its type (which validation may
 /// never see, because it stands in a part that is reset) ends the tracking, and the object loses its entries.
 pub fn trackable(object: &Value, schema: &TypeSchema) -> bool {
     let ty = Type::root(schema.node());
-    typed::problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))
+    typed::find_problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))
 }
 
 /// Removes all entries of an object.
@@ -193,7 +193,7 @@ fn is_reset(sent: &Value) -> bool {
 }
 
 fn managed_of(list: &Value) -> Managed {
-    managed::decode(Some(list)).unwrap_or_default()
+    managed::decode_managed(Some(list)).unwrap_or_default()
 }
 
 /// The object and its managedFields apart.
@@ -238,16 +238,16 @@ fn pruned(merged: Value, managed: &Managed, last: Option<&Owned>, ty: Type<'_>) 
     let named_set = |value: &Value| merge::with_named_fields(&typed::field_set(value, ty), ty);
     let owned = managed.values().fold(Set::default(), |all, owned| all.union(&owned.set));
     let owned = merge::with_named_fields(&owned, ty);
-    let bare = merge::remove(&merged, &last, ty);
+    let bare = merge::remove_fields(&merged, &last, ty);
     // Back with what anyone still owns,
-    let kept = merge::remove(&merged, &all.difference(&named_set(&bare).union(&owned)), ty);
+    let kept = merge::remove_fields(&merged, &all.difference(&named_set(&bare).union(&owned)), ty);
     // and with what was not the applier's to begin with.
-    merge::remove(&merged, &all.difference(&named_set(&kept)).intersection(&last), ty)
+    merge::remove_fields(&merged, &all.difference(&named_set(&kept)).intersection(&last), ty)
 }
 
 /// Takes fields that changed from their other owners; returns what those were.
 fn settle(old: &Value, new: &Value, managed: &mut Managed, me: &Manager, ty: Type<'_>) -> Vec<Conflict> {
-    let comparison = compare(old, new, ty);
+    let comparison = compare_objects(old, new, ty);
     take(&comparison, managed, me)
 }
 
@@ -267,7 +267,7 @@ fn take(comparison: &compare::Comparison, managed: &mut Managed, me: &Manager) -
 
 /// A plain write: the writer owns what it changed.
 fn update(old: &Value, new: &Value, managed: &mut Managed, me: &Manager, writer: &Writer<'_>, ty: Type<'_>) {
-    let comparison = compare(old, new, ty);
+    let comparison = compare_objects(old, new, ty);
     // The writer's own earlier fields are treated like those of others first: what it changed comes back below.
     let operation = Manager { name: String::new(), ..me.clone() };
     take(&comparison, managed, &operation);

@@ -124,11 +124,11 @@ impl<'a> Type<'a> {
 /// All the fields of an object that someone who sends it owns.
 pub fn field_set(value: &Value, ty: Type<'_>) -> Set {
     let mut set = Set::default();
-    collect(value, ty, &mut Vec::new(), &mut set);
+    collect_fields(value, ty, &mut Vec::new(), &mut set);
     set
 }
 
-fn collect(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) {
+fn collect_fields(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) {
     match ty.atom(Some(value)) {
         Atom::Scalar => set.insert(path),
         Atom::Map if ty.atomic_map() => set.insert(path),
@@ -137,7 +137,7 @@ fn collect(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) 
             for (key, value) in value.as_object().into_iter().flatten() {
                 let Some((member, declared)) = ty.member(key) else { continue };
                 path.push(Element::Field(key.clone()));
-                collect(value, member, path, set);
+                collect_fields(value, member, path, set);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 if empty || !declared {
                     set.insert(path);
@@ -153,7 +153,7 @@ fn collect(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) 
                 path.push(name.clone());
                 // Elements with the same name are owned as one.
                 if names.iter().filter(|other| other.as_ref() == Some(name)).count() == 1 {
-                    collect(item, ty.element(), path, set);
+                    collect_fields(item, ty.element(), path, set);
                 }
                 set.insert(path);
                 path.pop();
@@ -163,13 +163,13 @@ fn collect(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mut Set) 
 }
 
 /// Why an applied object does not fit its type, one text for each problem.
-pub fn problems(value: &Value, ty: Type<'_>) -> Vec<String> {
+pub fn find_problems(value: &Value, ty: Type<'_>) -> Vec<String> {
     let mut out = Vec::new();
-    check(value, ty, "", &mut out);
+    check_value(value, ty, "", &mut out);
     out
 }
 
-fn check(value: &Value, ty: Type<'_>, path: &str, out: &mut Vec<String>) {
+fn check_value(value: &Value, ty: Type<'_>, path: &str, out: &mut Vec<String>) {
     let mut report = |text: String| out.push(if path.is_empty() { text } else { format!("{path}: {text}") });
     match ty.atom(Some(value)) {
         Atom::Scalar => {
@@ -182,7 +182,7 @@ fn check(value: &Value, ty: Type<'_>, path: &str, out: &mut Vec<String>) {
                 for (key, value) in map {
                     let below = format!("{path}.{key}");
                     match ty.member(key) {
-                        Some((member, _)) => check(value, member, &below, out),
+                        Some((member, _)) => check_value(value, member, &below, out),
                         None => {
                             out.push(format!("{below}: field not declared in schema"));
                             // The library stops at the first unknown field of a map.
@@ -220,7 +220,7 @@ fn check_list(items: &[Value], ty: Type<'_>, path: &str, out: &mut Vec<String>) 
         if seen.contains(&name) {
             out.push(format!("{path}: duplicate entries for key {}", name.text()));
         }
-        check(item, ty.element(), &format!("{path}{}", name.text()), out);
+        check_value(item, ty.element(), &format!("{path}{}", name.text()), out);
         if associative {
             seen.push(name);
         }

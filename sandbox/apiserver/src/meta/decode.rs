@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::quote;
+use crate::error::go_quote;
 
 /// What Go's decoder expects in a member of `ObjectMeta`.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) const OWNER_MEMBERS: [&str; 6] = ["apiVersion", "kind", "name", "uid"
 
 /// Brings `metadata` into the form in which Go would print it after decoding: unknown members, nulls and empty ones go.
 /// Returns the unknown paths; `Err` is the text of the decoder's error.
-pub fn decode(object: &mut Value) -> Result<Vec<String>, String> {
+pub fn decode_metadata(object: &mut Value) -> Result<Vec<String>, String> {
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
@@ -88,7 +88,10 @@ fn decode_member(key: &str, shape: Shape, value: &mut Value, unknown: &mut Vec<S
         },
         Shape::Time => match value {
             Value::String(text) => text.parse::<jiff::Timestamp>().map(|_| true).map_err(|_| {
-                format!("parsing time {0} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0} as \"2006\"", quote(text))
+                format!(
+                    "parsing time {0} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0} as \"2006\"",
+                    go_quote(text)
+                )
             }),
             other => mismatch(other, "string"),
         },

@@ -5,20 +5,20 @@ use serde_json::Value;
 use super::decode::{MEMBERS, OWNER_MEMBERS};
 use super::names::name_problems;
 use super::*;
-use crate::error::quote;
+use crate::error::go_quote;
 use crate::resource::Resource;
 use crate::schema::{CauseReason, FieldError};
 
 /// `ValidateObjectMeta` on creation.
-pub fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
+pub fn validate_metadata(object: &Value, resource: &Resource) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let generate_name = text(object, "generateName");
+    let generate_name = metadata_text(object, "generateName");
     if !generate_name.is_empty() {
         for problem in name_problems(resource.rules.name, generate_name, true) {
             errors.push(FieldError::invalid_text("metadata.generateName", generate_name, &problem));
         }
     }
-    let name = name(object);
+    let name = object_name(object);
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
@@ -35,13 +35,13 @@ pub fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
             "must be greater than or equal to 0",
         ));
     }
-    errors.extend(shared(object));
+    errors.extend(validate_shared(object));
     errors.extend(finalizer_errors(object, resource.is_custom()));
     errors
 }
 
 /// What is checked on creation and update alike: labels, annotations, owners.
-fn shared(object: &Value) -> Vec<FieldError> {
+fn validate_shared(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let map = |member: &str| object.get("metadata").and_then(|m| m.get(member)).and_then(Value::as_object);
     for (key, value) in map("labels").into_iter().flatten() {
@@ -119,7 +119,7 @@ fn owner_errors(object: &Value) -> Vec<FieldError> {
 fn go_owner(owner: &Value) -> String {
     let members = OWNER_MEMBERS
         .iter()
-        .filter_map(|member| owner.get(*member).map(|value| format!("{}:{value}", quote(member))))
+        .filter_map(|member| owner.get(*member).map(|value| format!("{}:{value}", go_quote(member))))
         .collect::<Vec<_>>();
     format!("{{{}}}", members.join(","))
 }
@@ -136,7 +136,7 @@ pub fn go_text(metadata: &Value, sorted: bool) -> String {
         members.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>()
     };
     let print = |members: Vec<(String, String)>| {
-        let parts: Vec<String> = members.into_iter().map(|(k, v)| format!("{}:{v}", quote(&k))).collect();
+        let parts: Vec<String> = members.into_iter().map(|(k, v)| format!("{}:{v}", go_quote(&k))).collect();
         format!("{{{}}}", parts.join(","))
     };
     let names: Vec<&str> = if sorted { Vec::new() } else { MEMBERS.iter().map(|(name, _)| *name).collect() };
@@ -158,7 +158,7 @@ pub fn go_text(metadata: &Value, sorted: bool) -> String {
 /// `ValidateFinalizers`: custom resources only get a warning for an unqualified name.
 fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let list = finalizers(object);
+    let list = finalizers_of(object);
     for (index, finalizer) in list.iter().enumerate() {
         let problems = qualified_name_problems(finalizer);
         for problem in &problems {
@@ -187,8 +187,8 @@ pub(super) fn is_known_finalizer(finalizer: &str) -> bool {
 pub fn validate_update(new: &Value, old: &Value, resource: &Resource) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_deleting(old) {
-        let before = finalizers(old);
-        let added: Vec<String> = finalizers(new).into_iter().filter(|f| !before.contains(f)).map(quote).collect();
+        let before = finalizers_of(old);
+        let added: Vec<String> = finalizers_of(new).into_iter().filter(|f| !before.contains(f)).map(go_quote).collect();
         if !added.is_empty() {
             let why = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
@@ -205,7 +205,7 @@ pub fn validate_update(new: &Value, old: &Value, resource: &Resource) -> Vec<Fie
             errors.push(FieldError::invalid(format!("metadata.{member}"), &value, "field is immutable"));
         }
     }
-    errors.extend(shared(new));
+    errors.extend(validate_shared(new));
     let mut twice = errors.clone();
     twice.extend(errors);
     twice.extend(finalizer_errors(new, resource.is_custom()));

@@ -24,29 +24,29 @@ pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
             let detail = "json: cannot unmarshal into Go value of type jsonpatch.Operation";
             return Err(PatchError::Malformed(format!("error decoding patch: {detail}")));
         };
-        apply(&mut document, operation).map_err(PatchError::Inapplicable)?;
+        apply_operation(&mut document, operation).map_err(PatchError::Inapplicable)?;
     }
     Ok(document)
 }
 
-fn apply(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
+fn apply_operation(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
     let text = |key: &str| operation.get(key).and_then(Value::as_str);
     let kind = text("op").unwrap_or("unknown");
     let path = |key: &str| text(key).ok_or_else(|| format!("{kind} operation failed to decode {key}: missing value"));
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     match kind {
-        "add" => add(document, path("path")?, value(), kind),
-        "remove" => remove(document, path("path")?, kind).map(drop),
-        "replace" => replace(document, path("path")?, value()),
+        "add" => add_value(document, path("path")?, value(), kind),
+        "remove" => remove_value(document, path("path")?, kind).map(drop),
+        "replace" => replace_value(document, path("path")?, value()),
         "move" => {
-            let moved = remove(document, path("from")?, kind)?;
-            add(document, path("path")?, moved, kind)
+            let moved = remove_value(document, path("from")?, kind)?;
+            add_value(document, path("path")?, moved, kind)
         }
         "copy" => {
-            let copied = get(document, path("from")?, kind)?;
-            add(document, path("path")?, copied.unwrap_or(Value::Null), kind)
+            let copied = get_value(document, path("from")?, kind)?;
+            add_value(document, path("path")?, copied.unwrap_or(Value::Null), kind)
         }
-        "test" => test(document, path("path")?, &value()),
+        "test" => test_value(document, path("path")?, &value()),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
@@ -56,7 +56,7 @@ fn missing_path(kind: &str, path: &str) -> String {
 }
 
 /// The container a pointer leads to, and the last, unescaped part.
-fn container<'a>(document: &'a mut Value, path: &str, kind: &str) -> Result<(&'a mut Value, String), String> {
+fn find_container<'a>(document: &'a mut Value, path: &str, kind: &str) -> Result<(&'a mut Value, String), String> {
     let missing = || missing_path(kind, path);
     let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).peekable();
     let mut current = document;
@@ -67,7 +67,7 @@ fn container<'a>(document: &'a mut Value, path: &str, kind: &str) -> Result<(&'a
         current = match current {
             Value::Object(map) => map.get_mut(&part).ok_or_else(missing)?,
             Value::Array(items) => {
-                let index = index(&part, items.len()).map_err(|_| missing())?;
+                let index = element_index(&part, items.len()).map_err(|_| missing())?;
                 items.get_mut(index).ok_or_else(missing)?
             }
             _ => return Err(missing()),
@@ -77,7 +77,7 @@ fn container<'a>(document: &'a mut Value, path: &str, kind: &str) -> Result<(&'a
 }
 
 /// An index into a list of this length; a negative one counts from the end.
-fn index(part: &str, length: usize) -> Result<usize, String> {
+fn element_index(part: &str, length: usize) -> Result<usize, String> {
     let invalid = || format!("Unable to access invalid index: {part}: invalid index referenced");
     let number: i64 = part.parse().map_err(|_| format!("value was not a proper array index: '{part}'"))?;
     let length = i64::try_from(length).map_err(|_| invalid())?;
@@ -88,16 +88,16 @@ fn index(part: &str, length: usize) -> Result<usize, String> {
     usize::try_from(number).map_err(|_| invalid())
 }
 
-fn add(document: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
-    let (parent, key) = container(document, path, kind)?;
+fn add_value(document: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
+    let (parent, key) = find_container(document, path, kind)?;
     match parent {
         Value::Object(map) => {
             map.insert(key, value);
         }
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
-            let at =
-                index(&key, items.len() + 1).map_err(|error| format!("error in add for path: '{path}': {error}"))?;
+            let at = element_index(&key, items.len() + 1)
+                .map_err(|error| format!("error in add for path: '{path}': {error}"))?;
             items.insert(at, value);
         }
         _ => return Err(missing_path(kind, path)),
@@ -105,30 +105,30 @@ fn add(document: &mut Value, path: &str, value: Value, kind: &str) -> Result<(),
     Ok(())
 }
 
-fn remove(document: &mut Value, path: &str, kind: &str) -> Result<Value, String> {
-    let (parent, key) = container(document, path, kind)?;
+fn remove_value(document: &mut Value, path: &str, kind: &str) -> Result<Value, String> {
+    let (parent, key) = find_container(document, path, kind)?;
     let wrap = |error: String| format!("error in remove for path: '{path}': {error}");
     match parent {
         Value::Object(map) => {
             map.remove(&key).ok_or_else(|| wrap(format!("Unable to remove nonexistent key: {key}: missing value")))
         }
-        Value::Array(items) => Ok(items.remove(index(&key, items.len()).map_err(wrap)?)),
+        Value::Array(items) => Ok(items.remove(element_index(&key, items.len()).map_err(wrap)?)),
         _ => Err(missing_path(kind, path)),
     }
 }
 
-fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn replace_value(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
     if path.is_empty() {
         *document = value;
         return Ok(());
     }
-    let (parent, key) = container(document, path, "replace")?;
+    let (parent, key) = find_container(document, path, "replace")?;
     match parent {
         Value::Object(map) => {
             map.insert(key, value);
         }
         Value::Array(items) => {
-            let at = index(&key, items.len())
+            let at = element_index(&key, items.len())
                 .map_err(|_| format!("replace operation does not apply: doc is missing key: {path}: missing value"))?;
             items[at] = value;
         }
@@ -137,21 +137,21 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String>
     Ok(())
 }
 
-fn get(document: &mut Value, path: &str, kind: &str) -> Result<Option<Value>, String> {
-    let (parent, key) = container(document, path, kind)?;
+fn get_value(document: &mut Value, path: &str, kind: &str) -> Result<Option<Value>, String> {
+    let (parent, key) = find_container(document, path, kind)?;
     match parent {
         Value::Object(map) => Ok(map.get(&key).cloned()),
-        Value::Array(items) => Ok(Some(items[index(&key, items.len())?].clone())),
+        Value::Array(items) => Ok(Some(items[element_index(&key, items.len())?].clone())),
         _ => Err(missing_path(kind, path)),
     }
 }
 
-fn test(document: &mut Value, path: &str, wanted: &Value) -> Result<(), String> {
+fn test_value(document: &mut Value, path: &str, wanted: &Value) -> Result<(), String> {
     let equal = if path.is_empty() {
         document == wanted
     } else {
         // A missing member equals null.
-        get(document, path, "test")?.unwrap_or(Value::Null) == *wanted
+        get_value(document, path, "test")?.unwrap_or(Value::Null) == *wanted
     };
     if equal { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
 }

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 /// `patch` is an object.
-pub fn merged(target: &Value, patch: &Value) -> Value {
+pub fn apply_merge_patch(target: &Value, patch: &Value) -> Value {
     let mut out = target.clone();
-    merge(&mut out, patch);
+    merge_into(&mut out, patch);
     out
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+fn merge_into(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
             for (key, value) in patch {
@@ -18,7 +18,7 @@ fn merge(target: &mut Value, patch: &Value) {
                     continue;
                 }
                 match target.get_mut(key) {
-                    Some(current) if !current.is_null() => merge(current, value),
+                    Some(current) if !current.is_null() => merge_into(current, value),
                     _ => {
                         target.insert(key.clone(), without_nulls(value));
                     }

@@ -41,7 +41,7 @@ pub enum PatchError {
 /// RFC 7386, with nulls in added objects dropped and nulls in lists kept.
 pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
     match patch {
-        Value::Object(_) => Ok(merge::merged(target, patch)),
+        Value::Object(_) => Ok(merge::apply_merge_patch(target, patch)),
         Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
         other => Err(PatchError::Malformed(format!("error decoding patch: {}", not_a_map(other)))),
     }
@@ -51,7 +51,7 @@ pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
 /// defaults, like a body that was just read.
 pub fn strategic_merge(target: &Value, patch: &Value, schema: &TypeSchema) -> Result<Value, PatchError> {
     match patch {
-        Value::Object(map) => strategic::merged(target, map, schema.node()),
+        Value::Object(map) => strategic::apply_strategic_patch(target, map, schema.node()),
         // An absent document changes nothing.
         Value::Null => Ok(target.clone()),
         other => Err(PatchError::Malformed(not_a_map(other))),

@@ -14,7 +14,7 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
 type Object = Map<String, Value>;
 
-pub fn merged(target: &Value, patch: &Object, node: &Node) -> Result<Value, PatchError> {
+pub fn apply_strategic_patch(target: &Value, patch: &Object, node: &Node) -> Result<Value, PatchError> {
     let original = target.as_object().cloned().unwrap_or_default();
     let merged = Value::Object(merge_map(original, patch.clone(), node)?);
     match mismatch(&merged, node) {
@@ -61,7 +61,7 @@ fn merge_map(mut original: Object, mut patch: Object, node: &Node) -> Result<Obj
         }
         let Some(current) = original.remove(&key) else {
             if !deletes {
-                set(&mut original, key, value);
+                set_member(&mut original, key, value);
             }
             continue;
         };
@@ -81,7 +81,7 @@ fn merge_map(mut original: Object, mut patch: Object, node: &Node) -> Result<Obj
             }
             (current, _) if deletes => current,
             (_, value) => {
-                set(&mut original, key, value);
+                set_member(&mut original, key, value);
                 continue;
             }
         };
@@ -95,7 +95,7 @@ fn node_of_anything() -> &'static Node {
 }
 
 /// Takes the patch's value as it is, without nulls and directives.
-fn set(original: &mut Object, key: String, value: Value) {
+fn set_member(original: &mut Object, key: String, value: Value) {
     if let Some(value) = without_directives(without_nulls(value)) {
         original.insert(key, value);
     }
@@ -141,13 +141,13 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), PatchErr
 fn set_orders(original: &mut Object, patch: &mut Object, node: &Node) -> Result<(), PatchError> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
-        let wanted = list(patch.remove(&directive))?.unwrap_or_default();
+        let wanted = list_value(patch.remove(&directive))?.unwrap_or_default();
         let name = directive.trim_start_matches(SET_ORDER).to_owned();
-        let current = list(original.get(&name).cloned())?;
-        let changes = list(patch.remove(&name))?;
+        let current = list_value(original.get(&name).cloned())?;
+        let changes = list_value(patch.remove(&name))?;
         let member = node.member(&name);
         let key = member.and_then(|member| member.patch.key.as_deref());
-        order::consistent(changes.as_deref().unwrap_or_default(), &wanted, key)?;
+        order::check_consistent(changes.as_deref().unwrap_or_default(), &wanted, key)?;
         let merged = match (&current, &changes) {
             (None, None) => continue,
             (Some(current), None) => current.clone(),
@@ -165,7 +165,7 @@ fn set_orders(original: &mut Object, patch: &mut Object, node: &Node) -> Result<
     Ok(())
 }
 
-fn list(value: Option<Value>) -> Result<Option<Vec<Value>>, PatchError> {
+fn list_value(value: Option<Value>) -> Result<Option<Vec<Value>>, PatchError> {
     match value {
         None => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items)),

@@ -48,11 +48,11 @@ impl Order<'_> {
     }
 
     fn position(&self, list: &[Value], item: &Value) -> Option<usize> {
-        list.iter().position(|other| same(other, item, self.key))
+        list.iter().position(|other| same_element(other, item, self.key))
     }
 }
 
-fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
+fn same_element(a: &Value, b: &Value, key: Option<&str>) -> bool {
     match key {
         Some(key) if a.is_object() && b.is_object() => a.get(key) == b.get(key),
         _ => a == b,
@@ -60,13 +60,13 @@ fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
 }
 
 /// The elements a patch sends must appear in `$setElementOrder` in the same order.
-pub fn consistent(changes: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+pub fn check_consistent(changes: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if changes.is_empty() || wanted.is_empty() {
         return Ok(());
     }
     let mut wanted_left = wanted.iter();
     for change in changes.iter().filter(|change| change.get("$patch").is_none()) {
-        if !wanted_left.any(|other| same(other, change, key)) {
+        if !wanted_left.any(|other| same_element(other, change, key)) {
             let text = format!(
                 "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
                 crate::schema::shown(&Value::from(changes.to_vec())),

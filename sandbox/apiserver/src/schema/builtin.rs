@@ -31,7 +31,7 @@ pub enum Wire {
     Struct,
 }
 
-static TYPES: LazyLock<HashMap<&'static str, Node>> = LazyLock::new(|| parse(include_str!("builtin.txt")));
+static TYPES: LazyLock<HashMap<&'static str, Node>> = LazyLock::new(|| parse_table(include_str!("builtin.txt")));
 static ANYTHING: LazyLock<Node> = LazyLock::new(|| Node { preserve: true, ..Node::default() });
 
 /// The node of a named type; a name that is not in the table accepts everything.
@@ -40,7 +40,7 @@ pub fn type_node(name: &str) -> &'static Node {
 }
 
 /// The schema of a built-in kind, made once.
-pub fn schema(group: &str, version: &str, kind: &str) -> Arc<TypeSchema> {
+pub fn builtin_schema(group: &str, version: &str, kind: &str) -> Arc<TypeSchema> {
     static MADE: LazyLock<Mutex<BTreeMap<String, Arc<TypeSchema>>>> = LazyLock::new(Mutex::default);
     let short = match group.split('.').next() {
         None | Some("") => "core",
@@ -56,7 +56,7 @@ pub fn schema(group: &str, version: &str, kind: &str) -> Arc<TypeSchema> {
     Arc::clone(schema)
 }
 
-fn parse(table: &'static str) -> HashMap<&'static str, Node> {
+fn parse_table(table: &'static str) -> HashMap<&'static str, Node> {
     let mut types = HashMap::new();
     let mut current: Option<(&'static str, Node)> = None;
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -66,7 +66,7 @@ fn parse(table: &'static str) -> HashMap<&'static str, Node> {
         } else if let Some((_, node)) = &mut current {
             let mut parts = line.split(' ');
             if let (Some(name), Some(shape), Some(presence)) = (parts.next(), parts.next(), parts.next()) {
-                node.properties.insert(name.to_owned(), field(shape, presence, parts));
+                node.properties.insert(name.to_owned(), parse_link(shape, presence, parts));
             }
         }
     }
@@ -74,7 +74,7 @@ fn parse(table: &'static str) -> HashMap<&'static str, Node> {
     types
 }
 
-fn field(shape: &'static str, presence: &str, extras: impl Iterator<Item = &'static str>) -> Link {
+fn parse_link(shape: &'static str, presence: &str, extras: impl Iterator<Item = &'static str>) -> Link {
     let mut node = shape_node(shape);
     node.presence = match presence {
         "!" => Presence::Always,
@@ -110,8 +110,8 @@ fn shape_node(shape: &'static str) -> Node {
     match first {
         // A field of a named type carries its own presence and merging, and borrows the members.
         "@" => Node { wire: Wire::Struct, properties: BTreeMap::new(), target: Some(rest), ..Node::default() },
-        "[" => Node { items: Some(inner(rest)), ..plain(Wire::List) },
-        "{" => Node { additional: Additional::Schema(inner(rest)), ..plain(Wire::Map) },
+        "[" => Node { items: Some(inner_link(rest)), ..plain(Wire::List) },
+        "{" => Node { additional: Additional::Schema(inner_link(rest)), ..plain(Wire::Map) },
         "s" => plain(Wire::String),
         "b" => plain(Wire::Bool),
         "i" => plain(Wire::Int32),
@@ -127,7 +127,7 @@ fn shape_node(shape: &'static str) -> Node {
     }
 }
 
-fn inner(shape: &'static str) -> Link {
+fn inner_link(shape: &'static str) -> Link {
     match shape.strip_prefix('@') {
         Some(name) => Link::Named(name),
         None => Link::Here(Arc::new(shape_node(shape))),
@@ -135,17 +135,17 @@ fn inner(shape: &'static str) -> Link {
 }
 
 /// Brings a value into the form it has after a round trip through Go's type. Paths of unknown fields are relative.
-pub fn canonical(value: &mut Value, node: &Node, unknown: &mut Vec<String>) {
-    walk(value, node, &mut FieldPath::default(), unknown);
+pub fn make_canonical(value: &mut Value, node: &Node, unknown: &mut Vec<String>) {
+    canonical_value(value, node, &mut FieldPath::default(), unknown);
 }
 
-fn walk(value: &mut Value, node: &Node, path: &mut FieldPath, unknown: &mut Vec<String>) {
+fn canonical_value(value: &mut Value, node: &Node, path: &mut FieldPath, unknown: &mut Vec<String>) {
     match (node.wire, &mut *value) {
         (Wire::Struct, Value::Object(map)) => walk_struct(map, node.members(), path, unknown),
         (Wire::Map, Value::Object(map)) => {
             if let Additional::Schema(inner) = &node.additional {
                 for (key, value) in map.iter_mut() {
-                    path.in_member(key, |path| walk(value, inner.node(), path, unknown));
+                    path.in_member(key, |path| canonical_value(value, inner.node(), path, unknown));
                     zero_for_null(value, inner.node());
                 }
             }
@@ -154,13 +154,13 @@ fn walk(value: &mut Value, node: &Node, path: &mut FieldPath, unknown: &mut Vec<
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter_mut().enumerate() {
                     zero_for_null(item, inner.node());
-                    path.in_index(index, |path| walk(item, inner.node(), path, unknown));
+                    path.in_index(index, |path| canonical_value(item, inner.node(), path, unknown));
                 }
             }
         }
         (Wire::Quantity, Value::String(_) | Value::Number(_)) => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            if let Some(text) = quantity::canonical(&text) {
+            if let Some(text) = quantity::canonical_quantity(&text) {
                 *value = Value::String(text);
             }
         }
@@ -178,7 +178,7 @@ fn walk(value: &mut Value, node: &Node, path: &mut FieldPath, unknown: &mut Vec<
 
 fn zero_for_null(value: &mut Value, node: &Node) {
     if value.is_null() && node.wire != Wire::Any {
-        *value = zero(node);
+        *value = zero_value(node);
     }
 }
 
@@ -188,10 +188,10 @@ fn walk_struct(map: &mut Map<String, Value>, node: &Node, path: &mut FieldPath, 
             unknown.push(path.member(key));
             return false;
         };
-        path.in_member(key, |path| walk(value, property, path, unknown));
+        path.in_member(key, |path| canonical_value(value, property, path, unknown));
         match property.presence {
             Presence::Always if value.is_null() => {
-                *value = zero(property);
+                *value = zero_value(property);
                 true
             }
             Presence::DropNull => !value.is_null(),
@@ -201,7 +201,7 @@ fn walk_struct(map: &mut Map<String, Value>, node: &Node, path: &mut FieldPath, 
     });
     for (key, property) in &node.properties {
         let property = property.node();
-        if let Some(value) = unset(property)
+        if let Some(value) = unset_value(property)
             && !map.contains_key(key)
         {
             map.insert(key.clone(), value);
@@ -224,16 +224,16 @@ fn is_zero(value: &Value, node: &Node) -> bool {
 }
 
 /// What Go writes for a field that was not set, if it writes it at all.
-fn unset(node: &Node) -> Option<Value> {
+fn unset_value(node: &Node) -> Option<Value> {
     match node.presence {
-        Presence::Always => Some(zero(node)),
+        Presence::Always => Some(zero_value(node)),
         Presence::AlwaysOrNull => Some(Value::Null),
         _ => None,
     }
 }
 
 /// What Go writes for the zero value.
-pub fn zero(node: &Node) -> Value {
+pub fn zero_value(node: &Node) -> Value {
     match node.wire {
         Wire::String => Value::from(""),
         Wire::Bool => Value::from(false),
@@ -243,7 +243,7 @@ pub fn zero(node: &Node) -> Value {
         Wire::Struct => {
             let mut map = Map::new();
             for (key, property) in &node.members().properties {
-                map.extend(unset(property.node()).map(|value| (key.clone(), value)));
+                map.extend(unset_value(property.node()).map(|value| (key.clone(), value)));
             }
             Value::Object(map)
         }
@@ -252,10 +252,10 @@ pub fn zero(node: &Node) -> Value {
 
 /// Why Go's decoder refuses the object, if it does.
 pub fn decode_error(value: &Value, node: &Node, type_name: &str) -> Option<String> {
-    decode(value, node, type_name, &mut String::new())
+    decode_value_error(value, node, type_name, &mut String::new())
 }
 
-fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<String> {
+fn decode_value_error(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<String> {
     let complain = |got: &str, wanted: &str| {
         let at = if path.is_empty() { String::new() } else { format!("struct field {owner}.{path} of type ") };
         let value_of = if path.is_empty() { "value of type " } else { "" };
@@ -277,7 +277,7 @@ fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<
             let fits = number.as_i64().is_some_and(|n| node.wire == Wire::Int64 || i32::try_from(n).is_ok());
             if fits { None } else { complain(&format!("number {number}"), wire_name(node.wire)) }
         }
-        (Wire::Quantity, Value::String(text)) => quantity::canonical(text).is_none().then(|| {
+        (Wire::Quantity, Value::String(text)) => quantity::canonical_quantity(text).is_none().then(|| {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
         }),
         (Wire::Quantity, Value::Number(_)) => None,
@@ -293,11 +293,11 @@ fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<
         (Wire::Time | Wire::MicroTime, Value::String(text)) => time_error(text, node.wire),
         (Wire::List, Value::Array(items)) => {
             let inner = node.items.as_ref()?.node();
-            items.iter().find_map(|item| decode(item, inner, owner, path))
+            items.iter().find_map(|item| decode_value_error(item, inner, owner, path))
         }
         (Wire::Map, Value::Object(map)) => {
             let Additional::Schema(inner) = &node.additional else { return None };
-            map.values().find_map(|value| decode(value, inner.node(), owner, path))
+            map.values().find_map(|value| decode_value_error(value, inner.node(), owner, path))
         }
         (Wire::Struct, Value::Object(map)) => {
             let owner = node.target.and_then(|target| target.split('.').next_back()).unwrap_or(owner);
@@ -308,7 +308,7 @@ fn decode(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<
                     path.push('.');
                 }
                 path.push_str(key);
-                let error = decode(value, inner, owner, path);
+                let error = decode_value_error(value, inner, owner, path);
                 path.truncate(length);
                 error
             })
@@ -420,7 +420,7 @@ mod tests {
             "spec": {"containers": [{"name": "c", "image": "", "foo": 1}], "hostNetwork": false, "nodeName": null}
         });
         let mut unknown = Vec::new();
-        canonical(&mut pod, node, &mut unknown);
+        make_canonical(&mut pod, node, &mut unknown);
         assert_eq!(unknown, ["spec.containers[0].foo"]);
         let wanted = json!({
             "metadata": {"name": "a"},
@@ -435,11 +435,11 @@ mod tests {
         let node = type_node("apps/v1.Deployment");
         let mut object = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "a",
             "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}]}}}});
-        canonical(&mut object, node, &mut Vec::new());
+        make_canonical(&mut object, node, &mut Vec::new());
         let limits = &object["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
         assert_eq!(*limits, json!({"cpu": "500m", "memory": "1Gi"}));
         let once = object.clone();
-        canonical(&mut object, node, &mut Vec::new());
+        make_canonical(&mut object, node, &mut Vec::new());
         assert_eq!(object, once);
     }
 

@@ -11,7 +11,7 @@ use kube_cel::cel::parser::{Expression, Parser};
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
-use super::checks::counterpart;
+use super::checks::find_counterpart;
 use super::error::{CauseReason, FieldError};
 use super::formats::Format;
 use super::gotext;
@@ -83,7 +83,9 @@ impl Rule {
     pub fn compile_error(&self, node: &Node, resource: bool) -> Option<String> {
         match &self.program {
             Err(error) => Some(format!("compilation failed: {error}")),
-            Ok(program) => super::cel_check::check(&program.expression, &self.source, node, resource, false).err(),
+            Ok(program) => {
+                super::cel_check::check_expression(&program.expression, &self.source, node, resource, false).err()
+            }
         }
     }
 
@@ -91,13 +93,15 @@ impl Rule {
     pub fn message_error(&self, source: &str, node: &Node, resource: bool) -> Option<String> {
         match &self.message_program {
             None => Some("messageExpression compilation failed".to_owned()),
-            Some(program) => super::cel_check::check(&program.expression, source, node, resource, true).err(),
+            Some(program) => {
+                super::cel_check::check_expression(&program.expression, source, node, resource, true).err()
+            }
         }
     }
 
     /// A rough number of steps the rule takes at most.
     pub fn steps(&self, node: &Node) -> u64 {
-        self.program.as_ref().map_or(0, |program| super::cel_check::steps(&program.expression, node))
+        self.program.as_ref().map_or(0, |program| super::cel_check::estimate_steps(&program.expression, node))
     }
 
     fn shown(&self) -> &str {
@@ -111,11 +115,11 @@ fn normal_path(path: &str) -> String {
 }
 
 /// Runs all rules below `node`. `old` is the stored object on an update.
-pub fn check(object: &Value, old: Option<&Value>, node: &Node) -> Vec<FieldError> {
+pub fn check_rules(object: &Value, old: Option<&Value>, node: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if node.has_rules {
         let correlation = Correlation { current: old.map(|old| (object, old)), parent: None };
-        walk(object, old, node, correlation, &mut FieldPath::default(), &mut errors);
+        walk_value(object, old, node, correlation, &mut FieldPath::default(), &mut errors);
     }
     errors
 }
@@ -124,7 +128,7 @@ pub fn check(object: &Value, old: Option<&Value>, node: &Node) -> Vec<FieldError
 pub fn check_at(value: &Value, old: Option<&Value>, node: &Node, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let correlation = Correlation { current: None, parent: None };
-    walk(value, old, node, correlation, &mut FieldPath::at(path), &mut errors);
+    walk_value(value, old, node, correlation, &mut FieldPath::at(path), &mut errors);
     errors
 }
 
@@ -152,12 +156,12 @@ impl<'a> Correlation<'a> {
 
     fn element(self, item: &'a Value, node: &Node) -> Self {
         let Some((_, old)) = self.current else { return self };
-        let before = old.as_array().and_then(|before| counterpart(before, item, node));
+        let before = old.as_array().and_then(|before| find_counterpart(before, item, node));
         Self { current: before.map(|before| (item, before)), parent: self.current }
     }
 }
 
-fn walk<'a>(
+fn walk_value<'a>(
     value: &'a Value,
     old: Option<&'a Value>,
     node: &Node,
@@ -169,11 +173,11 @@ fn walk<'a>(
         return;
     }
     let old = old.filter(|old| !old.is_null());
-    rules(value, old, node, &node.rules, correlation, path, errors);
+    run_rules(value, old, node, &node.rules, correlation, path, errors);
     if let Some(checks) = &node.checks {
         for part in &checks.all_of {
             let correlation = Correlation { current: None, parent: correlation.parent };
-            rules(value, old, node, &part.rules, correlation, path, errors);
+            run_rules(value, old, node, &part.rules, correlation, path, errors);
         }
     }
     match value {
@@ -184,12 +188,12 @@ fn walk<'a>(
                 let next = correlation.member(key, root);
                 if let Some(property) = node.properties.get(key) {
                     if property.node().has_rules {
-                        path.in_member(key, |path| walk(value, before, property.node(), next, path, errors));
+                        path.in_member(key, |path| walk_value(value, before, property.node(), next, path, errors));
                     }
                 } else if let Additional::Schema(inner) = &node.additional
                     && inner.node().has_rules
                 {
-                    path.in_key(key, |path| walk(value, before, inner.node(), next, path, errors));
+                    path.in_key(key, |path| walk_value(value, before, inner.node(), next, path, errors));
                 }
             }
         }
@@ -199,16 +203,16 @@ fn walk<'a>(
             };
             let before = old.and_then(Value::as_array);
             for (index, item) in items.iter().enumerate() {
-                let matching = before.and_then(|before| counterpart(before, item, node));
+                let matching = before.and_then(|before| find_counterpart(before, item, node));
                 let next = correlation.element(item, node);
-                path.in_index(index, |path| walk(item, matching, inner, next, path, errors));
+                path.in_index(index, |path| walk_value(item, matching, inner, next, path, errors));
             }
         }
         _ => {}
     }
 }
 
-fn rules(
+fn run_rules(
     value: &Value,
     old: Option<&Value>,
     node: &Node,
@@ -236,7 +240,7 @@ fn rules(
             } else if let Some(old) = &scope_old {
                 scope.add_variable_from_value("oldSelf", old.clone());
             }
-            if let Some((error, ratchets)) = evaluate(rule, &scope, value, node, path)
+            if let Some((error, ratchets)) = evaluate_rule(rule, &scope, value, node, path)
                 && !(ratchets && !rule.uses_old && correlation.unchanged())
             {
                 errors.push(error);
@@ -246,7 +250,7 @@ fn rules(
 }
 
 /// The error of one rule, and whether an unchanged value excuses it.
-fn evaluate(
+fn evaluate_rule(
     rule: &Rule,
     scope: &Context<'_>,
     value: &Value,
@@ -256,7 +260,7 @@ fn evaluate(
     // Trouble with the rule itself shows the type instead of the value.
     let type_name = node.types.first().filter(|_| !node.int_or_string).map_or("", |kind| kind.as_str());
     let trouble = |detail: String| {
-        let message = format!("Invalid value: {}: {detail}", gotext::quoted(type_name));
+        let message = format!("Invalid value: {}: {detail}", gotext::quote_string(type_name));
         Some((FieldError::new(CauseReason::Invalid, path.name(), message), false))
     };
     let program = match &rule.program {
@@ -265,7 +269,7 @@ fn evaluate(
     };
     match program.execute(scope) {
         Ok(CelValue::Bool(true)) => None,
-        Ok(_) => Some((failure(rule, scope, value, node, path), true)),
+        Ok(_) => Some((rule_failure(rule, scope, value, node, path), true)),
         Err(ExecutionError::NoSuchOverload) => trouble(format!(
             "'no such overload': call arguments did not match a supported operator, function or macro signature for \
              rule: {}",
@@ -275,7 +279,7 @@ fn evaluate(
     }
 }
 
-fn failure(rule: &Rule, scope: &Context<'_>, value: &Value, node: &Node, path: &FieldPath) -> FieldError {
+fn rule_failure(rule: &Rule, scope: &Context<'_>, value: &Value, node: &Node, path: &FieldPath) -> FieldError {
     let field = match &rule.field_path {
         Some(inner) => path.member(inner),
         None => path.name(),
@@ -289,7 +293,7 @@ fn failure(rule: &Rule, scope: &Context<'_>, value: &Value, node: &Node, path: &
     });
     let detail = computed.or_else(|| rule.message.clone()).unwrap_or_else(|| format!("failed rule: {}", rule.source));
     let compound = matches!(node.types.as_slice(), [Kind::Object | Kind::Array]);
-    let shown = if compound { String::new() } else { format!(": {}", gotext::value(value)) };
+    let shown = if compound { String::new() } else { format!(": {}", gotext::write_value(value)) };
     match rule.reason {
         Some(reason @ CauseReason::Forbidden) => FieldError::new(reason, field, format!("Forbidden: {detail}")),
         Some(reason @ CauseReason::Required) => FieldError::new(reason, field, format!("Required value: {detail}")),
@@ -321,7 +325,7 @@ fn with_context<T>(then: impl FnOnce(&Context<'static>) -> T) -> T {
     CONTEXT.with(|cell| then(cell.get_or_init(|| Context::default().with_all())))
 }
 
-fn converted(text: &str, function: &str, program: &OnceCell<Option<Program>>) -> Option<CelValue> {
+fn convert_literal(text: &str, function: &str, program: &OnceCell<Option<Program>>) -> Option<CelValue> {
     let program = program.get_or_init(|| Program::compile(&format!("{function}(self)")).ok()).as_ref()?;
     with_context(|context| {
         let mut scope = context.new_inner_scope();
@@ -348,7 +352,7 @@ fn to_cel(value: &Value, node: &Node) -> CelValue {
             let entries: HashMap<Key, CelValue> = map
                 .iter()
                 .map(|(key, value)| {
-                    let name = if is_map { key.clone() } else { escaped(key) };
+                    let name = if is_map { key.clone() } else { escape_name(key) };
                     (Key::String(Arc::new(name)), member_to_cel(value, node.member(key)))
                 })
                 .collect();
@@ -369,9 +373,11 @@ fn member_to_cel(value: &Value, node: Option<&Node>) -> CelValue {
 
 fn string_to_cel(text: &str, node: &Node) -> CelValue {
     let special = match node.format {
-        Some(Format::Text("date-time" | "datetime")) => TIMESTAMP.with(|cell| converted(text, "timestamp", cell)),
-        Some(Format::Text("date")) => TIMESTAMP.with(|cell| converted(&format!("{text}T00:00:00Z"), "timestamp", cell)),
-        Some(Format::Text("duration")) => DURATION.with(|cell| converted(text, "duration", cell)),
+        Some(Format::Text("date-time" | "datetime")) => TIMESTAMP.with(|cell| convert_literal(text, "timestamp", cell)),
+        Some(Format::Text("date")) => {
+            TIMESTAMP.with(|cell| convert_literal(&format!("{text}T00:00:00Z"), "timestamp", cell))
+        }
+        Some(Format::Text("duration")) => DURATION.with(|cell| convert_literal(text, "duration", cell)),
         Some(Format::Text("byte")) => {
             use base64::Engine as _;
             let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok();
@@ -383,7 +389,7 @@ fn string_to_cel(text: &str, node: &Node) -> CelValue {
 }
 
 /// How a rule names a field that is no CEL identifier (`apiserver/pkg/cel/escaping.go`).
-pub(super) fn escaped(name: &str) -> String {
+pub(super) fn escape_name(name: &str) -> String {
     const RESERVED: [&str; 21] = [
         "true",
         "false",

@@ -5,7 +5,7 @@
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
 use kube_cel::cel::parser::Expression;
 
-use super::cel::escaped;
+use super::cel::escape_name;
 use super::formats::Format;
 use super::node::{Additional, Kind, Node};
 
@@ -74,7 +74,13 @@ struct Checker<'a> {
 }
 
 /// What the compiler would say about a rule on a value of this schema.
-pub fn check(expression: &Expression, source: &str, node: &Node, resource: bool, message: bool) -> Result<(), String> {
+pub fn check_expression(
+    expression: &Expression,
+    source: &str,
+    node: &Node,
+    resource: bool,
+    message: bool,
+) -> Result<(), String> {
     let self_type = Type::of(node, resource);
     let scopes = vec![("self".to_owned(), self_type), ("oldSelf".to_owned(), Type::Dyn)];
     let mut checker = Checker { source, scopes };
@@ -164,7 +170,7 @@ impl<'a> Checker<'a> {
                     (true, "metadata") => return Ok(Type::Metadata),
                     _ => {}
                 }
-                match node.properties.iter().find(|(name, _)| escaped(name) == field) {
+                match node.properties.iter().find(|(name, _)| escape_name(name) == field) {
                     Some((_, link)) => Ok(Type::of(link.node(), link.node().embedded)),
                     None if node.preserve => Ok(Type::Dyn),
                     None => undefined(),
@@ -295,28 +301,31 @@ fn most_elements(node: Option<&Node>) -> u64 {
 }
 
 /// A rough number of steps a rule takes at most. Only orders of magnitude count.
-pub fn steps(expression: &Expression, node: &Node) -> u64 {
+pub fn estimate_steps(expression: &Expression, node: &Node) -> u64 {
     let mut scopes = vec![("self".to_owned(), Some(node))];
-    count(expression, &mut scopes).0
+    count_steps(expression, &mut scopes).0
 }
 
 /// The steps of an expression and the schema of its value, where it is a path into the object.
-fn count<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a Node>)>) -> (u64, Option<&'a Node>) {
+fn count_steps<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a Node>)>) -> (u64, Option<&'a Node>) {
     match &expression.expr {
         Expr::Ident(name) => (1, scopes.iter().rev().find(|(known, _)| known == name).and_then(|(_, node)| *node)),
         Expr::Select(select) => {
-            let (steps, operand) = count(&select.operand, scopes);
-            let found = operand.and_then(|node| node.properties.iter().find(|(name, _)| escaped(name) == select.field));
+            let (steps, operand) = count_steps(&select.operand, scopes);
+            let found =
+                operand.and_then(|node| node.properties.iter().find(|(name, _)| escape_name(name) == select.field));
             (steps.saturating_add(1), found.map(|(_, link)| link.node()))
         }
         Expr::Call(call) => {
             let parts = call.target.as_deref().into_iter().chain(&call.args);
-            let steps = parts.map(|part| count(part, scopes).0).fold(1u64, u64::saturating_add);
+            let steps = parts.map(|part| count_steps(part, scopes).0).fold(1u64, u64::saturating_add);
             (steps, None)
         }
-        Expr::List(list) => (list.elements.iter().map(|part| count(part, scopes).0).fold(1, u64::saturating_add), None),
+        Expr::List(list) => {
+            (list.elements.iter().map(|part| count_steps(part, scopes).0).fold(1, u64::saturating_add), None)
+        }
         Expr::Comprehension(comprehension) => {
-            let (range_steps, range) = count(&comprehension.iter_range, scopes);
+            let (range_steps, range) = count_steps(&comprehension.iter_range, scopes);
             let literal = match &comprehension.iter_range.expr {
                 Expr::List(list) => Some(list.elements.len() as u64),
                 _ => None,
@@ -325,8 +334,9 @@ fn count<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a Node>
             let element = range.and_then(|node| node.items.as_ref()).map(|link| link.node());
             let depth = scopes.len();
             scopes.push((comprehension.iter_var.clone(), element));
-            let body =
-                count(&comprehension.loop_cond, scopes).0.saturating_add(count(&comprehension.loop_step, scopes).0);
+            let body = count_steps(&comprehension.loop_cond, scopes)
+                .0
+                .saturating_add(count_steps(&comprehension.loop_step, scopes).0);
             scopes.truncate(depth);
             (range_steps.saturating_add(times.saturating_mul(body)), None)
         }

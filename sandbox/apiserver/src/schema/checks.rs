@@ -35,7 +35,7 @@ impl Outcome {
 }
 
 /// Checks `value`, found at `prefix` (empty for a whole object), against `node`.
-pub fn check(value: &Value, old: Option<&Value>, node: &Node, prefix: &str) -> Vec<FieldError> {
+pub fn check_values(value: &Value, old: Option<&Value>, node: &Node, prefix: &str) -> Vec<FieldError> {
     let checker = Checker { prefix };
     checker.ratcheted(value, old, node, &mut String::new()).errors
 }
@@ -57,7 +57,7 @@ impl Checker<'_> {
     }
 
     fn invalid(&self, path: &str, value: &Value, text: &str) -> FieldError {
-        let message = format!("Invalid value: {}: {path} in body {text}", gotext::value(value));
+        let message = format!("Invalid value: {}: {path} in body {text}", gotext::write_value(value));
         self.error(CauseReason::Invalid, path, message)
     }
 
@@ -67,7 +67,7 @@ impl Checker<'_> {
     }
 
     fn wrong_type(&self, path: &str, wanted: &str, got: &str) -> FieldError {
-        let got = gotext::quoted(got);
+        let got = gotext::quote_string(got);
         self.error(
             CauseReason::TypeInvalid,
             path,
@@ -164,13 +164,13 @@ impl Checker<'_> {
         if checks.enumeration.is_empty() || checks.enumeration.iter().any(|allowed| same_value(allowed, value)) {
             return;
         }
-        let message = format!("Unsupported value: {}: supported values: {}", gotext::value(value), {
+        let message = format!("Unsupported value: {}: supported values: {}", gotext::write_value(value), {
             let texts: Vec<String> = checks
                 .enumeration
                 .iter()
                 .map(|allowed| match allowed {
-                    Value::String(text) => gotext::quoted(text),
-                    other => gotext::quoted(&other.to_string()),
+                    Value::String(text) => gotext::quote_string(text),
+                    other => gotext::quote_string(&other.to_string()),
                 })
                 .collect();
             texts.join(", ")
@@ -204,7 +204,7 @@ impl Checker<'_> {
         let Some(checks) = &node.checks else { return };
         let integer = number.as_i64();
         let float = number.as_f64().unwrap_or(0.0);
-        let shown = |limit: f64| integer.map_or_else(|| gotext::float(limit), |_| format!("{}", limit as i64));
+        let shown = |limit: f64| integer.map_or_else(|| gotext::write_float(limit), |_| format!("{}", limit as i64));
         if let Some(factor) = checks.multiple_of {
             let fits = match integer {
                 Some(integer) if factor as i64 > 0 => integer % (factor as i64) == 0,
@@ -263,7 +263,7 @@ impl Checker<'_> {
             for (index, item) in items.iter().enumerate() {
                 let length = path.len();
                 let _ = write!(path, "[{index}]");
-                let counterpart = before.and_then(|before| counterpart(before, item, node));
+                let counterpart = before.and_then(|before| find_counterpart(before, item, node));
                 outcome.merge(self.ratcheted(item, counterpart, inner, path));
                 path.truncate(length);
             }
@@ -348,7 +348,7 @@ impl Checker<'_> {
         if let Some(not) = &checks.not
             && self.value(value, old, not, path).errors.is_empty()
         {
-            outcome.add(self.composite(&format!("{} must not validate the schema (not)", gotext::quoted(path))));
+            outcome.add(self.composite(&format!("{} must not validate the schema (not)", gotext::quote_string(path))));
         }
         outcome
     }
@@ -368,7 +368,8 @@ impl Checker<'_> {
                 best = Some(result);
             }
         }
-        outcome.add(self.composite(&format!("{} must validate at least one schema (anyOf)", gotext::quoted(path))));
+        outcome
+            .add(self.composite(&format!("{} must validate at least one schema (anyOf)", gotext::quote_string(path))));
         outcome.merge(best.unwrap_or_default());
     }
 
@@ -393,7 +394,7 @@ impl Checker<'_> {
         }
         let found =
             if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
-        let path = gotext::quoted(path);
+        let path = gotext::quote_string(path);
         outcome.add(self.composite(&format!("{path} must validate one and only one schema (oneOf). {found}")));
         outcome.merge(best.unwrap_or_default());
     }
@@ -410,14 +411,14 @@ impl Checker<'_> {
         }
         if valid != checks.all_of.len() {
             let none = if valid == 0 { ". None validated" } else { "" };
-            let path = gotext::quoted(path);
+            let path = gotext::quote_string(path);
             outcome.add(self.composite(&format!("{path} must validate all the schemas (allOf){none}")));
         }
     }
 }
 
 /// The element of the old list that is the same element; only map lists have one.
-pub fn counterpart<'a>(before: &'a [Value], item: &Value, node: &Node) -> Option<&'a Value> {
+pub fn find_counterpart<'a>(before: &'a [Value], item: &Value, node: &Node) -> Option<&'a Value> {
     let ListKind::Map(keys) = &node.list else { return None };
     let same = |other: &&Value| other.is_object() && keys.iter().all(|key| other.get(key) == item.get(key));
     if item.is_object() { before.iter().find(same) } else { None }

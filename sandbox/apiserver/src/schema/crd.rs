@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::crd_versions::{invalid_versions, parts};
+use super::crd_versions::{invalid_versions, validate_parts};
 use super::error::{CauseReason, FieldError};
 use super::gotext;
 use super::names;
@@ -41,7 +41,7 @@ pub(super) fn default_spec(crd: &mut Map<String, Value>) {
         .and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"))
         .and_then(Value::as_object_mut)
     {
-        super::defaults::put(service, "port", 443);
+        super::defaults::put_default(service, "port", 443);
     }
     let storage = storage_version(spec).map(str::to_owned);
     if let (Some(storage), Some(status)) = (storage, crd.get_mut("status").and_then(Value::as_object_mut))
@@ -73,7 +73,7 @@ impl Errors {
     }
 
     pub fn invalid(&mut self, field: impl Into<String>, value: &Value, detail: &str) {
-        let message = format!("Invalid value: {}: {detail}", gotext::value(value));
+        let message = format!("Invalid value: {}: {detail}", gotext::write_value(value));
         self.list.push(FieldError::new(CauseReason::Invalid, field, message));
     }
 
@@ -82,17 +82,18 @@ impl Errors {
     }
 
     pub fn unsupported(&mut self, field: impl Into<String>, value: &Value, supported: &[&str]) {
-        let known: Vec<String> = supported.iter().map(|text| gotext::quoted(text)).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", gotext::value(value), known.join(", "));
+        let known: Vec<String> = supported.iter().map(|text| gotext::quote_string(text)).collect();
+        let message =
+            format!("Unsupported value: {}: supported values: {}", gotext::write_value(value), known.join(", "));
         self.list.push(FieldError::new(CauseReason::NotSupported, field, message));
     }
 }
 
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+pub(super) fn list_at<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -101,15 +102,15 @@ pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     if old.is_none() {
-        name(crd, &mut errors);
+        validate_name(crd, &mut errors);
     }
-    spec(crd, &mut errors);
+    validate_spec(crd, &mut errors);
     if let Some(old) = old {
-        immutable(crd, old, &mut errors);
+        validate_immutable(crd, old, &mut errors);
     }
     names_of(crd.pointer("/status/acceptedNames"), "status.acceptedNames", &mut errors);
     stored_versions(crd, &mut errors);
-    approval(crd, old, &mut errors);
+    validate_approval(crd, old, &mut errors);
     let preserving = |crd: &Value| crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
     if preserving(crd) && !old.is_some_and(preserving) {
         errors.invalid(
@@ -121,31 +122,31 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.list
 }
 
-fn name(crd: &Value, errors: &mut Errors) {
-    let name = text(crd, "/metadata/name");
-    if name != format!("{}.{}", text(crd, "/spec/names/plural"), text(crd, "/spec/group")) {
+fn validate_name(crd: &Value, errors: &mut Errors) {
+    let name = text_at(crd, "/metadata/name");
+    if name != format!("{}.{}", text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group")) {
         errors.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
     }
 }
 
-fn immutable(crd: &Value, old: &Value, errors: &mut Errors) {
-    let established = list(old, "/status/conditions")
+fn validate_immutable(crd: &Value, old: &Value, errors: &mut Errors) {
+    let established = list_at(old, "/status/conditions")
         .iter()
-        .any(|condition| text(condition, "/type") == "Established" && text(condition, "/status") == "True");
+        .any(|condition| text_at(condition, "/type") == "Established" && text_at(condition, "/status") == "True");
     let fields = [("scope", true), ("names/kind", true), ("group", false), ("names/plural", false)];
     for (path, only_established) in fields {
         let pointer = format!("/spec/{path}");
-        if text(crd, &pointer) != text(old, &pointer) && (established || !only_established) {
+        if text_at(crd, &pointer) != text_at(old, &pointer) && (established || !only_established) {
             let field = format!("spec.{}", path.replace('/', "."));
-            errors.invalid(field, &text(crd, &pointer).into(), "field is immutable");
+            errors.invalid(field, &text_at(crd, &pointer).into(), "field is immutable");
         }
     }
 }
 
-fn spec(crd: &Value, errors: &mut Errors) {
-    let versions = list(crd, "/spec/versions");
-    group(text(crd, "/spec/group"), errors);
-    let scope = text(crd, "/spec/scope");
+fn validate_spec(crd: &Value, errors: &mut Errors) {
+    let versions = list_at(crd, "/spec/versions");
+    validate_group(text_at(crd, "/spec/group"), errors);
+    let scope = text_at(crd, "/spec/scope");
     match scope {
         "" => errors.required("spec.scope", ""),
         "Cluster" | "Namespaced" => {}
@@ -157,14 +158,14 @@ fn spec(crd: &Value, errors: &mut Errors) {
         }
     }
     for (index, version) in versions.iter().enumerate() {
-        let name = text(version, "/name");
+        let name = text_at(version, "/name");
         if let Some(problem) = names::dns1035_label(name) {
             errors.invalid(format!("spec.versions[{index}].name"), &name.into(), &problem);
         }
-        deprecation(version, index, errors);
+        validate_deprecation(version, index, errors);
     }
-    parts(versions, errors);
-    let mut seen: Vec<&str> = versions.iter().map(|version| text(version, "/name")).collect();
+    validate_parts(versions, errors);
+    let mut seen: Vec<&str> = versions.iter().map(|version| text_at(version, "/name")).collect();
     seen.sort_unstable();
     if seen.windows(2).any(|pair| pair[0] == pair[1]) {
         invalid_versions(versions, "must contain unique version names", errors);
@@ -173,20 +174,20 @@ fn spec(crd: &Value, errors: &mut Errors) {
         invalid_versions(versions, "must have exactly one version marked as storage version", errors);
     }
     if let Some(problem) =
-        versions.first().map(|v| text(v, "/name")).filter(|n| !n.is_empty()).and_then(names::dns1035_label)
+        versions.first().map(|v| text_at(v, "/name")).filter(|n| !n.is_empty()).and_then(names::dns1035_label)
     {
-        errors.invalid("spec.version", &text(&versions[0], "/name").into(), &problem);
+        errors.invalid("spec.version", &text_at(&versions[0], "/name").into(), &problem);
     }
     for key in ["plural", "singular", "kind", "listKind"] {
-        if text(crd, &format!("/spec/names/{key}")).is_empty() {
+        if text_at(crd, &format!("/spec/names/{key}")).is_empty() {
             errors.required(format!("spec.names.{key}"), "");
         }
     }
     names_of(crd.pointer("/spec/names"), "spec.names", errors);
-    conversion(crd, errors);
+    validate_conversion(crd, errors);
 }
 
-fn group(group: &str, errors: &mut Errors) {
+fn validate_group(group: &str, errors: &mut Errors) {
     let problems = names::dns1123_subdomain(group);
     if group.is_empty() {
         errors.required("spec.group", "");
@@ -197,7 +198,7 @@ fn group(group: &str, errors: &mut Errors) {
     }
 }
 
-fn deprecation(version: &Value, index: usize, errors: &mut Errors) {
+fn validate_deprecation(version: &Value, index: usize, errors: &mut Errors) {
     let Some(warning) = version.get("deprecationWarning").filter(|warning| !warning.is_null()) else { return };
     let field = format!("spec.versions[{index}].deprecationWarning");
     let text = warning.as_str().unwrap_or_default();
@@ -248,17 +249,17 @@ fn names_of(names: Option<&Value>, field: &str, errors: &mut Errors) {
     }
 }
 
-fn conversion(crd: &Value, errors: &mut Errors) {
+fn validate_conversion(crd: &Value, errors: &mut Errors) {
     let Some(conversion) = crd.pointer("/spec/conversion").filter(|conversion| !conversion.is_null()) else { return };
     let field = "spec.conversion";
-    let strategy = text(conversion, "/strategy");
+    let strategy = text_at(conversion, "/strategy");
     match strategy {
         "" => errors.required(format!("{field}.strategy"), ""),
         "None" | "Webhook" => {}
         other => errors.unsupported(format!("{field}.strategy"), &other.into(), &["None", "Webhook"]),
     }
     let config = conversion.pointer("/webhook/clientConfig").filter(|config| !config.is_null());
-    let reviews = list(conversion, "/webhook/conversionReviewVersions");
+    let reviews = list_at(conversion, "/webhook/conversionReviewVersions");
     if strategy != "Webhook" {
         if config.is_some() {
             errors.forbidden(
@@ -300,14 +301,14 @@ fn conversion(crd: &Value, errors: &mut Errors) {
 
 fn stored_versions(crd: &Value, errors: &mut Errors) {
     let field = "status.storedVersions";
-    let stored: Vec<Value> = list(crd, "/status/storedVersions").iter().filter(|v| *v != "").cloned().collect();
+    let stored: Vec<Value> = list_at(crd, "/status/storedVersions").iter().filter(|v| *v != "").cloned().collect();
     if stored.is_empty() {
         errors.invalid(field, &Value::Null, "must have at least one stored version");
         return;
     }
-    let versions = list(crd, "/spec/versions");
+    let versions = list_at(crd, "/spec/versions");
     for version in versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))) {
-        let name = text(version, "/name");
+        let name = text_at(version, "/name");
         if !stored.iter().any(|other| other == name) {
             let detail = format!("must have the storage version {name}");
             errors.invalid(field, &Value::from(stored.clone()), &detail);
@@ -315,7 +316,7 @@ fn stored_versions(crd: &Value, errors: &mut Errors) {
     }
     for (index, version) in stored.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
-        if !versions.iter().any(|other| text(other, "/name") == name) {
+        if !versions.iter().any(|other| text_at(other, "/name") == name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in \
                  spec.versions until a storage migration ensures no data remains persisted in {name} and removes \
@@ -327,7 +328,7 @@ fn stored_versions(crd: &Value, errors: &mut Errors) {
 }
 
 /// Groups of the Kubernetes community need the word of a reviewer, or an excuse.
-fn approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
+fn validate_approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
     #[derive(PartialEq)]
     enum State {
         Missing,
@@ -346,7 +347,7 @@ fn approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
         }
         _ => State::Bad,
     };
-    let group = text(crd, "/spec/group");
+    let group = text_at(crd, "/spec/group");
     let protected = [".k8s.io", ".kubernetes.io"].iter().any(|end| group.ends_with(end))
         || matches!(group, "k8s.io" | "kubernetes.io");
     let now = state(crd);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::cel::Rule;
 use super::crd::Errors;
-use super::crd_schema::each;
+use super::crd_schema::each_of;
 use super::error::FieldError;
 use super::node::Node;
 
@@ -28,7 +28,7 @@ pub struct Place<'a> {
 /// Errors in how a rule is written go to `errors`, those of its expression to `rules`.
 pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Errors, rules: &mut Vec<FieldError>) {
     let mut node = None;
-    for (index, rule) in each(schema, "x-kubernetes-validations") {
+    for (index, rule) in each_of(schema, "x-kubernetes-validations") {
         let at = format!("{field}.x-kubernetes-validations[{index}]");
         rule_shape(rule, &at, errors);
         if place.junctor {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::crd::Errors;
 use super::crd_lists::list_and_map_types;
 use super::crd_rules as rules;
-use super::crd_structural::{Level, complete_values, spine};
+use super::crd_structural::{Level, complete_values, validate_spine};
 use super::error::FieldError;
 use super::node::Node;
 use super::{cel, checks, embedded, prune};
@@ -16,21 +16,21 @@ use super::{cel, checks, embedded, prune};
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Appends the errors of `schema`, which stands at `field`.
-pub fn validate(schema: &Value, field: &str, status: bool, errors: &mut Errors) {
+pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut Errors) {
     let before = errors.list.len();
     if status {
         root_with_status(schema, field, errors);
     }
-    if flag(schema, "nullable") {
+    if flag_of(schema, "nullable") {
         errors.forbidden(format!("{field}.nullable"), "nullable cannot be true at the root");
     }
     let mut sound = false;
     if !unsupported_anywhere(schema) {
         let mut structural = Errors::new();
-        spine(schema, Level::Root, field, &mut structural);
+        validate_spine(schema, Level::Root, field, &mut structural);
         complete_values(schema, Some(schema), field, field, &mut structural);
         if structural.list.is_empty() {
-            defaults(schema, field, Place::root(), &mut structural);
+            validate_defaults(schema, field, Place::root(), &mut structural);
             sound = structural.list.is_empty();
         }
         errors.list.append(&mut structural.list);
@@ -44,23 +44,23 @@ pub fn validate(schema: &Value, field: &str, status: bool, errors: &mut Errors) 
     }
 }
 
-pub(super) fn flag(schema: &Value, key: &str) -> bool {
+pub(super) fn flag_of(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-pub(super) fn text<'a>(schema: &'a Value, key: &str) -> &'a str {
+pub(super) fn text_of<'a>(schema: &'a Value, key: &str) -> &'a str {
     schema.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn members<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+pub(super) fn members_of<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     schema.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-pub(super) fn each<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (usize, &'a Value)> {
+pub(super) fn each_of<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (usize, &'a Value)> {
     schema.get(key).and_then(Value::as_array).into_iter().flatten().enumerate()
 }
 
-pub(super) fn object<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+pub(super) fn object_of<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     schema.get(key).filter(|value| value.is_object())
 }
 
@@ -88,7 +88,7 @@ fn root_with_status(schema: &Value, field: &str, errors: &mut Errors) {
         "example",
         "x-kubernetes-preserve-unknown-fields",
     ];
-    let kind = text(schema, "type");
+    let kind = text_of(schema, "type");
     if !kind.is_empty() && kind != "object" {
         let detail =
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
@@ -118,18 +118,18 @@ fn unsupported_anywhere(schema: &Value) -> bool {
     let here = WORDS.iter().any(|word| map.get(*word).is_some_and(|value| !value.is_null()))
         || map.get("items").is_some_and(Value::is_array)
         || map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
-    here || children(schema).iter().any(|(_, child)| unsupported_anywhere(child))
+    here || child_schemas(schema).iter().any(|(_, child)| unsupported_anywhere(child))
 }
 
 /// All schemas directly below, with how the path goes on.
-fn children(schema: &Value) -> Vec<(String, &Value)> {
+fn child_schemas(schema: &Value) -> Vec<(String, &Value)> {
     let mut out: Vec<(String, &Value)> = Vec::new();
     for key in ["items", "additionalProperties", "not"] {
-        out.extend(object(schema, key).map(|child| (key.to_owned(), child)));
+        out.extend(object_of(schema, key).map(|child| (key.to_owned(), child)));
     }
-    out.extend(members(schema, "properties").map(|(name, child)| (format!("properties[{name}]"), child)));
+    out.extend(members_of(schema, "properties").map(|(name, child)| (format!("properties[{name}]"), child)));
     for key in ["allOf", "anyOf", "oneOf"] {
-        out.extend(each(schema, key).map(|(index, child)| (format!("{key}[{index}]"), child)));
+        out.extend(each_of(schema, key).map(|(index, child)| (format!("{key}[{index}]"), child)));
     }
     out
 }
@@ -147,21 +147,21 @@ impl Place {
     }
 }
 
-fn defaults(schema: &Value, field: &str, place: Place, errors: &mut Errors) {
-    let embedded = flag(schema, "x-kubernetes-embedded-resource");
+fn validate_defaults(schema: &Value, field: &str, place: Place, errors: &mut Errors) {
+    let embedded = flag_of(schema, "x-kubernetes-embedded-resource");
     let place = if embedded { Place { inside_meta: false, resource: true } } else { place };
     if let Some(default) = schema.get("default").filter(|default| !default.is_null())
         && !place.inside_meta
     {
         errors.list.extend(default_errors(default, schema, &format!("{field}.default"), embedded));
     }
-    if let Some(items) = object(schema, "items") {
-        defaults(items, &format!("{field}.items"), Place { resource: false, ..place }, errors);
+    if let Some(items) = object_of(schema, "items") {
+        validate_defaults(items, &format!("{field}.items"), Place { resource: false, ..place }, errors);
     }
-    for (name, property) in members(schema, "properties") {
+    for (name, property) in members_of(schema, "properties") {
         let meta = place.resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
         let below = Place { inside_meta: place.inside_meta || meta, resource: false };
-        defaults(property, &format!("{field}.properties[{name}]"), below, errors);
+        validate_defaults(property, &format!("{field}.properties[{name}]"), below, errors);
     }
 }
 
@@ -173,7 +173,7 @@ fn default_errors(default: &Value, schema: &Value, field: &str, embedded: bool) 
     if pruned != *default {
         errors.invalid(field, default, "must not have unknown fields");
     }
-    for found in [embedded::check_at(default, &node, field), checks::check(default, None, &node, field)] {
+    for found in [embedded::check_at(default, &node, field), checks::check_values(default, None, &node, field)] {
         if !found.is_empty() {
             errors.list.extend(found);
             return errors.list;
@@ -200,21 +200,21 @@ struct Open {
 
 fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut Vec<FieldError>) {
     open_words(schema, field, open, errors);
-    if flag(schema, "uniqueItems") {
+    if flag_of(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(format!("{field}.uniqueItems"), detail);
     }
     let below = Open { root: false, ..open.clone() };
     open_members(schema, field, open, &below, errors, found);
-    for (path, child) in children(schema) {
+    for (path, child) in child_schemas(schema) {
         if !path.starts_with("properties[") && !matches!(path.as_str(), "items" | "additionalProperties") {
             let below = Open { junctor: true, ..below.clone() };
             open_api(child, &format!("{field}.{path}"), &below, errors, found);
         }
     }
-    if let Some(items) = object(schema, "items") {
+    if let Some(items) = object_of(schema, "items") {
         let mut below = below;
-        if text(schema, "x-kubernetes-list-type") != "map" {
+        if text_of(schema, "x-kubernetes-list-type") != "map" {
             below.uncorrelated.get_or_insert_with(|| field.to_owned());
         }
         open_api(items, &format!("{field}.items"), &below, errors, found);
@@ -232,7 +232,7 @@ fn open_members(
     errors: &mut Errors,
     found: &mut Vec<FieldError>,
 ) {
-    let has_properties = members(schema, "properties").next().is_some();
+    let has_properties = members_of(schema, "properties").next().is_some();
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
         let at = format!("{field}.additionalProperties");
         if has_properties && *additional != true {
@@ -246,10 +246,10 @@ fn open_members(
             open_api(additional, &at, &below, errors, found);
         }
     }
-    for (name, property) in members(schema, "properties") {
+    for (name, property) in members_of(schema, "properties") {
         let mut below = below.clone();
         let meta = matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
-        if meta && (open.root || flag(schema, "x-kubernetes-embedded-resource")) {
+        if meta && (open.root || flag_of(schema, "x-kubernetes-embedded-resource")) {
             below.inside_meta = true;
             if open.root {
                 below.no_defaults = Some(format!("in top-level {name}"));
@@ -261,7 +261,7 @@ fn open_members(
 
 /// Words of OpenAPI and JSON schema that have no place in a CRD.
 fn open_words(schema: &Value, field: &str, open: &Open, errors: &mut Errors) {
-    let kind = text(schema, "type");
+    let kind = text_of(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
         errors.unsupported(format!("{field}.type"), &kind.into(), &TYPES);
     }
@@ -280,7 +280,7 @@ fn open_words(schema: &Value, field: &str, open: &Open, errors: &mut Errors) {
     if schema.get("items").is_some_and(Value::is_array) {
         errors.forbidden(format!("{field}.items"), "items must be a schema object and not an array");
     }
-    if open.inside_meta && flag(schema, "x-kubernetes-embedded-resource") {
+    if open.inside_meta && flag_of(schema, "x-kubernetes-embedded-resource") {
         errors.forbidden(format!("{field}.x-kubernetes-embedded-resource"), "must not be used inside of resource meta");
     }
     let preserve = "x-kubernetes-preserve-unknown-fields";

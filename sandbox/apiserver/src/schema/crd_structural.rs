@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::crd::Errors;
-use super::crd_schema::{each, flag, members, object, text};
+use super::crd_schema::{each_of, flag_of, members_of, object_of, text_of};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Level {
@@ -14,18 +14,18 @@ pub enum Level {
 }
 
 /// The invariants of the structural part.
-pub fn spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
-    let kind = text(schema, "type");
-    let embedded = flag(schema, "x-kubernetes-embedded-resource");
-    let preserve = flag(schema, "x-kubernetes-preserve-unknown-fields");
-    let int_or_string = flag(schema, "x-kubernetes-int-or-string");
-    match object(schema, "items") {
-        Some(items) => spine(items, Level::Item, &format!("{field}.items"), errors),
+pub fn validate_spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
+    let kind = text_of(schema, "type");
+    let embedded = flag_of(schema, "x-kubernetes-embedded-resource");
+    let preserve = flag_of(schema, "x-kubernetes-preserve-unknown-fields");
+    let int_or_string = flag_of(schema, "x-kubernetes-int-or-string");
+    match object_of(schema, "items") {
+        Some(items) => validate_spine(items, Level::Item, &format!("{field}.items"), errors),
         None if kind == "array" => errors.required(format!("{field}.items"), "must be specified"),
         None => {}
     }
-    for (name, property) in members(schema, "properties") {
-        spine(property, Level::Field, &format!("{field}.properties[{name}]"), errors);
+    for (name, property) in members_of(schema, "properties") {
+        validate_spine(property, Level::Field, &format!("{field}.properties[{name}]"), errors);
     }
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
         let at = format!("{field}.additionalProperties");
@@ -33,7 +33,7 @@ pub fn spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
             errors.forbidden(&at, "must not be used at the root");
         }
         if additional.is_object() {
-            spine(additional, Level::Field, &at, errors);
+            validate_spine(additional, Level::Field, &at, errors);
         }
         if embedded {
             errors.forbidden(at, "must not be used if x-kubernetes-embedded-resource is set");
@@ -46,10 +46,10 @@ pub fn spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
             errors.invalid(format!("{field}.{key}"), &Value::Bool(true), detail);
         }
     }
-    values(schema, level, field, int_or_string_pattern(schema), errors);
+    validate_values(schema, level, field, int_or_string_pattern(schema), errors);
     spine_type(schema, level, field, errors);
     spine_metadata(schema, level, field, errors);
-    let bare = members(schema, "properties").next().is_none();
+    let bare = members_of(schema, "properties").next().is_none();
     if embedded && !preserve && bare {
         let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
@@ -58,9 +58,9 @@ pub fn spine(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
 }
 
 fn spine_type(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
-    let kind = text(schema, "type");
+    let kind = text_of(schema, "type");
     let at = format!("{field}.type");
-    if flag(schema, "x-kubernetes-embedded-resource") && kind != "object" {
+    if flag_of(schema, "x-kubernetes-embedded-resource") && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
         if kind.is_empty() {
             errors.required(&at, detail);
@@ -68,8 +68,8 @@ fn spine_type(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
             errors.invalid(&at, &kind.into(), detail);
         }
     } else if kind.is_empty()
-        && !flag(schema, "x-kubernetes-int-or-string")
-        && !flag(schema, "x-kubernetes-preserve-unknown-fields")
+        && !flag_of(schema, "x-kubernetes-int-or-string")
+        && !flag_of(schema, "x-kubernetes-preserve-unknown-fields")
     {
         let what = match level {
             Level::Root => "at the root",
@@ -85,21 +85,26 @@ fn spine_type(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
 
 fn spine_metadata(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
-    let checked = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
+    let checked = level == Level::Root || flag_of(schema, "x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
-        if let Some(schema) = property(name).filter(|schema| checked && text(schema, "type") != "string") {
-            errors.invalid(format!("{field}.properties[{name}].type"), &text(schema, "type").into(), "must be string");
+        if let Some(schema) = property(name).filter(|schema| checked && text_of(schema, "type") != "string") {
+            errors.invalid(
+                format!("{field}.properties[{name}].type"),
+                &text_of(schema, "type").into(),
+                "must be string",
+            );
         }
     }
     let Some(metadata) = property("metadata") else { return };
     let at = format!("{field}.properties[metadata]");
-    if checked && text(metadata, "type") != "object" {
-        errors.invalid(format!("{at}.type"), &text(metadata, "type").into(), "must be object");
+    if checked && text_of(metadata, "type") != "object" {
+        errors.invalid(format!("{at}.type"), &text_of(metadata, "type").into(), "must be object");
     }
     if level != Level::Root {
         return;
     }
-    let names_only = members(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
+    let names_only =
+        members_of(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let other = metadata.as_object().into_iter().flatten().any(|(key, value)| {
         !value.is_null() && *value != false && !matches!(key.as_str(), "type" | "default" | "properties" | "required")
     });
@@ -121,28 +126,28 @@ fn int_or_string_pattern(schema: &Value) -> Spared {
         |schema: &Value| schema.get("anyOf") == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]));
     Spared {
         any_of: matches(schema),
-        first_all_of: each(schema, "allOf").next().is_some_and(|(_, first)| matches(first)),
+        first_all_of: each_of(schema, "allOf").next().is_some_and(|(_, first)| matches(first)),
     }
 }
 
 /// The junctors and the pattern of a node.
-fn values(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mut Errors) {
+fn validate_values(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mut Errors) {
     if !spared.any_of {
-        for (index, part) in each(schema, "anyOf") {
-            nested(part, level, &format!("{field}.anyOf[{index}]"), Spared::default(), errors);
+        for (index, part) in each_of(schema, "anyOf") {
+            validate_nested(part, level, &format!("{field}.anyOf[{index}]"), Spared::default(), errors);
         }
     }
-    for (index, part) in each(schema, "allOf") {
+    for (index, part) in each_of(schema, "allOf") {
         let spared = Spared { any_of: spared.first_all_of && index == 0, first_all_of: false };
-        nested(part, level, &format!("{field}.allOf[{index}]"), spared, errors);
+        validate_nested(part, level, &format!("{field}.allOf[{index}]"), spared, errors);
     }
-    for (index, part) in each(schema, "oneOf") {
-        nested(part, level, &format!("{field}.oneOf[{index}]"), Spared::default(), errors);
+    for (index, part) in each_of(schema, "oneOf") {
+        validate_nested(part, level, &format!("{field}.oneOf[{index}]"), Spared::default(), errors);
     }
-    if let Some(not) = object(schema, "not") {
-        nested(not, level, &format!("{field}.not"), Spared::default(), errors);
+    if let Some(not) = object_of(schema, "not") {
+        validate_nested(not, level, &format!("{field}.not"), Spared::default(), errors);
     }
-    let pattern = text(schema, "pattern");
+    let pattern = text_of(schema, "pattern");
     if !pattern.is_empty()
         && let Err(error) = regex::Regex::new(pattern)
     {
@@ -175,13 +180,13 @@ fn go_regex_error(error: &regex::Error, pattern: &str) -> String {
 }
 
 /// Below a junctor nothing may say what an object looks like.
-fn nested(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mut Errors) {
-    values(schema, level, field, spared, errors);
-    if let Some(items) = object(schema, "items") {
-        nested(items, level, &format!("{field}.items"), Spared::default(), errors);
+fn validate_nested(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mut Errors) {
+    validate_values(schema, level, field, spared, errors);
+    if let Some(items) = object_of(schema, "items") {
+        validate_nested(items, level, &format!("{field}.items"), Spared::default(), errors);
     }
-    for (name, property) in members(schema, "properties") {
-        nested(property, Level::Field, &format!("{field}.properties[{name}]"), Spared::default(), errors);
+    for (name, property) in members_of(schema, "properties") {
+        validate_nested(property, Level::Field, &format!("{field}.properties[{name}]"), Spared::default(), errors);
     }
     let set = |key: &str| match schema.get(key) {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -217,30 +222,36 @@ fn nested(schema: &Value, level: Level, field: &str, spared: Spared, errors: &mu
 /// What a junctor speaks of must exist in the structural part.
 pub fn complete_values(values: &Value, spine: Option<&Value>, spine_at: &str, values_at: &str, errors: &mut Errors) {
     for (index, key) in
-        ["allOf", "anyOf", "oneOf"].iter().flat_map(|key| each(values, key).map(move |(i, _)| (i, *key)))
+        ["allOf", "anyOf", "oneOf"].iter().flat_map(|key| each_of(values, key).map(move |(i, _)| (i, *key)))
     {
         if let Some(part) = values.get(key).and_then(|list| list.get(index)) {
-            complete(part, spine, spine_at, &format!("{values_at}.{key}[{index}]"), errors);
+            validate_complete(part, spine, spine_at, &format!("{values_at}.{key}[{index}]"), errors);
         }
     }
-    if let Some(not) = object(values, "not") {
-        complete(not, spine, spine_at, &format!("{values_at}.not"), errors);
+    if let Some(not) = object_of(values, "not") {
+        validate_complete(not, spine, spine_at, &format!("{values_at}.not"), errors);
     }
 }
 
-fn complete(values: &Value, spine: Option<&Value>, spine_at: &str, values_at: &str, errors: &mut Errors) {
+fn validate_complete(values: &Value, spine: Option<&Value>, spine_at: &str, values_at: &str, errors: &mut Errors) {
     let Some(spine) = spine else {
         errors.required(spine_at, &format!("because it is defined in {values_at}"));
         return;
     };
     complete_values(values, Some(spine), spine_at, values_at, errors);
-    if let Some(items) = object(values, "items") {
-        complete(items, object(spine, "items"), &format!("{spine_at}.items"), &format!("{values_at}.items"), errors);
+    if let Some(items) = object_of(values, "items") {
+        validate_complete(
+            items,
+            object_of(spine, "items"),
+            &format!("{spine_at}.items"),
+            &format!("{values_at}.items"),
+            errors,
+        );
     }
-    for (name, property) in members(values, "properties") {
+    for (name, property) in members_of(values, "properties") {
         let below = spine.get("properties").and_then(|properties| properties.get(name));
         let (spine_at, values_at) =
             (format!("{spine_at}.properties[{name}]"), format!("{values_at}.properties[{name}]"));
-        complete(property, below, &spine_at, &values_at, errors);
+        validate_complete(property, below, &spine_at, &values_at, errors);
     }
 }

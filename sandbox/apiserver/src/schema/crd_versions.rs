@@ -3,21 +3,21 @@
 
 use serde_json::{Map, Value};
 
-use super::crd::{Errors, list, text};
+use super::crd::{Errors, list_at, text_at};
 use super::crd_schema;
 use super::error::{CauseReason, FieldError};
 use super::gotext;
 use super::node::{Additional, Kind, Node};
 
 /// What all versions have in common stands at the top of the internal form.
-fn shared<'a>(versions: &'a [Value], part: &str) -> Option<Option<&'a Value>> {
+fn shared_part<'a>(versions: &'a [Value], part: &str) -> Option<Option<&'a Value>> {
     let first = versions.first()?.get(part).filter(|value| !value.is_null());
     let same = versions.iter().all(|version| version.get(part).filter(|value| !value.is_null()) == first);
     same.then_some(first)
 }
 
 /// The versions as the internal form prints them.
-fn printed(versions: &[Value]) -> Value {
+fn print_versions(versions: &[Value]) -> Value {
     let parts = [
         ("schema", "Schema"),
         ("subresources", "Subresources"),
@@ -27,13 +27,13 @@ fn printed(versions: &[Value]) -> Value {
     let print = |version: &Value| {
         let flag = |key: &str| version.get(key).cloned().filter(Value::is_boolean).unwrap_or(Value::Bool(false));
         let mut map = Map::new();
-        map.insert("Name".to_owned(), text(version, "/name").into());
+        map.insert("Name".to_owned(), text_at(version, "/name").into());
         map.insert("Served".to_owned(), flag("served"));
         map.insert("Storage".to_owned(), flag("storage"));
         map.insert("Deprecated".to_owned(), flag("deprecated"));
         map.insert("DeprecationWarning".to_owned(), version.get("deprecationWarning").cloned().unwrap_or_default());
         for (part, name) in parts {
-            let own = if shared(versions, part).is_some() { None } else { version.get(part).cloned() };
+            let own = if shared_part(versions, part).is_some() { None } else { version.get(part).cloned() };
             map.insert(name.to_owned(), own.unwrap_or_default());
         }
         // The order of Go's fields, whatever the map's own order is.
@@ -46,15 +46,15 @@ fn printed(versions: &[Value]) -> Value {
 }
 
 pub fn invalid_versions(versions: &[Value], detail: &str, errors: &mut Errors) {
-    let shown = printed(versions);
+    let shown = print_versions(versions);
     let message = format!("Invalid value: {}: {detail}", shown.as_str().unwrap_or_default());
     errors.list.push(FieldError::new(CauseReason::Invalid, "spec.versions", message));
 }
 
 /// Schemas, subresources, columns and selectable fields, each where the internal form has it.
-pub fn parts(versions: &[Value], errors: &mut Errors) {
+pub fn validate_parts(versions: &[Value], errors: &mut Errors) {
     let any_status = versions.iter().any(has_status);
-    match shared(versions, "schema") {
+    match shared_part(versions, "schema") {
         Some(Some(schema)) => schema_at(schema, "spec.validation", any_status, errors),
         Some(None) => {}
         None => {
@@ -65,15 +65,19 @@ pub fn parts(versions: &[Value], errors: &mut Errors) {
             }
         }
     }
-    match shared(versions, "subresources") {
-        Some(subresources) => scale(subresources.and_then(|s| s.get("scale")), "spec.subresources", errors),
+    match shared_part(versions, "subresources") {
+        Some(subresources) => validate_scale(subresources.and_then(|s| s.get("scale")), "spec.subresources", errors),
         None => {
             for (index, version) in versions.iter().enumerate() {
-                scale(version.pointer("/subresources/scale"), &format!("spec.versions[{index}].subresources"), errors);
+                validate_scale(
+                    version.pointer("/subresources/scale"),
+                    &format!("spec.versions[{index}].subresources"),
+                    errors,
+                );
             }
         }
     }
-    match shared(versions, "additionalPrinterColumns") {
+    match shared_part(versions, "additionalPrinterColumns") {
         Some(columns) => columns_at(columns, "spec.additionalPrinterColumns", errors),
         None => {
             for (index, version) in versions.iter().enumerate() {
@@ -82,14 +86,14 @@ pub fn parts(versions: &[Value], errors: &mut Errors) {
             }
         }
     }
-    let selectable_at_top = shared(versions, "selectableFields").is_some();
+    let selectable_at_top = shared_part(versions, "selectableFields").is_some();
     for (index, version) in versions.iter().enumerate() {
         let field = if selectable_at_top {
             "spec.selectableFields".to_owned()
         } else {
             format!("spec.versions[{index}].selectableFields")
         };
-        selectable(version, &field, errors);
+        validate_selectable(version, &field, errors);
         if selectable_at_top {
             break;
         }
@@ -102,16 +106,16 @@ fn has_status(version: &Value) -> bool {
 
 fn schema_at(holder: &Value, field: &str, status: bool, errors: &mut Errors) {
     if let Some(schema) = holder.get("openAPIV3Schema").filter(|schema| !schema.is_null()) {
-        crd_schema::validate(schema, &format!("{field}.openAPIV3Schema"), status, errors);
+        crd_schema::validate_schema(schema, &format!("{field}.openAPIV3Schema"), status, errors);
     }
 }
 
-fn scale(scale: Option<&Value>, field: &str, errors: &mut Errors) {
+fn validate_scale(scale: Option<&Value>, field: &str, errors: &mut Errors) {
     let Some(scale) = scale.filter(|scale| !scale.is_null()) else { return };
     for (key, prefix, where_) in
         [("specReplicasPath", ".spec.", ".spec"), ("statusReplicasPath", ".status.", ".status")]
     {
-        let path = text(scale, &format!("/{key}"));
+        let path = text_at(scale, &format!("/{key}"));
         let field = format!("{field}.scale.{key}");
         if path.is_empty() {
             errors.required(field, "");
@@ -121,7 +125,7 @@ fn scale(scale: Option<&Value>, field: &str, errors: &mut Errors) {
             errors.invalid(field, &path.into(), &format!("should be a json path under {where_}"));
         }
     }
-    let selector = text(scale, "/labelSelectorPath");
+    let selector = text_at(scale, "/labelSelectorPath");
     let field = format!("{field}.scale.labelSelectorPath");
     if selector.is_empty() {
         return;
@@ -138,20 +142,20 @@ fn columns_at(columns: Option<&Value>, field: &str, errors: &mut Errors) {
     const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     for (index, column) in columns.and_then(Value::as_array).into_iter().flatten().enumerate() {
         let at = |key: &str| format!("{field}[{index}].{key}");
-        if text(column, "/name").is_empty() {
+        if text_at(column, "/name").is_empty() {
             errors.required(at("name"), "");
         }
         let must = format!("must be one of {}", TYPES.join(","));
-        match text(column, "/type") {
+        match text_at(column, "/type") {
             "" => errors.required(at("type"), &must),
             kind if !TYPES.contains(&kind) => errors.invalid(at("type"), &kind.into(), &must),
             _ => {}
         }
-        let format = text(column, "/format");
+        let format = text_at(column, "/format");
         if !format.is_empty() && !FORMATS.contains(&format) {
             errors.invalid(at("format"), &format.into(), &format!("must be one of {}", FORMATS.join(",")));
         }
-        match text(column, "/jsonPath") {
+        match text_at(column, "/jsonPath") {
             "" => errors.required(at("JSONPath"), ""),
             path if !path.starts_with('.') => {
                 errors.invalid(at("JSONPath"), &path.into(), "must be a simple json path starting with .");
@@ -161,13 +165,13 @@ fn columns_at(columns: Option<&Value>, field: &str, errors: &mut Errors) {
     }
 }
 
-fn selectable(version: &Value, field: &str, errors: &mut Errors) {
+fn validate_selectable(version: &Value, field: &str, errors: &mut Errors) {
     const MOST: usize = 8;
     let schema = Node::parse(version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
     let mut seen: Vec<String> = Vec::new();
-    for (index, selectable) in list(version, "/selectableFields").iter().enumerate() {
+    for (index, selectable) in list_at(version, "/selectableFields").iter().enumerate() {
         let at = format!("{field}[{index}].jsonPath");
-        let path = text(selectable, "/jsonPath");
+        let path = text_at(selectable, "/jsonPath");
         if path.is_empty() {
             errors.required(at, "");
             continue;
@@ -189,7 +193,7 @@ fn selectable(version: &Value, field: &str, errors: &mut Errors) {
             errors.invalid(&at, &shown, detail);
         }
         if seen.iter().any(|other| other == path) {
-            let message = format!("Duplicate value: {}", gotext::quoted(path));
+            let message = format!("Duplicate value: {}", gotext::quote_string(path));
             errors.list.push(FieldError::new(CauseReason::Duplicate, at, message));
         } else {
             seen.push(path.to_owned());

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::node::{Additional, Node};
 
 /// Both steps.
-pub fn default(object: &mut Value, node: &Node) {
+pub fn default_object(object: &mut Value, node: &Node) {
     drop_nulls(object, node);
-    fill(object, node);
+    fill_defaults(object, node);
 }
 
 fn drop_nulls(value: &mut Value, node: &Node) {
@@ -31,7 +31,7 @@ fn drop_nulls(value: &mut Value, node: &Node) {
 }
 
 /// The second step alone.
-pub fn fill(value: &mut Value, node: &Node) {
+pub fn fill_defaults(value: &mut Value, node: &Node) {
     match value {
         Value::Object(map) => {
             for (name, property) in &node.properties {
@@ -46,10 +46,10 @@ pub fn fill(value: &mut Value, node: &Node) {
             }
             for (name, value) in map.iter_mut() {
                 if let Some(property) = node.properties.get(name) {
-                    fill(value, property.node());
+                    fill_defaults(value, property.node());
                 } else if let Additional::Schema(inner) = &node.additional {
                     fill_null(value, inner.node());
-                    fill(value, inner.node());
+                    fill_defaults(value, inner.node());
                 }
             }
         }
@@ -57,7 +57,7 @@ pub fn fill(value: &mut Value, node: &Node) {
             if let Some(inner) = &node.items {
                 for item in items {
                     fill_null(item, inner.node());
-                    fill(item, inner.node());
+                    fill_defaults(item, inner.node());
                 }
             }
         }

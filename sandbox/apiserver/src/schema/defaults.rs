@@ -8,27 +8,27 @@ use super::defaults_pod as pod;
 type Object = Map<String, Value>;
 
 /// Sets a member that is missing or null.
-pub(super) fn put(map: &mut Object, key: &str, value: impl Into<Value>) {
+pub(super) fn put_default(map: &mut Object, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
 /// The object at `key`, if there is one.
-pub(super) fn at<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
+pub(super) fn object_at<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
     map.get_mut(key).and_then(Value::as_object_mut)
 }
 
 /// The objects in the list at `key`.
-pub(super) fn each<'a>(map: &'a mut Object, key: &str) -> impl Iterator<Item = &'a mut Object> {
+pub(super) fn each_object<'a>(map: &'a mut Object, key: &str) -> impl Iterator<Item = &'a mut Object> {
     map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-pub(super) fn text<'a>(map: &'a Object, key: &str) -> &'a str {
+pub(super) fn text_of<'a>(map: &'a Object, key: &str) -> &'a str {
     map.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn empty(map: &Object, key: &str) -> bool {
+fn is_empty_at(map: &Object, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null) => true,
         Some(Value::Object(map)) => map.is_empty(),
@@ -38,164 +38,164 @@ fn empty(map: &Object, key: &str) -> bool {
 }
 
 /// Fills in what the kind's defaulting functions fill in.
-pub fn default(object: &mut Value, group: &str, kind: &str) {
+pub fn default_object(object: &mut Value, group: &str, kind: &str) {
     let Some(object) = object.as_object_mut() else { return };
     match (group, kind) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => super::crd::default_spec(object),
-        ("", "Namespace") => namespace(object),
-        ("", "Secret") => secret(object),
+        ("", "Namespace") => default_namespace(object),
+        ("", "Secret") => default_secret(object),
         ("", "LimitRange") => limit_range(object),
-        ("", "Endpoints") => each(object, "subsets").for_each(protocols),
+        ("", "Endpoints") => each_object(object, "subsets").for_each(default_protocols),
         ("discovery.k8s.io", "EndpointSlice") => {
-            for port in each(object, "ports") {
-                put(port, "name", "");
-                put(port, "protocol", "TCP");
+            for port in each_object(object, "ports") {
+                put_default(port, "name", "");
+                put_default(port, "protocol", "TCP");
             }
         }
-        ("", "PodTemplate") => template(object),
-        ("", "PersistentVolumeClaim") => claim(object),
+        ("", "PodTemplate") => default_template(object),
+        ("", "PersistentVolumeClaim") => default_claim(object),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role_binding(object),
-        ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", "PreemptLowerPriority"),
+        ("scheduling.k8s.io", "PriorityClass") => put_default(object, "preemptionPolicy", "PreemptLowerPriority"),
         ("storage.k8s.io", "StorageClass") => {
-            put(object, "reclaimPolicy", "Delete");
-            put(object, "volumeBindingMode", "Immediate");
+            put_default(object, "reclaimPolicy", "Delete");
+            put_default(object, "volumeBindingMode", "Immediate");
         }
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => webhooks(object, true),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => webhooks(object, false),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policy(object),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => default_webhooks(object, true),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => default_webhooks(object, false),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => default_policy(object),
         _ => {}
     }
     let status = kind == "PersistentVolume";
-    if let Some(spec) = at(object, "spec") {
+    if let Some(spec) = object_at(object, "spec") {
         match (group, kind) {
-            ("", "Pod") => pod::pod(spec),
-            ("", "Service") => service(spec),
+            ("", "Pod") => pod::default_pod(spec),
+            ("", "Service") => default_service(spec),
             ("", "PersistentVolume") => {
-                put(spec, "persistentVolumeReclaimPolicy", "Retain");
-                put(spec, "volumeMode", "Filesystem");
+                put_default(spec, "persistentVolumeReclaimPolicy", "Retain");
+                put_default(spec, "volumeMode", "Filesystem");
                 pod::volume_source(spec);
             }
             ("", "ReplicationController") => {
-                put(spec, "replicas", 1);
-                template(spec);
+                put_default(spec, "replicas", 1);
+                default_template(spec);
             }
-            ("apps", _) => workload(spec, kind),
-            ("batch", "Job") => job(spec),
+            ("apps", _) => default_workload(spec, kind),
+            ("batch", "Job") => default_job(spec),
             ("batch", "CronJob") => cron_job(spec),
-            ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(spec),
+            ("autoscaling", "HorizontalPodAutoscaler") => default_autoscaler(spec),
             ("networking.k8s.io", "NetworkPolicy") => network_policy(spec),
             ("networking.k8s.io", "IngressClass") => {
-                if let Some(parameters) = at(spec, "parameters") {
-                    put(parameters, "scope", "Cluster");
+                if let Some(parameters) = object_at(spec, "parameters") {
+                    put_default(parameters, "scope", "Cluster");
                 }
             }
             _ => {}
         }
     }
-    if status && let Some(status) = at(object, "status") {
-        put(status, "phase", "Pending");
+    if status && let Some(status) = object_at(object, "status") {
+        put_default(status, "phase", "Pending");
     }
 }
 
-fn namespace(object: &mut Object) {
-    if let Some(metadata) = at(object, "metadata")
+fn default_namespace(object: &mut Object) {
+    if let Some(metadata) = object_at(object, "metadata")
         && let Some(name) = metadata.get("name").cloned()
     {
-        put(metadata, "labels", json!({}));
-        if let Some(labels) = at(metadata, "labels") {
+        put_default(metadata, "labels", json!({}));
+        if let Some(labels) = object_at(metadata, "labels") {
             labels.insert("kubernetes.io/metadata.name".to_owned(), name);
         }
     }
 }
 
 /// `stringData` is write-only: it ends in `data`.
-fn secret(object: &mut Object) {
+fn default_secret(object: &mut Object) {
     use base64::Engine as _;
-    put(object, "type", "Opaque");
+    put_default(object, "type", "Opaque");
     if let Some(Value::Object(plain)) = object.remove("stringData") {
-        put(object, "data", json!({}));
-        if let Some(data) = at(object, "data") {
+        put_default(object, "data", json!({}));
+        if let Some(data) = object_at(object, "data") {
             for (key, value) in plain {
                 let bytes = base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default());
                 data.insert(key, Value::from(bytes));
             }
         }
-        if empty(object, "data") {
+        if is_empty_at(object, "data") {
             object.remove("data");
         }
     }
 }
 
 fn limit_range(object: &mut Object) {
-    let Some(spec) = at(object, "spec") else { return };
-    for item in each(spec, "limits").filter(|item| text(item, "type") == "Container") {
+    let Some(spec) = object_at(object, "spec") else { return };
+    for item in each_object(spec, "limits").filter(|item| text_of(item, "type") == "Container") {
         for (to, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
             let source = item.get(from).and_then(Value::as_object).cloned().unwrap_or_default();
             if source.is_empty() {
                 continue;
             }
-            put(item, to, json!({}));
-            if let Some(target) = at(item, to) {
-                source.into_iter().for_each(|(key, value)| put(target, &key, value));
+            put_default(item, to, json!({}));
+            if let Some(target) = object_at(item, to) {
+                source.into_iter().for_each(|(key, value)| put_default(target, &key, value));
             }
         }
     }
 }
 
-fn protocols(map: &mut Object) {
-    each(map, "ports").for_each(|port| put(port, "protocol", "TCP"));
+fn default_protocols(map: &mut Object) {
+    each_object(map, "ports").for_each(|port| put_default(port, "protocol", "TCP"));
 }
 
 fn role_binding(object: &mut Object) {
     const GROUP: &str = "rbac.authorization.k8s.io";
-    if let Some(reference) = at(object, "roleRef")
-        && text(reference, "apiGroup").is_empty()
+    if let Some(reference) = object_at(object, "roleRef")
+        && text_of(reference, "apiGroup").is_empty()
     {
         reference.insert("apiGroup".to_owned(), Value::from(GROUP));
     }
-    for subject in each(object, "subjects") {
-        if matches!(text(subject, "kind"), "User" | "Group") {
-            put(subject, "apiGroup", GROUP);
+    for subject in each_object(object, "subjects") {
+        if matches!(text_of(subject, "kind"), "User" | "Group") {
+            put_default(subject, "apiGroup", GROUP);
         }
     }
 }
 
-fn webhooks(object: &mut Object, mutating: bool) {
-    for webhook in each(object, "webhooks") {
-        put(webhook, "failurePolicy", "Fail");
-        put(webhook, "matchPolicy", "Equivalent");
-        put(webhook, "namespaceSelector", json!({}));
-        put(webhook, "objectSelector", json!({}));
-        put(webhook, "timeoutSeconds", 10);
+fn default_webhooks(object: &mut Object, mutating: bool) {
+    for webhook in each_object(object, "webhooks") {
+        put_default(webhook, "failurePolicy", "Fail");
+        put_default(webhook, "matchPolicy", "Equivalent");
+        put_default(webhook, "namespaceSelector", json!({}));
+        put_default(webhook, "objectSelector", json!({}));
+        put_default(webhook, "timeoutSeconds", 10);
         if mutating {
-            put(webhook, "reinvocationPolicy", "Never");
+            put_default(webhook, "reinvocationPolicy", "Never");
         }
-        each(webhook, "rules").for_each(|rule| put(rule, "scope", "*"));
-        if let Some(service) = at(webhook, "clientConfig").and_then(|config| at(config, "service")) {
-            put(service, "port", 443);
+        each_object(webhook, "rules").for_each(|rule| put_default(rule, "scope", "*"));
+        if let Some(service) = object_at(webhook, "clientConfig").and_then(|config| object_at(config, "service")) {
+            put_default(service, "port", 443);
         }
     }
 }
 
-fn policy(object: &mut Object) {
-    let Some(spec) = at(object, "spec") else { return };
-    put(spec, "failurePolicy", "Fail");
-    if let Some(constraints) = at(spec, "matchConstraints") {
-        put(constraints, "matchPolicy", "Equivalent");
-        put(constraints, "namespaceSelector", json!({}));
-        put(constraints, "objectSelector", json!({}));
-        each(constraints, "resourceRules").for_each(|rule| put(rule, "scope", "*"));
+fn default_policy(object: &mut Object) {
+    let Some(spec) = object_at(object, "spec") else { return };
+    put_default(spec, "failurePolicy", "Fail");
+    if let Some(constraints) = object_at(spec, "matchConstraints") {
+        put_default(constraints, "matchPolicy", "Equivalent");
+        put_default(constraints, "namespaceSelector", json!({}));
+        put_default(constraints, "objectSelector", json!({}));
+        each_object(constraints, "resourceRules").for_each(|rule| put_default(rule, "scope", "*"));
     }
 }
 
-fn service(spec: &mut Object) {
-    put(spec, "sessionAffinity", "None");
-    if text(spec, "sessionAffinity") == "ClientIP" {
-        put(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+fn default_service(spec: &mut Object) {
+    put_default(spec, "sessionAffinity", "None");
+    if text_of(spec, "sessionAffinity") == "ClientIP" {
+        put_default(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
     }
-    put(spec, "type", "ClusterIP");
-    for port in each(spec, "ports") {
-        put(port, "protocol", "TCP");
+    put_default(spec, "type", "ClusterIP");
+    for port in each_object(spec, "ports") {
+        put_default(port, "protocol", "TCP");
         let same = port.get("port").cloned().unwrap_or(Value::from(0));
         let unset = matches!(port.get("targetPort"), None | Some(Value::Null))
             || port["targetPort"] == 0
@@ -204,108 +204,108 @@ fn service(spec: &mut Object) {
             port.insert("targetPort".to_owned(), same);
         }
     }
-    let kind = text(spec, "type").to_owned();
+    let kind = text_of(spec, "type").to_owned();
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-        put(spec, "externalTrafficPolicy", "Cluster");
+        put_default(spec, "externalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
-        put(spec, "allocateLoadBalancerNodePorts", true);
+        put_default(spec, "allocateLoadBalancerNodePorts", true);
     }
     if kind == "ExternalName" {
         return;
     }
-    put(spec, "internalTrafficPolicy", "Cluster");
+    put_default(spec, "internalTrafficPolicy", "Cluster");
 }
 
-fn claim(object: &mut Object) {
-    if let Some(spec) = at(object, "spec") {
-        put(spec, "volumeMode", "Filesystem");
+fn default_claim(object: &mut Object) {
+    if let Some(spec) = object_at(object, "spec") {
+        put_default(spec, "volumeMode", "Filesystem");
     }
-    if let Some(status) = at(object, "status") {
-        put(status, "phase", "Pending");
+    if let Some(status) = object_at(object, "status") {
+        put_default(status, "phase", "Pending");
     }
 }
 
 /// The pod template of a workload.
-fn template(spec: &mut Object) {
-    if let Some(inner) = at(spec, "template").and_then(|template| at(template, "spec")) {
+fn default_template(spec: &mut Object) {
+    if let Some(inner) = object_at(spec, "template").and_then(|template| object_at(template, "spec")) {
         pod::pod_spec(inner);
     }
 }
 
-fn workload(spec: &mut Object, kind: &str) {
-    template(spec);
+fn default_workload(spec: &mut Object, kind: &str) {
+    default_template(spec);
     if matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
-        put(spec, "replicas", 1);
+        put_default(spec, "replicas", 1);
     }
     if matches!(kind, "Deployment" | "DaemonSet" | "StatefulSet") {
-        put(spec, "revisionHistoryLimit", 10);
+        put_default(spec, "revisionHistoryLimit", 10);
     }
     match kind {
         "Deployment" => {
-            put(spec, "progressDeadlineSeconds", 600);
-            rolling(spec, "strategy", &json!({"maxUnavailable": "25%", "maxSurge": "25%"}));
+            put_default(spec, "progressDeadlineSeconds", 600);
+            default_rolling(spec, "strategy", &json!({"maxUnavailable": "25%", "maxSurge": "25%"}));
         }
-        "DaemonSet" => rolling(spec, "updateStrategy", &json!({"maxUnavailable": 1, "maxSurge": 0})),
+        "DaemonSet" => default_rolling(spec, "updateStrategy", &json!({"maxUnavailable": 1, "maxSurge": 0})),
         "StatefulSet" => {
-            put(spec, "podManagementPolicy", "OrderedReady");
-            rolling(spec, "updateStrategy", &json!({"partition": 0}));
-            put(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
-            if let Some(policy) = at(spec, "persistentVolumeClaimRetentionPolicy") {
-                put(policy, "whenDeleted", "Retain");
-                put(policy, "whenScaled", "Retain");
+            put_default(spec, "podManagementPolicy", "OrderedReady");
+            default_rolling(spec, "updateStrategy", &json!({"partition": 0}));
+            put_default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+            if let Some(policy) = object_at(spec, "persistentVolumeClaimRetentionPolicy") {
+                put_default(policy, "whenDeleted", "Retain");
+                put_default(policy, "whenScaled", "Retain");
             }
-            for volume in each(spec, "volumeClaimTemplates") {
-                put(volume, "apiVersion", "v1");
-                put(volume, "kind", "PersistentVolumeClaim");
-                claim(volume);
+            for volume in each_object(spec, "volumeClaimTemplates") {
+                put_default(volume, "apiVersion", "v1");
+                put_default(volume, "kind", "PersistentVolumeClaim");
+                default_claim(volume);
             }
         }
         _ => {}
     }
 }
 
-fn rolling(spec: &mut Object, field: &str, parts: &Value) {
-    put(spec, field, json!({}));
-    let Some(strategy) = at(spec, field) else { return };
-    put(strategy, "type", "RollingUpdate");
-    if text(strategy, "type") != "RollingUpdate" {
+fn default_rolling(spec: &mut Object, field: &str, parts: &Value) {
+    put_default(spec, field, json!({}));
+    let Some(strategy) = object_at(spec, field) else { return };
+    put_default(strategy, "type", "RollingUpdate");
+    if text_of(strategy, "type") != "RollingUpdate" {
         return;
     }
-    put(strategy, "rollingUpdate", json!({}));
-    if let Some(rolling) = at(strategy, "rollingUpdate") {
-        parts.as_object().into_iter().flatten().for_each(|(key, value)| put(rolling, key, value.clone()));
+    put_default(strategy, "rollingUpdate", json!({}));
+    if let Some(rolling) = object_at(strategy, "rollingUpdate") {
+        parts.as_object().into_iter().flatten().for_each(|(key, value)| put_default(rolling, key, value.clone()));
     }
 }
 
-fn job(spec: &mut Object) {
-    template(spec);
-    if empty(spec, "completions") && empty(spec, "parallelism") {
-        put(spec, "completions", 1);
+fn default_job(spec: &mut Object) {
+    default_template(spec);
+    if is_empty_at(spec, "completions") && is_empty_at(spec, "parallelism") {
+        put_default(spec, "completions", 1);
     }
-    put(spec, "parallelism", 1);
+    put_default(spec, "parallelism", 1);
     let limit = if spec.contains_key("backoffLimitPerIndex") { i32::MAX } else { 6 };
-    put(spec, "backoffLimit", limit);
-    put(spec, "completionMode", "NonIndexed");
-    put(spec, "suspend", false);
-    put(spec, "manualSelector", false);
+    put_default(spec, "backoffLimit", limit);
+    put_default(spec, "completionMode", "NonIndexed");
+    put_default(spec, "suspend", false);
+    put_default(spec, "manualSelector", false);
     let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    put(spec, "podReplacementPolicy", policy);
+    put_default(spec, "podReplacementPolicy", policy);
 }
 
 fn cron_job(spec: &mut Object) {
-    put(spec, "concurrencyPolicy", "Allow");
-    put(spec, "suspend", false);
-    put(spec, "successfulJobsHistoryLimit", 3);
-    put(spec, "failedJobsHistoryLimit", 1);
-    if let Some(inner) = at(spec, "jobTemplate").and_then(|template| at(template, "spec")) {
-        template(inner);
+    put_default(spec, "concurrencyPolicy", "Allow");
+    put_default(spec, "suspend", false);
+    put_default(spec, "successfulJobsHistoryLimit", 3);
+    put_default(spec, "failedJobsHistoryLimit", 1);
+    if let Some(inner) = object_at(spec, "jobTemplate").and_then(|template| object_at(template, "spec")) {
+        default_template(inner);
     }
 }
 
-fn autoscaler(spec: &mut Object) {
-    put(spec, "minReplicas", 1);
-    if empty(spec, "metrics") {
+fn default_autoscaler(spec: &mut Object) {
+    put_default(spec, "minReplicas", 1);
+    if is_empty_at(spec, "metrics") {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         let metrics = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);
         spec.insert("metrics".to_owned(), metrics);
@@ -314,10 +314,10 @@ fn autoscaler(spec: &mut Object) {
 
 fn network_policy(spec: &mut Object) {
     for direction in ["ingress", "egress"] {
-        each(spec, direction).for_each(protocols);
+        each_object(spec, direction).for_each(default_protocols);
     }
-    if empty(spec, "policyTypes") {
-        let types = if empty(spec, "egress") { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
+    if is_empty_at(spec, "policyTypes") {
+        let types = if is_empty_at(spec, "egress") { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
         spec.insert("policyTypes".to_owned(), types);
     }
 }

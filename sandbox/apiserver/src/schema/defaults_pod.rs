@@ -3,76 +3,76 @@
 
 use serde_json::{Map, Value, json};
 
-use super::defaults::{at, each, put, text};
+use super::defaults::{each_object, object_at, put_default, text_of};
 
 type Object = Map<String, Value>;
 
 /// What pods and templates have in common.
 pub fn pod_spec(spec: &mut Object) {
-    put(spec, "dnsPolicy", "ClusterFirst");
-    put(spec, "restartPolicy", "Always");
-    put(spec, "securityContext", json!({}));
-    put(spec, "terminationGracePeriodSeconds", 30);
-    put(spec, "schedulerName", "default-scheduler");
+    put_default(spec, "dnsPolicy", "ClusterFirst");
+    put_default(spec, "restartPolicy", "Always");
+    put_default(spec, "securityContext", json!({}));
+    put_default(spec, "terminationGracePeriodSeconds", 30);
+    put_default(spec, "schedulerName", "default-scheduler");
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["containers", "initContainers", "ephemeralContainers"] {
-        each(spec, list).for_each(|item| container(item, host_network));
+        each_object(spec, list).for_each(|item| default_container(item, host_network));
     }
-    each(spec, "volumes").for_each(volume);
+    each_object(spec, "volumes").for_each(default_volume);
 }
 
 /// A pod itself.
-pub fn pod(spec: &mut Object) {
+pub fn default_pod(spec: &mut Object) {
     pod_spec(spec);
-    put(spec, "enableServiceLinks", true);
+    put_default(spec, "enableServiceLinks", true);
     for list in ["containers", "initContainers"] {
-        each(spec, list).for_each(requests_from_limits);
+        each_object(spec, list).for_each(requests_from_limits);
     }
 }
 
 fn requests_from_limits(container: &mut Object) {
-    let Some(resources) = at(container, "resources") else { return };
+    let Some(resources) = object_at(container, "resources") else { return };
     let limits = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
         return;
     }
-    put(resources, "requests", json!({}));
-    if let Some(requests) = at(resources, "requests") {
-        limits.into_iter().for_each(|(name, amount)| put(requests, &name, amount));
+    put_default(resources, "requests", json!({}));
+    if let Some(requests) = object_at(resources, "requests") {
+        limits.into_iter().for_each(|(name, amount)| put_default(requests, &name, amount));
     }
 }
 
-fn container(container: &mut Object, host_network: bool) {
-    let policy = if latest(text(container, "image")) { "Always" } else { "IfNotPresent" };
-    put(container, "imagePullPolicy", policy);
-    put(container, "terminationMessagePath", "/dev/termination-log");
-    put(container, "terminationMessagePolicy", "File");
-    for port in each(container, "ports") {
-        put(port, "protocol", "TCP");
+fn default_container(container: &mut Object, host_network: bool) {
+    let policy = if is_latest(text_of(container, "image")) { "Always" } else { "IfNotPresent" };
+    put_default(container, "imagePullPolicy", policy);
+    put_default(container, "terminationMessagePath", "/dev/termination-log");
+    put_default(container, "terminationMessagePolicy", "File");
+    for port in each_object(container, "ports") {
+        put_default(port, "protocol", "TCP");
         let number = port.get("containerPort").cloned();
         if host_network && let Some(number) = number {
-            put(port, "hostPort", number);
+            put_default(port, "hostPort", number);
         }
     }
-    for variable in each(container, "env") {
+    for variable in each_object(container, "env") {
         field_reference(variable, "valueFrom");
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = at(container, name) {
+        if let Some(probe) = object_at(container, name) {
             for (key, value) in
                 [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
             {
-                put(probe, key, value);
+                put_default(probe, key, value);
             }
             http_get(probe);
-            if let Some(grpc) = at(probe, "grpc") {
-                put(grpc, "service", "");
+            if let Some(grpc) = object_at(probe, "grpc") {
+                put_default(grpc, "service", "");
             }
         }
     }
-    if let Some(lifecycle) = at(container, "lifecycle") {
+    if let Some(lifecycle) = object_at(container, "lifecycle") {
         for name in ["postStart", "preStop"] {
-            if let Some(handler) = at(lifecycle, name) {
+            if let Some(handler) = object_at(lifecycle, name) {
                 http_get(handler);
             }
         }
@@ -80,21 +80,21 @@ fn container(container: &mut Object, host_network: bool) {
 }
 
 fn http_get(handler: &mut Object) {
-    if let Some(get) = at(handler, "httpGet") {
-        put(get, "path", "/");
-        put(get, "scheme", "HTTP");
+    if let Some(get) = object_at(handler, "httpGet") {
+        put_default(get, "path", "/");
+        put_default(get, "scheme", "HTTP");
     }
 }
 
 fn field_reference(holder: &mut Object, key: &str) {
-    let inner = if key.is_empty() { Some(holder) } else { at(holder, key) };
-    if let Some(reference) = inner.and_then(|inner| at(inner, "fieldRef")) {
-        put(reference, "apiVersion", "v1");
+    let inner = if key.is_empty() { Some(holder) } else { object_at(holder, key) };
+    if let Some(reference) = inner.and_then(|inner| object_at(inner, "fieldRef")) {
+        put_default(reference, "apiVersion", "v1");
     }
 }
 
 /// Whether the image names no version, or the latest.
-fn latest(image: &str) -> bool {
+fn is_latest(image: &str) -> bool {
     if image.is_empty() || image.contains('@') {
         return false;
     }
@@ -102,9 +102,9 @@ fn latest(image: &str) -> bool {
     name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
-fn volume(volume: &mut Object) {
+fn default_volume(volume: &mut Object) {
     if volume.len() == 1 && volume.contains_key("name") {
-        put(volume, "emptyDir", json!({}));
+        put_default(volume, "emptyDir", json!({}));
     }
     volume_source(volume);
 }
@@ -113,23 +113,26 @@ fn volume(volume: &mut Object) {
 pub fn volume_source(volume: &mut Object) {
     const MODE: i32 = 0o644;
     for name in ["secret", "configMap", "downwardAPI", "projected"] {
-        if let Some(source) = at(volume, name) {
-            put(source, "defaultMode", MODE);
-            each(source, "items").for_each(|item| field_reference(item, ""));
-            for part in each(source, "sources") {
-                if let Some(token) = at(part, "serviceAccountToken") {
-                    put(token, "expirationSeconds", 3600);
+        if let Some(source) = object_at(volume, name) {
+            put_default(source, "defaultMode", MODE);
+            each_object(source, "items").for_each(|item| field_reference(item, ""));
+            for part in each_object(source, "sources") {
+                if let Some(token) = object_at(part, "serviceAccountToken") {
+                    put_default(token, "expirationSeconds", 3600);
                 }
-                if let Some(downward) = at(part, "downwardAPI") {
-                    each(downward, "items").for_each(|item| field_reference(item, ""));
+                if let Some(downward) = object_at(part, "downwardAPI") {
+                    each_object(downward, "items").for_each(|item| field_reference(item, ""));
                 }
             }
         }
     }
-    if let Some(path) = at(volume, "hostPath") {
-        put(path, "type", "");
+    if let Some(path) = object_at(volume, "hostPath") {
+        put_default(path, "type", "");
     }
-    if let Some(spec) = at(volume, "ephemeral").and_then(|e| at(e, "volumeClaimTemplate")).and_then(|t| at(t, "spec")) {
-        put(spec, "volumeMode", "Filesystem");
+    if let Some(spec) = object_at(volume, "ephemeral")
+        .and_then(|e| object_at(e, "volumeClaimTemplate"))
+        .and_then(|t| object_at(t, "spec"))
+    {
+        put_default(spec, "volumeMode", "Filesystem");
     }
 }

@@ -9,40 +9,40 @@ use super::names;
 use super::node::Node;
 use super::path::FieldPath;
 
-pub fn check(object: &Value, node: &Node) -> Vec<FieldError> {
+pub fn check_embedded(object: &Value, node: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(object, node, &mut FieldPath::default(), &mut errors);
+    walk_value(object, node, &mut FieldPath::default(), &mut errors);
     errors
 }
 
 /// As `check`, for a value at `path` that may itself be an embedded resource.
 pub fn check_at(value: &Value, node: &Node, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(value, node, &mut FieldPath::at(path), &mut errors);
+    walk_value(value, node, &mut FieldPath::at(path), &mut errors);
     errors
 }
 
-fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
+fn walk_value(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
     if !node.has_embedded {
         return;
     }
     match value {
         Value::Object(map) => {
             if node.embedded {
-                resource(map, path, errors);
+                check_resource(map, path, errors);
             }
             for (key, value) in map.iter().filter(|(_, value)| value.is_object() || value.is_array()) {
                 if let Some(property) = node.properties.get(key) {
-                    path.in_member(key, |path| walk(value, property.node(), path, errors));
+                    path.in_member(key, |path| walk_value(value, property.node(), path, errors));
                 } else if let Some(inner) = node.member(key) {
-                    path.in_key(key, |path| walk(value, inner, path, errors));
+                    path.in_key(key, |path| walk_value(value, inner, path, errors));
                 }
             }
         }
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    path.in_index(index, |path| walk(item, inner.node(), path, errors));
+                    path.in_index(index, |path| walk_value(item, inner.node(), path, errors));
                 }
             }
         }
@@ -50,9 +50,9 @@ fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<Field
     }
 }
 
-fn resource(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn check_resource(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut invalid = |field: &str, value: &Value, detail: &str| {
-        let message = format!("Invalid value: {}: {detail}", gotext::value(value));
+        let message = format!("Invalid value: {}: {detail}", gotext::write_value(value));
         errors.push(FieldError::new(CauseReason::Invalid, path.member(field), message));
     };
     for field in ["apiVersion", "kind"] {

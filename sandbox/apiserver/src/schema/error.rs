@@ -61,7 +61,7 @@ impl FieldError {
 
 /// The list in the message of an Invalid Status: the one error, or all of them in brackets.
 /// Errors that repeat word for word are listed once (`utilerrors.Aggregate`).
-pub fn aggregate(errors: &[FieldError]) -> String {
+pub fn aggregate_errors(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {
         let text = format!("{}: {}", error.field, error.message);

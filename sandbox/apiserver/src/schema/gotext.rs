@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// `%q`: double quotes with Go's escapes.
-pub fn quoted(text: &str) -> String {
+pub fn quote_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -31,7 +31,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// `%v` of a float64: the shortest digits, with an exponent below 1e-4 and from 1e21 on.
-pub fn float(value: f64) -> String {
+pub fn write_float(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
@@ -46,10 +46,10 @@ pub fn float(value: f64) -> String {
 }
 
 /// A value after `Invalid value: `.
-pub fn value(value: &Value) -> String {
+pub fn write_value(value: &Value) -> String {
     match value {
-        Value::String(text) => quoted(text),
-        Value::Number(number) if !number.is_i64() && !number.is_u64() => float(number.as_f64().unwrap_or(0.0)),
+        Value::String(text) => quote_string(text),
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => write_float(number.as_f64().unwrap_or(0.0)),
         other => other.to_string(),
     }
 }
@@ -63,7 +63,7 @@ mod tests {
         for (number, text) in
             [(10.0, "10"), (0.5, "0.5"), (1e21, "1e+21"), (2.5e-7, "2.5e-07"), (123456.75, "123456.75")]
         {
-            assert_eq!(float(number), text);
+            assert_eq!(write_float(number), text);
         }
     }
 }

@@ -9,13 +9,13 @@ use super::gotext;
 use super::node::{ListKind, Node};
 use super::path::FieldPath;
 
-pub fn check(object: &Value, node: &Node) -> Vec<FieldError> {
+pub fn check_lists(object: &Value, node: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(object, node, &mut FieldPath::default(), &mut errors);
+    walk_value(object, node, &mut FieldPath::default(), &mut errors);
     errors
 }
 
-fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
+fn walk_value(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<FieldError>) {
     if !node.has_unique {
         return;
     }
@@ -23,21 +23,21 @@ fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<Field
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(_, value)| value.is_object() || value.is_array()) {
                 if let Some(property) = node.properties.get(key) {
-                    path.in_member(key, |path| walk(value, property.node(), path, errors));
+                    path.in_member(key, |path| walk_value(value, property.node(), path, errors));
                 } else if let Some(inner) = node.member(key) {
-                    path.in_key(key, |path| walk(value, inner, path, errors));
+                    path.in_key(key, |path| walk_value(value, inner, path, errors));
                 }
             }
         }
         Value::Array(items) => {
             match &node.list {
-                ListKind::Set => set(items, path, errors),
+                ListKind::Set => check_set(items, path, errors),
                 ListKind::Map(keys) => map_list(items, keys, path, errors),
                 _ => {}
             }
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    path.in_index(index, |path| walk(item, inner.node(), path, errors));
+                    path.in_index(index, |path| walk_value(item, inner.node(), path, errors));
                 }
             }
         }
@@ -46,7 +46,7 @@ fn walk(value: &Value, node: &Node, path: &mut FieldPath, errors: &mut Vec<Field
 }
 
 /// The index of the second appearance of each element that repeats.
-fn repeated<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
+fn repeated_items<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = Vec::new();
     for (index, item) in items.enumerate() {
@@ -59,19 +59,19 @@ fn repeated<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     found
 }
 
-fn duplicate(index: usize, value: &Value, path: &FieldPath) -> FieldError {
+fn duplicate_error(index: usize, value: &Value, path: &FieldPath) -> FieldError {
     let field = format!("{}[{index}]", path.as_str());
-    FieldError::new(CauseReason::Duplicate, field, format!("Duplicate value: {}", gotext::value(value)))
+    FieldError::new(CauseReason::Duplicate, field, format!("Duplicate value: {}", gotext::write_value(value)))
 }
 
-fn set(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    errors.extend(repeated(items.iter()).into_iter().map(|index| duplicate(index, &items[index], path)));
+fn check_set(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
+    errors.extend(repeated_items(items.iter()).into_iter().map(|index| duplicate_error(index, &items[index], path)));
 }
 
 fn map_list(items: &[Value], keys: &[String], path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some((index, item)) = items.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null()) {
         let message =
-            format!("Invalid value: {}: must be an object for an array of list-type map", gotext::value(item));
+            format!("Invalid value: {}: must be an object for an array of list-type map", gotext::write_value(item));
         errors.push(FieldError::new(CauseReason::Invalid, format!("{}[{index}]", path.as_str()), message));
         return;
     }
@@ -89,5 +89,7 @@ fn map_list(items: &[Value], keys: &[String], path: &FieldPath, errors: &mut Vec
             Value::Object(present.collect::<Map<String, Value>>())
         })
         .collect();
-    errors.extend(repeated(identities.iter()).into_iter().map(|index| duplicate(index, &identities[index], path)));
+    errors.extend(
+        repeated_items(identities.iter()).into_iter().map(|index| duplicate_error(index, &identities[index], path)),
+    );
 }

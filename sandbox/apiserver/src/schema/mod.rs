@@ -35,7 +35,7 @@ use serde_json::Value;
 
 pub(crate) use builtin::Wire;
 pub use crd::{default_crd, validate_crd};
-pub use error::{CauseReason, FieldError, aggregate};
+pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Shape};
 
 /// The schema of one version of one kind.
@@ -62,7 +62,7 @@ impl TypeSchema {
 
     /// The schema of a built-in kind, made once. An unknown kind gets a schema that accepts everything.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Arc<TypeSchema> {
-        builtin::schema(group, version, kind)
+        builtin::builtin_schema(group, version, kind)
     }
 
     pub(crate) fn node(&self) -> &Node {
@@ -72,7 +72,7 @@ impl TypeSchema {
     /// An object of the kind before anything was set.
     pub(crate) fn zero(&self) -> Value {
         match self.builtin {
-            Some(_) => builtin::zero(self.node()),
+            Some(_) => builtin::zero_value(self.node()),
             None => Value::Object(serde_json::Map::new()),
         }
     }
@@ -91,21 +91,21 @@ impl TypeSchema {
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         if self.builtin.is_some() {
             let mut unknown = Vec::new();
-            builtin::canonical(object, self.node(), &mut unknown);
+            builtin::make_canonical(object, self.node(), &mut unknown);
             unknown.sort();
             return unknown;
         }
-        prune::prune(object, self.node(), true)
+        prune::prune_object(object, self.node(), true)
     }
 
     /// Fills in the defaults. For a built-in kind this includes the zero values that Go always writes.
     pub fn default(&self, object: &mut Value) {
         match &self.builtin {
             Some((group, kind)) => {
-                builtin::canonical(object, self.node(), &mut Vec::new());
-                defaults::default(object, group, kind);
+                builtin::make_canonical(object, self.node(), &mut Vec::new());
+                defaults::default_object(object, group, kind);
             }
-            None => defaulting::default(object, self.node()),
+            None => defaulting::default_object(object, self.node()),
         }
     }
 
@@ -114,7 +114,7 @@ impl TypeSchema {
     pub fn default_applied(&self, object: &mut Value) {
         match self.builtin {
             Some(_) => self.default(object),
-            None => defaulting::fill(object, self.node()),
+            None => defaulting::fill_defaults(object, self.node()),
         }
     }
 
@@ -131,8 +131,8 @@ impl TypeSchema {
             return before;
         }
         let mut errors = before;
-        errors.extend(checks::check(object, old, self.node(), ""));
-        errors.extend(embedded::check(object, self.node()));
+        errors.extend(checks::check_values(object, old, self.node(), ""));
+        errors.extend(embedded::check_embedded(object, self.node()));
         self.finish(errors, object, old)
     }
 
@@ -145,7 +145,7 @@ impl TypeSchema {
         let mut errors = before;
         if let (Some(status), Some(node)) = (object.get("status"), self.node().member("status")) {
             let old_status = old.and_then(|old| old.get("status"));
-            errors.extend(checks::check(status, old_status, node, "status"));
+            errors.extend(checks::check_values(status, old_status, node, "status"));
         }
         self.finish(errors, object, old)
     }
@@ -153,8 +153,8 @@ impl TypeSchema {
     /// List invariants and rules.
     fn finish(&self, mut errors: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let node = self.node();
-        let fresh = lists::check(object, node);
-        if !fresh.is_empty() && old.is_none_or(|old| lists::check(old, node).is_empty()) {
+        let fresh = lists::check_lists(object, node);
+        if !fresh.is_empty() && old.is_none_or(|old| lists::check_lists(old, node).is_empty()) {
             errors.extend(fresh);
         }
         if !node.has_rules {
@@ -168,7 +168,7 @@ impl TypeSchema {
                  the existing errors to complete validation",
             ));
         } else {
-            errors.extend(cel::check(object, old, node));
+            errors.extend(cel::check_rules(object, old, node));
         }
         errors
     }
@@ -228,7 +228,7 @@ fn wrong_accessor(path: &str, value: &Value, wanted: &str) -> String {
     let (shown, kind) = match value {
         Value::Null => ("<nil>".to_owned(), "<nil>"),
         Value::Bool(flag) => (flag.to_string(), "bool"),
-        Value::Number(number) if number.is_f64() => (gotext::value(value), "float64"),
+        Value::Number(number) if number.is_f64() => (gotext::write_value(value), "float64"),
         Value::Number(number) => (number.to_string(), "int64"),
         Value::String(text) => (text.clone(), "string"),
         Value::Array(_) => (go_value(value), "[]interface {}"),
@@ -248,7 +248,7 @@ fn go_value(value: &Value) -> String {
             parts.sort();
             format!("map[{}]", parts.join(" "))
         }
-        other => gotext::value(other),
+        other => gotext::write_value(other),
     }
 }
 

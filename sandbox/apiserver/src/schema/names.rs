@@ -144,49 +144,49 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
 }
 
-fn invalid(field: &str, value: &Value, detail: &str) -> FieldError {
-    FieldError::new(CauseReason::Invalid, field, format!("Invalid value: {}: {detail}", gotext::value(value)))
+fn invalid_field(field: &str, value: &Value, detail: &str) -> FieldError {
+    FieldError::new(CauseReason::Invalid, field, format!("Invalid value: {}: {detail}", gotext::write_value(value)))
 }
 
 /// What holds for every ObjectMeta wherever it stands: labels, annotations, owners, finalizers.
 pub fn object_meta(metadata: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(generation) = metadata.get("generation").filter(|g| g.as_i64().is_some_and(|g| g < 0)) {
-        errors.push(invalid(&format!("{field}.generation"), generation, "must be greater than or equal to 0"));
+        errors.push(invalid_field(&format!("{field}.generation"), generation, "must be greater than or equal to 0"));
     }
-    errors.extend(labels(metadata, field));
-    errors.extend(annotations(metadata, field));
-    errors.extend(owners(metadata, field));
-    errors.extend(finalizers(metadata, field));
+    errors.extend(validate_labels(metadata, field));
+    errors.extend(validate_annotations(metadata, field));
+    errors.extend(validate_owners(metadata, field));
+    errors.extend(validate_finalizers(metadata, field));
     errors
 }
 
-fn members<'a>(metadata: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+fn members_of<'a>(metadata: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     metadata.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-fn labels(metadata: &Value, field: &str) -> Vec<FieldError> {
+fn validate_labels(metadata: &Value, field: &str) -> Vec<FieldError> {
     let field = format!("{field}.labels");
     let mut errors = Vec::new();
-    for (key, value) in members(metadata, "labels") {
+    for (key, value) in members_of(metadata, "labels") {
         let shown = Value::String(key.clone());
-        errors.extend(qualified_name(key).iter().map(|problem| invalid(&field, &shown, problem)));
+        errors.extend(qualified_name(key).iter().map(|problem| invalid_field(&field, &shown, problem)));
         let problems = label_value(value.as_str().unwrap_or_default());
-        errors.extend(problems.iter().map(|problem| invalid(&field, value, problem)));
+        errors.extend(problems.iter().map(|problem| invalid_field(&field, value, problem)));
     }
     errors
 }
 
 const ANNOTATION_LIMIT: usize = 256 * 1024;
 
-fn annotations(metadata: &Value, field: &str) -> Vec<FieldError> {
+fn validate_annotations(metadata: &Value, field: &str) -> Vec<FieldError> {
     let field = format!("{field}.annotations");
     let mut errors = Vec::new();
     let mut size = 0;
-    for (key, value) in members(metadata, "annotations") {
+    for (key, value) in members_of(metadata, "annotations") {
         // Annotation keys may be in upper case.
         let shown = Value::String(key.clone());
-        errors.extend(qualified_name(&key.to_lowercase()).iter().map(|problem| invalid(&field, &shown, problem)));
+        errors.extend(qualified_name(&key.to_lowercase()).iter().map(|problem| invalid_field(&field, &shown, problem)));
         size += key.len() + value.as_str().map_or(0, str::len);
     }
     if size > ANNOTATION_LIMIT {
@@ -196,7 +196,7 @@ fn annotations(metadata: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn owners(metadata: &Value, field: &str) -> Vec<FieldError> {
+fn validate_owners(metadata: &Value, field: &str) -> Vec<FieldError> {
     let field = format!("{field}.ownerReferences");
     let list = metadata.get("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut errors = Vec::new();
@@ -213,11 +213,11 @@ fn owners(metadata: &Value, field: &str) -> Vec<FieldError> {
             let empty =
                 if key == "apiVersion" { value.rsplit('/').next().is_none_or(str::is_empty) } else { value.is_empty() };
             if empty {
-                errors.push(invalid(&format!("{field}.{key}"), &Value::String(value.to_owned()), detail));
+                errors.push(invalid_field(&format!("{field}.{key}"), &Value::String(value.to_owned()), detail));
             }
         }
         if text("apiVersion") == "v1" && text("kind") == "Event" {
-            errors.push(invalid(&field, owner, "/v1, Kind=Event is disallowed from being an owner"));
+            errors.push(invalid_field(&field, owner, "/v1, Kind=Event is disallowed from being an owner"));
         }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             let name = text("name");
@@ -228,7 +228,7 @@ fn owners(metadata: &Value, field: &str) -> Vec<FieldError> {
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                          and {name}"
                     );
-                    errors.push(invalid(&field, &Value::from(list.to_vec()), &detail));
+                    errors.push(invalid_field(&field, &Value::from(list.to_vec()), &detail));
                 }
             }
         }
@@ -236,18 +236,18 @@ fn owners(metadata: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn finalizers(metadata: &Value, field: &str) -> Vec<FieldError> {
+fn validate_finalizers(metadata: &Value, field: &str) -> Vec<FieldError> {
     let field = format!("{field}.finalizers");
     let list = metadata.get("finalizers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut errors = Vec::new();
     for finalizer in list {
         let problems = qualified_name(finalizer.as_str().unwrap_or_default());
-        errors.extend(problems.iter().map(|problem| invalid(&field, finalizer, problem)));
+        errors.extend(problems.iter().map(|problem| invalid_field(&field, finalizer, problem)));
     }
     let has = |name: &str| list.iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(invalid(&field, &Value::from(list.to_vec()), detail));
+        errors.push(invalid_field(&field, &Value::from(list.to_vec()), detail));
     }
     errors
 }
@@ -265,21 +265,21 @@ pub fn object_meta_create(
         // A generated suffix follows, so a trailing dash is no problem.
         let base = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |rest| format!("{rest}a"));
         let shown = Value::from(generate);
-        errors.extend(name_problems(&base).iter().map(|p| invalid("metadata.generateName", &shown, p)));
+        errors.extend(name_problems(&base).iter().map(|p| invalid_field("metadata.generateName", &shown, p)));
     }
     let name = text("name");
     if name.is_empty() {
         let message = "Required value: name or generateName is required";
         errors.push(FieldError::new(CauseReason::Required, "metadata.name", message));
     } else {
-        errors.extend(name_problems(name).iter().map(|p| invalid("metadata.name", &Value::from(name), p)));
+        errors.extend(name_problems(name).iter().map(|p| invalid_field("metadata.name", &Value::from(name), p)));
     }
     let namespace = text("namespace");
     if namespaced && namespace.is_empty() {
         errors.push(FieldError::new(CauseReason::Required, "metadata.namespace", "Required value"));
     } else if namespaced {
         let shown = Value::from(namespace);
-        errors.extend(dns1123_label(namespace).iter().map(|p| invalid("metadata.namespace", &shown, p)));
+        errors.extend(dns1123_label(namespace).iter().map(|p| invalid_field("metadata.namespace", &shown, p)));
     } else if !namespace.is_empty() {
         let message = "Forbidden: not allowed on this type";
         errors.push(FieldError::new(CauseReason::Forbidden, "metadata.namespace", message));
@@ -296,7 +296,7 @@ pub fn object_meta_update(metadata: &Value, old: &Value) -> Vec<FieldError> {
         names.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     if old.get("deletionTimestamp").is_some_and(|time| !time.is_null()) {
-        let fresh: Vec<String> = list(metadata).difference(&list(old)).map(|name| gotext::quoted(name)).collect();
+        let fresh: Vec<String> = list(metadata).difference(&list(old)).map(|name| gotext::quote_string(name)).collect();
         if !fresh.is_empty() {
             let message = format!(
                 "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
@@ -308,28 +308,28 @@ pub fn object_meta_update(metadata: &Value, old: &Value) -> Vec<FieldError> {
     }
     let absent = Value::from("");
     if metadata.get("resourceVersion").and_then(Value::as_str).is_none_or(str::is_empty) {
-        errors.push(invalid("metadata.resourceVersion", &absent, "must be specified for an update"));
+        errors.push(invalid_field("metadata.resourceVersion", &absent, "must be specified for an update"));
     }
     let generation = |meta: &Value| meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
     if generation(metadata) < generation(old) {
         let shown = Value::from(generation(metadata));
-        errors.push(invalid("metadata.generation", &shown, "must not be decremented"));
+        errors.push(invalid_field("metadata.generation", &shown, "must not be decremented"));
     }
     for key in ["name", "namespace", "uid"] {
         let (new, old) = (metadata.get(key).unwrap_or(&absent), old.get(key).unwrap_or(&absent));
         if new != old {
-            errors.push(invalid(&format!("metadata.{key}"), new, "field is immutable"));
+            errors.push(invalid_field(&format!("metadata.{key}"), new, "field is immutable"));
         }
     }
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let (new, old) = (metadata.get(key).unwrap_or(&Value::Null), old.get(key).unwrap_or(&Value::Null));
         if new != old {
-            errors.push(invalid(&format!("metadata.{key}"), new, "field is immutable"));
+            errors.push(invalid_field(&format!("metadata.{key}"), new, "field is immutable"));
         }
     }
-    errors.extend(labels(metadata, "metadata"));
-    errors.extend(annotations(metadata, "metadata"));
-    errors.extend(owners(metadata, "metadata"));
+    errors.extend(validate_labels(metadata, "metadata"));
+    errors.extend(validate_annotations(metadata, "metadata"));
+    errors.extend(validate_owners(metadata, "metadata"));
     errors
 }
 

@@ -208,7 +208,7 @@ impl Node {
         let items: Option<Link> = schema.get("items").filter(|items| items.is_object()).map(|i| Node::parse(i).into());
         let list = match text("x-kubernetes-list-type") {
             Some("set") => ListKind::Set,
-            Some("map") => ListKind::Map(strings(schema.get("x-kubernetes-list-map-keys"))),
+            Some("map") => ListKind::Map(string_list(schema.get("x-kubernetes-list-map-keys"))),
             Some("atomic") => ListKind::Atomic,
             _ => ListKind::Unspecified,
         };
@@ -348,7 +348,7 @@ impl Checks {
             multiple_of: number("multipleOf"),
             max_properties: count("maxProperties"),
             min_properties: count("minProperties"),
-            required: strings(schema.get("required")),
+            required: string_list(schema.get("required")),
             enumeration: schema.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
             all_of: list("allOf"),
             any_of: list("anyOf"),
@@ -358,6 +358,6 @@ impl Checks {
     }
 }
 
-fn strings(list: Option<&Value>) -> Vec<String> {
+fn string_list(list: Option<&Value>) -> Vec<String> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -11,21 +11,21 @@ use super::path::FieldPath;
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes an object. `root` says that it is a whole resource, whose type and metadata stay. The paths are sorted.
-pub fn prune(object: &mut Value, node: &Node, root: bool) -> Vec<String> {
+pub fn prune_object(object: &mut Value, node: &Node, root: bool) -> Vec<String> {
     let mut unknown = Vec::new();
     let mut path = FieldPath::default();
     coerce_metadata(object, Some(node), root, &mut path, &mut unknown);
-    walk(object, Some(node), root, &mut path, &mut unknown);
+    prune_node(object, Some(node), root, &mut path, &mut unknown);
     unknown.sort();
     unknown
 }
 
 /// Prunes a value that is part of an object, such as a default, without touching metadata.
 pub fn prune_value(value: &mut Value, node: &Node, root: bool) {
-    walk(value, Some(node), root, &mut FieldPath::default(), &mut Vec::new());
+    prune_node(value, Some(node), root, &mut FieldPath::default(), &mut Vec::new());
 }
 
-fn walk(value: &mut Value, node: Option<&Node>, root: bool, path: &mut FieldPath, unknown: &mut Vec<String>) {
+fn prune_node(value: &mut Value, node: Option<&Node>, root: bool, path: &mut FieldPath, unknown: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             let Some(node) = node else {
@@ -45,7 +45,7 @@ fn walk(value: &mut Value, node: Option<&Node>, root: bool, path: &mut FieldPath
                 path.in_index(index, |path| match inner {
                     // Below a preserving list the elements are preserved too, except what their schema specifies.
                     Some(inner) if preserved => walk_preserving(item, inner, path, unknown),
-                    inner => walk(item, inner, false, path, unknown),
+                    inner => prune_node(item, inner, false, path, unknown),
                 });
             }
         }
@@ -61,14 +61,14 @@ fn walk_object(map: &mut Map<String, Value>, node: &Node, root: bool, path: &mut
             continue;
         }
         if let Some(property) = node.properties.get(key) {
-            path.in_member(key, |path| walk(value, Some(property.node()), false, path, unknown));
+            path.in_member(key, |path| prune_node(value, Some(property.node()), false, path, unknown));
         } else {
             match &node.additional {
                 Additional::Schema(link) => {
-                    path.in_member(key, |path| walk(value, Some(link.node()), false, path, unknown));
+                    path.in_member(key, |path| prune_node(value, Some(link.node()), false, path, unknown));
                 }
                 _ if node.preserve => {}
-                Additional::Allowed(_) => path.in_member(key, |path| walk(value, None, false, path, unknown)),
+                Additional::Allowed(_) => path.in_member(key, |path| prune_node(value, None, false, path, unknown)),
                 Additional::Absent => dropped.push(key.clone()),
             }
         }
@@ -89,7 +89,7 @@ fn walk_preserving(value: &mut Value, node: &Node, path: &mut FieldPath, unknown
                     continue;
                 }
                 if let Some(inner) = node.member(key) {
-                    path.in_member(key, |path| walk(value, Some(inner), false, path, unknown));
+                    path.in_member(key, |path| prune_node(value, Some(inner), false, path, unknown));
                 }
             }
         }
@@ -120,7 +120,7 @@ fn coerce_metadata(
                 if embedded && key == "metadata" {
                     path.in_member(key, |path| {
                         let mut inner = Vec::new();
-                        builtin::canonical(value, builtin::type_node("meta/v1.ObjectMeta"), &mut inner);
+                        builtin::make_canonical(value, builtin::type_node("meta/v1.ObjectMeta"), &mut inner);
                         let names = inner.into_iter().map(|name| path.member(&name));
                         unknown.extend(names);
                     });
@@ -153,7 +153,8 @@ fn metadata_walk(value: &Value, node: &Node, root: bool, path: &mut FieldPath) -
     match value {
         Value::Object(map) => map.iter().find_map(|(key, value)| {
             let embedded = root || node.embedded;
-            let shown = |path: &FieldPath| format!("{}: Invalid value: {}", path.member(key), gotext::value(value));
+            let shown =
+                |path: &FieldPath| format!("{}: Invalid value: {}", path.member(key), gotext::write_value(value));
             match key.as_str() {
                 "metadata" if embedded => {
                     let error = builtin::decode_error(value, builtin::type_node("meta/v1.ObjectMeta"), "ObjectMeta")?;

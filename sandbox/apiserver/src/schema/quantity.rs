@@ -2,7 +2,7 @@
 //! without a fraction.
 
 /// `None` if the text is no quantity. Digits below a billionth are rounded up, as the API server does.
-pub fn canonical(text: &str) -> Option<String> {
+pub fn canonical_quantity(text: &str) -> Option<String> {
     let (negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -16,7 +16,7 @@ pub fn canonical(text: &str) -> Option<String> {
     let scale = Scale::parse(suffix)?;
     let nanos = to_nanos(whole, fraction, scale)?;
     let sign = if negative && nanos != 0 { "-" } else { "" };
-    Some(format!("{sign}{}", print(nanos, scale)))
+    Some(format!("{sign}{}", print_quantity(nanos, scale)))
 }
 
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ fn to_nanos(whole: &str, fraction: &str, scale: Scale) -> Option<i128> {
     Some(numerator)
 }
 
-fn print(nanos: i128, scale: Scale) -> String {
+fn print_quantity(nanos: i128, scale: Scale) -> String {
     if nanos == 0 {
         return "0".to_owned();
     }
@@ -97,7 +97,7 @@ fn print(nanos: i128, scale: Scale) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::canonical;
+    use super::canonical_quantity;
 
     #[test]
     fn quantities_are_written_with_the_largest_exact_suffix() {
@@ -116,10 +116,10 @@ mod tests {
             ("64Mi", "64Mi"),
             (".5", "500m"),
         ] {
-            assert_eq!(canonical(text).as_deref(), Some(wanted), "{text}");
+            assert_eq!(canonical_quantity(text).as_deref(), Some(wanted), "{text}");
         }
         for text in ["", "x", "1x", "1.2.3", "-"] {
-            assert_eq!(canonical(text), None, "{text}");
+            assert_eq!(canonical_quantity(text), None, "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::admission::Operation;
-use crate::body::essence;
+use crate::body::media_type;
 use crate::call::{Call, Reply};
 use crate::error::Status;
 use crate::meta;
@@ -26,7 +26,7 @@ fn scale_paths(call: &Call) -> ScalePaths {
     }
 }
 
-fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+fn value_at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     path.trim_start_matches('.').split('.').try_fold(object, |value, part| value.get(part))
 }
 
@@ -50,12 +50,12 @@ fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
         }
     }
     let mut spec = json!({});
-    if let Some(replicas) = at(object, &paths.spec_replicas).filter(|r| r.as_i64() != Some(0)) {
+    if let Some(replicas) = value_at(object, &paths.spec_replicas).filter(|r| r.as_i64() != Some(0)) {
         spec["replicas"] = replicas.clone();
     }
-    let mut status = json!({"replicas": at(object, &paths.status_replicas).cloned().unwrap_or_else(|| 0.into())});
+    let mut status = json!({"replicas": value_at(object, &paths.status_replicas).cloned().unwrap_or_else(|| 0.into())});
     let selector = match &paths.label_selector {
-        Some(path) => at(object, path).and_then(Value::as_str).map(Into::into),
+        Some(path) => value_at(object, path).and_then(Value::as_str).map(Into::into),
         None if resource.is_custom() => None,
         None => object.pointer("/spec/selector").map(|s| selector_text(s, &resource.plural)),
     };
@@ -94,7 +94,7 @@ fn selector_text(selector: &Value, plural: &str) -> String {
     terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
 }
 
-pub async fn scale(call: &mut Call) -> Result<Reply, Status> {
+pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     let paths = scale_paths(call);
     let name = call.info.name.clone();
     let live = call.get(&name).ok_or_else(|| call.not_found(&name));
@@ -107,7 +107,7 @@ pub async fn scale(call: &mut Call) -> Result<Reply, Status> {
         let scale = scale_body(call)?;
         (options, ScaleChange::Put(scale))
     } else {
-        let apply = essence(&call.content_type) == "application/apply-patch+yaml";
+        let apply = media_type(&call.content_type) == "application/apply-patch+yaml";
         let options = WriteOptions::parse(&call.query, "PatchOptions", apply)?;
         (options, ScaleChange::Patch(scale_patch_kind(call)?))
     };
@@ -115,15 +115,15 @@ pub async fn scale(call: &mut Call) -> Result<Reply, Status> {
     let before = scale_of(&call.resource, &paths, &view_value(&call.resource, &live?));
     let mut after = change.applied(&bytes, &before)?;
     let asked = after.clone();
-    admit(call, &options, Operation::Update, &name, Some(&before), &mut after).await?;
+    admit_body(call, &options, Operation::Update, &name, Some(&before), &mut after).await?;
     // A webhook's own idea of the scale holds for the state that it was shown.
     let change = if after == asked { change } else { ScaleChange::Put(after) };
     let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
         let before = scale_of(&call.resource, &paths, live);
         let after = change.applied(&bytes, &before)?;
-        rescaled(call, &paths, live, &after)
+        set_scale(call, &paths, live, &after)
     };
-    let reply = write::modify(call, &options, Part::Scale, &name, &rewrite).await?;
+    let reply = write::modify_object(call, &options, Part::Scale, &name, &rewrite).await?;
     match reply {
         Reply::Object { code, payload } => {
             Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })
@@ -155,7 +155,7 @@ enum ScalePatch {
 
 fn scale_patch_kind(call: &Call) -> Result<ScalePatch, Status> {
     let custom = call.resource.is_custom();
-    match essence(&call.content_type) {
+    match media_type(&call.content_type) {
         "application/json-patch+json" => Ok(ScalePatch::Json),
         "application/merge-patch+json" | "application/apply-patch+yaml" => Ok(ScalePatch::Merge),
         "application/strategic-merge-patch+json" if !custom => Ok(ScalePatch::Strategic),
@@ -173,7 +173,7 @@ fn scale_patch_kind(call: &Call) -> Result<ScalePatch, Status> {
 }
 
 fn scale_body(call: &Call) -> Result<Value, Status> {
-    let scale = document(call)?;
+    let scale = read_document(call)?;
     let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (member("kind"), member("apiVersion"));
     if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
@@ -182,7 +182,7 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
              \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
         ));
     }
-    let name = meta::name(&scale);
+    let name = meta::object_name(&scale);
     if !name.is_empty() && name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -202,7 +202,9 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
 fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value, Status> {
     let patch = match serde_json::from_slice::<Value>(bytes) {
         Ok(patch) => patch,
-        Err(_) => crate::body::yaml(bytes).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?,
+        Err(_) => {
+            crate::body::parse_yaml(bytes).map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?
+        }
     };
     let result = match kind {
         ScalePatch::Json => crate::patch::json_patch(before, &patch),
@@ -222,20 +224,20 @@ fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value
 }
 
 /// The object with the scale's number in it.
-fn rescaled(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Result<Value, Status> {
+fn set_scale(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Result<Value, Status> {
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-    let uid = meta::text(scale, "uid");
-    let found = meta::text(live, "uid");
+    let uid = meta::metadata_text(scale, "uid");
+    let found = meta::metadata_text(live, "uid");
     if !uid.is_empty() && uid != found {
         return Err(write::uid_precondition(call, &call.info.name, uid, found));
     }
     if replicas < 0 && !call.resource.is_custom() {
         let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-        return Err(Status::invalid("autoscaling", "Scale", meta::name(live), &[error]));
+        return Err(Status::invalid("autoscaling", "Scale", meta::object_name(live), &[error]));
     }
     let mut object = live.clone();
     put_at(&mut object, &paths.spec_replicas, replicas.into());
-    let version = meta::text(scale, "resourceVersion");
+    let version = meta::metadata_text(scale, "resourceVersion");
     if !version.is_empty() {
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), version.into());
     }

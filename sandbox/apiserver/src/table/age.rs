@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// `3s`, `2m5s`, `4h`, `7d3h`...
-pub fn human(seconds: i64) -> String {
+pub fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let with_rest = |main: i64, unit: char, rest: i64, rest_unit: char| {
         if rest == 0 { format!("{main}{unit}") } else { format!("{main}{unit}{rest}{rest_unit}") }
@@ -25,10 +25,10 @@ pub fn human(seconds: i64) -> String {
 }
 
 /// The age of a timestamp member; `<unknown>` when there is none.
-pub fn since(time: Option<&Value>, now: Timestamp) -> String {
+pub fn age_since(time: Option<&Value>, now: Timestamp) -> String {
     let Some(text) = time.and_then(Value::as_str).filter(|t| !t.is_empty()) else { return "<unknown>".into() };
     match text.parse::<Timestamp>() {
-        Ok(then) => human(now.duration_since(then).as_secs()),
+        Ok(then) => human_duration(now.duration_since(then).as_secs()),
         Err(_) => "<invalid>".into(),
     }
 }
@@ -42,7 +42,7 @@ mod tests {
         let shown: Vec<String> =
             [-5, -1, 0, 119, 120, 125, 600, 10_799, 10_800, 14_700, 28_800, 172_800, 183_600, 691_200, 31_536_000 * 3]
                 .iter()
-                .map(|s| human(*s))
+                .map(|s| human_duration(*s))
                 .collect();
         assert_eq!(
             shown,

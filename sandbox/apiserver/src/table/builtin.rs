@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::cells::{self, Cells};
-use super::{CREATION_TEXT, NAME_TEXT, column};
+use super::{CREATION_TEXT, NAME_TEXT, column_definition};
 
 /// How one kind is printed. Columns are `name`, `name:type`, and end in `*` when only `-o wide` shows them.
 pub struct Printer {
@@ -30,38 +30,38 @@ static DEFAULT: Printer = p("", "", NAME_AND_CREATED, cells::name_and_created);
 static PRINTERS: &[Printer] = &[
     p("", "componentstatuses", &["Name", "Status", "Message", "Error"], cells::component_status),
     p("", "configmaps", &["Name", "Data", "Age"], cells::config_map),
-    p("", "endpoints", &["Name", "Endpoints", "Age"], cells::endpoints),
-    p("", "events", &["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*"], cells::event),
-    p("", "namespaces", &["Name", "Status", "Age"], cells::namespace),
-    p("", "nodes", &["Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*", "Container-Runtime*"], cells::node),
-    p("", "persistentvolumeclaims", &["Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "VolumeMode*"], cells::claim),
-    p("", "persistentvolumes", &["Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"], cells::volume),
-    p("", "pods", &["Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"], cells::pod),
+    p("", "endpoints", &["Name", "Endpoints", "Age"], cells::print_endpoints),
+    p("", "events", &["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*"], cells::print_event),
+    p("", "namespaces", &["Name", "Status", "Age"], cells::print_namespace),
+    p("", "nodes", &["Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*", "Container-Runtime*"], cells::print_node),
+    p("", "persistentvolumeclaims", &["Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "VolumeMode*"], cells::print_claim),
+    p("", "persistentvolumes", &["Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"], cells::print_volume),
+    p("", "pods", &["Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"], cells::print_pod),
     p("", "podtemplates", &["Name", "Containers", "Images", "Pod Labels"], cells::pod_template),
     p("", "replicationcontrollers", WORKLOAD_COLUMNS, cells::replica_set),
-    p("", "resourcequotas", &["Name", "Request", "Limit", "Age"], cells::quota),
-    p("", "secrets", &["Name", "Type", "Data", "Age"], cells::secret),
+    p("", "resourcequotas", &["Name", "Request", "Limit", "Age"], cells::print_quota),
+    p("", "secrets", &["Name", "Type", "Data", "Age"], cells::print_secret),
     p("", "serviceaccounts", &["Name", "Secrets", "Age"], cells::service_account),
-    p("", "services", &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"], cells::service),
-    p("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::webhooks),
-    p("admissionregistration.k8s.io", "validatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::webhooks),
+    p("", "services", &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"], cells::print_service),
+    p("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
+    p("admissionregistration.k8s.io", "validatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
     p("admissionregistration.k8s.io", "validatingadmissionpolicies", &["Name", "Validations:integer", "ParamKind", "Age"], cells::admission_policy),
     p("admissionregistration.k8s.io", "validatingadmissionpolicybindings", &["Name", "PolicyName", "ParamRef", "Age"], cells::admission_policy_binding),
     p("apiregistration.k8s.io", "apiservices", &["Name", "Service", "Available", "Age"], cells::api_service),
     p("apps", "controllerrevisions", &["Name", "Controller", "Revision:integer", "Age"], cells::controller_revision),
     p("apps", "daemonsets", &["Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer", "Node Selector", "Age", "Containers*", "Images*", "Selector*"], cells::daemon_set),
-    p("apps", "deployments", &["Name", "Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*", "Selector*"], cells::deployment),
+    p("apps", "deployments", &["Name", "Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*", "Selector*"], cells::print_deployment),
     p("apps", "replicasets", WORKLOAD_COLUMNS, cells::replica_set),
     p("apps", "statefulsets", &["Name", "Ready", "Age", "Containers*", "Images*"], cells::stateful_set),
-    p("autoscaling", "horizontalpodautoscalers", &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"], cells::autoscaler),
+    p("autoscaling", "horizontalpodautoscalers", &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"], cells::print_autoscaler),
     p("batch", "cronjobs", &["Name", "Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age", "Containers*", "Images*", "Selector*"], cells::cron_job),
-    p("batch", "jobs", &["Name", "Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"], cells::job),
+    p("batch", "jobs", &["Name", "Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"], cells::print_job),
     p("certificates.k8s.io", "certificatesigningrequests", &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"], cells::signing_request),
-    p("coordination.k8s.io", "leases", &["Name", "Holder", "Age"], cells::lease),
+    p("coordination.k8s.io", "leases", &["Name", "Holder", "Age"], cells::print_lease),
     p("discovery.k8s.io", "endpointslices", &["Name", "AddressType", "Ports", "Endpoints", "Age"], cells::endpoint_slice),
-    p("events.k8s.io", "events", &["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*"], cells::event),
+    p("events.k8s.io", "events", &["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*"], cells::print_event),
     p("networking.k8s.io", "ingressclasses", &["Name", "Controller", "Parameters", "Age"], cells::ingress_class),
-    p("networking.k8s.io", "ingresses", &["Name", "Class", "Hosts", "Address", "Ports", "Age"], cells::ingress),
+    p("networking.k8s.io", "ingresses", &["Name", "Class", "Hosts", "Address", "Ports", "Age"], cells::print_ingress),
     p("networking.k8s.io", "networkpolicies", &["Name", "Pod-Selector", "Age"], cells::network_policy),
     p("node.k8s.io", "runtimeclasses", &["Name", "Handler", "Age"], cells::runtime_class),
     p("policy", "poddisruptionbudgets", &["Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"], cells::disruption_budget),
@@ -74,13 +74,13 @@ static PRINTERS: &[Printer] = &[
 ];
 
 /// The printer of a built-in kind; kinds without one print their name and creation time.
-pub fn printer(group: &str, plural: &str) -> &'static Printer {
+pub fn printer_of(group: &str, plural: &str) -> &'static Printer {
     PRINTERS.iter().find(|p| p.group == group && p.plural == plural).unwrap_or(&DEFAULT)
 }
 
 impl Printer {
     pub fn definitions(&self) -> Value {
-        self.columns.iter().map(|c| definition(c)).collect()
+        self.columns.iter().map(|c| parse_column(c)).collect()
     }
 
     /// A pod that has run its course says so beside its cells.
@@ -97,7 +97,7 @@ impl Printer {
     }
 }
 
-fn definition(text: &str) -> Value {
+fn parse_column(text: &str) -> Value {
     let (text, priority) = text.strip_suffix('*').map_or((text, 0), |t| (t, 1));
     let (name, kind) = text.split_once(':').unwrap_or((text, "string"));
     let (format, description) = match name {
@@ -105,7 +105,7 @@ fn definition(text: &str) -> Value {
         "Age" | "Created At" => ("", CREATION_TEXT),
         _ => ("", name),
     };
-    column(name, kind, format, description, priority)
+    column_definition(name, kind, format, description, priority)
 }
 
 #[cfg(test)]

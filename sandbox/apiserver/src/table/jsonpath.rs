@@ -38,24 +38,24 @@ impl JsonPath {
     pub fn parse(text: &str) -> Option<JsonPath> {
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
-        steps(inner.strip_prefix('$').unwrap_or(inner)).map(JsonPath)
+        parse_steps(inner.strip_prefix('$').unwrap_or(inner)).map(JsonPath)
     }
 
     /// All values at the path, in document order; missing members give nothing.
     pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
-        walk(&self.0, value)
+        walk_path(&self.0, value)
     }
 }
 
-fn walk<'v>(path: &[Step], value: &'v Value) -> Vec<&'v Value> {
+fn walk_path<'v>(path: &[Step], value: &'v Value) -> Vec<&'v Value> {
     let mut found = vec![value];
     for step in path {
-        found = found.into_iter().flat_map(|v| apply(step, v)).collect();
+        found = found.into_iter().flat_map(|v| apply_step(step, v)).collect();
     }
     found
 }
 
-fn apply<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
+fn apply_step<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
     match step {
         Step::Member(name) => value.get(name).into_iter().collect(),
         Step::Index(i) => {
@@ -71,13 +71,13 @@ fn apply<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
         },
         Step::Filter { path, test } => {
             let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            list.iter().filter(|v| holds(path, test.as_ref(), v)).collect()
+            list.iter().filter(|v| filter_holds(path, test.as_ref(), v)).collect()
         }
     }
 }
 
-fn holds(path: &[Step], test: Option<&(Operator, Value)>, value: &Value) -> bool {
-    let found = walk(path, value);
+fn filter_holds(path: &[Step], test: Option<&(Operator, Value)>, value: &Value) -> bool {
+    let found = walk_path(path, value);
     let Some((operator, wanted)) = test else { return !found.is_empty() };
     let Some(actual) = found.first() else { return false };
     let order = match (actual, wanted) {
@@ -97,17 +97,17 @@ fn holds(path: &[Step], test: Option<&(Operator, Value)>, value: &Value) -> bool
     }
 }
 
-fn steps(text: &str) -> Option<Vec<Step>> {
+fn parse_steps(text: &str) -> Option<Vec<Step>> {
     let mut path = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix('[') {
-            let end = closing(after)?;
-            path.push(bracket(after.get(..end)?.trim())?);
+            let end = find_closing(after)?;
+            path.push(parse_bracket(after.get(..end)?.trim())?);
             rest = after.get(end + 1..)?;
         } else {
             let after = rest.strip_prefix('.').unwrap_or(rest);
-            let (name, tail) = member(after);
+            let (name, tail) = parse_member(after);
             match name.as_str() {
                 "" if tail.starts_with('[') || tail.is_empty() => {}
                 "" => return None,
@@ -121,7 +121,7 @@ fn steps(text: &str) -> Option<Vec<Step>> {
 }
 
 /// A member name up to the next `.` or `[`; a backslash takes the next character as it is.
-fn member(text: &str) -> (String, &str) {
+fn parse_member(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -135,7 +135,7 @@ fn member(text: &str) -> (String, &str) {
 }
 
 /// Where the bracket closes, past quotes and nested brackets.
-fn closing(text: &str) -> Option<usize> {
+fn find_closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
         match (quote, c) {
@@ -151,11 +151,11 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(inner: &str) -> Option<Step> {
+fn parse_bracket(inner: &str) -> Option<Step> {
     if inner == "*" {
         return Some(Step::Each);
     }
-    if let Some(name) = unquoted(inner) {
+    if let Some(name) = unquote_text(inner) {
         return Some(Step::Member(name));
     }
     if let Some(filter) = inner.strip_prefix("?(").and_then(|f| f.strip_suffix(')')) {
@@ -166,19 +166,19 @@ fn bracket(inner: &str) -> Option<Step> {
 
 fn filter_step(text: &str) -> Option<Step> {
     let found = OPERATORS.iter().filter_map(|(sign, op)| text.find(sign).map(|at| (at, sign, op))).min_by_key(|f| f.0);
-    let path_of = |text: &str| steps(text.trim().strip_prefix('@')?);
+    let path_of = |text: &str| parse_steps(text.trim().strip_prefix('@')?);
     let Some((at, sign, operator)) = found else {
         return Some(Step::Filter { path: path_of(text)?, test: None });
     };
     let wanted = text.get(at + sign.len()..)?.trim();
-    let value = match unquoted(wanted) {
+    let value = match unquote_text(wanted) {
         Some(text) => Value::String(text),
         None => serde_json::from_str(wanted).ok()?,
     };
     Some(Step::Filter { path: path_of(text.get(..at)?)?, test: Some((*operator, value)) })
 }
 
-fn unquoted(text: &str) -> Option<String> {
+fn unquote_text(text: &str) -> Option<String> {
     let inner = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q))?;
     Some(inner.replace("\\\"", "\"").replace("\\'", "'"))
 }

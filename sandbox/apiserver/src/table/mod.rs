@@ -68,11 +68,11 @@ struct Column {
 impl Layout {
     fn of(resource: &Resource) -> Layout {
         if !resource.is_custom() {
-            return Layout::Builtin(builtin::printer(&resource.group, &resource.plural));
+            return Layout::Builtin(builtin::printer_of(&resource.group, &resource.plural));
         }
         let columns = resource.printer_columns();
         if columns.is_empty() {
-            let definition = column("Age", "date", "", CREATION_TEXT, 0);
+            let definition = column_definition("Age", "date", "", CREATION_TEXT, 0);
             let path = JsonPath::parse(".metadata.creationTimestamp");
             return Layout::Custom(vec![Column { definition, kind: "date".into(), path }]);
         }
@@ -83,7 +83,7 @@ impl Layout {
         match self {
             Layout::Builtin(printer) => printer.definitions(),
             Layout::Custom(columns) => {
-                let name = column("Name", "string", "name", NAME_TEXT, 0);
+                let name = column_definition("Name", "string", "name", NAME_TEXT, 0);
                 Value::Array(std::iter::once(name).chain(columns.iter().map(|c| c.definition.clone())).collect())
             }
         }
@@ -93,7 +93,7 @@ impl Layout {
         let cells = match self {
             Layout::Builtin(printer) => (printer.cells)(object, now),
             Layout::Custom(columns) => {
-                let name = crate::meta::name(object).into();
+                let name = crate::meta::object_name(object).into();
                 std::iter::once(name).chain(columns.iter().map(|c| c.cell(object, now))).collect()
             }
         };
@@ -126,7 +126,7 @@ impl Column {
         };
         let priority = value.get("priority").and_then(Value::as_i64).unwrap_or(0);
         Column {
-            definition: column(text("name"), text("type"), text("format"), &description, priority),
+            definition: column_definition(text("name"), text("type"), text("format"), &description, priority),
             kind: text("type").to_owned(),
             path: JsonPath::parse(path),
         }
@@ -148,13 +148,13 @@ impl Column {
                 }),
             },
             ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
-            ("date", Value::String(_)) => age::since(Some(value), now).into(),
+            ("date", Value::String(_)) => age::age_since(Some(value), now).into(),
             _ => Value::Null,
         }
     }
 }
 
-fn column(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {
+fn column_definition(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
 

@@ -11,8 +11,12 @@ pub struct Decoded {
 }
 
 /// `Kind in version "v" cannot be handled as a Kind: why`.
-pub(super) fn unhandled(resource: &Resource, kind: &str, version: &str, why: &str) -> Status {
-    Status::bad_request(format!("{kind} in version {} cannot be handled as a {}: {why}", quote(version), resource.kind))
+pub(super) fn unhandled_body(resource: &Resource, kind: &str, version: &str, why: &str) -> Status {
+    Status::bad_request(format!(
+        "{kind} in version {} cannot be handled as a {}: {why}",
+        go_quote(version),
+        resource.kind
+    ))
 }
 
 /// Reads the body as an object of the call's kind.
@@ -23,7 +27,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {why} ({})",
             resource.kind,
-            summary(&call.body)
+            summarize_body(&call.body)
         ))
     };
     let document = Document::parse(&call.body, format)
@@ -63,7 +67,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         } else {
             not_registered(&kind, &api_version)
         };
-        return Err(unhandled(resource, &kind, &version, &why));
+        return Err(unhandled_body(resource, &kind, &version, &why));
     }
     if api_version.is_empty() {
         value["apiVersion"] = expected.into();
@@ -79,11 +83,11 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"
             ))
         } else {
-            unhandled(resource, &kind, &version, &not_registered(&kind, &api_version))
+            unhandled_body(resource, &kind, &version, &not_registered(&kind, &api_version))
         });
     }
     let unknown = tidy_decoded(resource, &mut value)
-        .map_err(|why| unhandled(resource, &text(&value, "kind"), &resource.version, &why))?;
+        .map_err(|why| unhandled_body(resource, &text(&value, "kind"), &resource.version, &why))?;
     let strict = document.strict_errors(&unknown);
     Ok(Decoded { value, strict })
 }
@@ -91,8 +95,8 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
 pub(super) fn not_registered(kind: &str, api_version: &str) -> String {
     format!(
         "no kind {} is registered for version {} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"",
-        quote(kind),
-        quote(api_version)
+        go_quote(kind),
+        go_quote(api_version)
     )
 }
 
@@ -108,7 +112,7 @@ pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Ve
     if let Some(why) = resource.schema.decode_error(value) {
         return Err(why);
     }
-    let mut unknown = meta::decode(value)?;
+    let mut unknown = meta::decode_metadata(value)?;
     unknown.extend(resource.schema.prune(value));
     unknown.sort();
     unknown.dedup();
@@ -116,7 +120,7 @@ pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Ve
 }
 
 /// The body in an error text: the beginning, in hex if it is no JSON.
-pub(super) fn summary(body: &[u8]) -> String {
+pub(super) fn summarize_body(body: &[u8]) -> String {
     const MAX: usize = 30;
     match body.first() {
         None => "<empty>".into(),
@@ -141,7 +145,7 @@ pub(super) fn enforce_strict(call: &mut Call, options: &WriteOptions, decoded: &
         FieldValidation::Warn => decoded.strict.iter().for_each(|text| call.warn(text.clone())),
         FieldValidation::Strict => {
             let why = format!("strict decoding error: {}", decoded.strict.join(", "));
-            return Err(unhandled(&call.resource, &call.resource.kind, &call.resource.version, &why));
+            return Err(unhandled_body(&call.resource, &call.resource.kind, &call.resource.version, &why));
         }
     }
     Ok(())
@@ -149,7 +153,7 @@ pub(super) fn enforce_strict(call: &mut Call, options: &WriteOptions, decoded: &
 
 /// The body's namespace must be the path's; the path's is filled in.
 pub(super) fn settle_namespace(call: &Call, value: &mut Value) -> Result<(), Status> {
-    let given = meta::text(value, "namespace");
+    let given = meta::metadata_text(value, "namespace");
     if !call.resource.namespaced {
         if !given.is_empty() {
             meta::metadata_mut(value).remove("namespace");
@@ -170,7 +174,7 @@ pub(super) fn mismatched_namespace() -> Status {
 
 /// The body's name must be the path's.
 pub(super) fn check_name(call: &Call, value: &Value) -> Result<(), Status> {
-    let name = meta::name(value);
+    let name = meta::object_name(value);
     let wanted = &call.info.name;
     if name.is_empty() {
         return Err(Status::bad_request(format!(

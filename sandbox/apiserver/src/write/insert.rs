@@ -3,7 +3,7 @@
 use super::*;
 
 /// The second half of a creation. `applied`: field ownership was settled by an apply.
-pub(super) async fn insert(
+pub(super) async fn insert_object(
     call: &mut Call,
     options: &WriteOptions,
     mut object: Value,
@@ -11,7 +11,7 @@ pub(super) async fn insert(
 ) -> Result<Reply, Status> {
     let resource = call.resource.clone();
     crate::namespace::check_open(call)?;
-    let warnings = meta::warnings(&mut object, None, resource.is_custom());
+    let warnings = meta::metadata_warnings(&mut object, None, resource.is_custom());
     warnings.into_iter().for_each(|w| call.warn(w));
     for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta::metadata_mut(&mut object).remove(member);
@@ -19,7 +19,7 @@ pub(super) async fn insert(
     let trackable = applied || crate::fields::trackable(&object, &resource.schema);
     strategy::before_create(&resource, &mut object);
     let manager = call.manager(options.field_manager.as_deref());
-    let now = seconds(call.server.now());
+    let now = write_seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: "", api_version: &api_version, now: &now };
     // Ownership is settled here: what webhooks change belongs to nobody.
@@ -28,7 +28,7 @@ pub(super) async fn insert(
     } else if !applied {
         crate::fields::track_update(None, &mut object, &writer, &resource.schema);
     }
-    let body_name = meta::name(&object).to_owned();
+    let body_name = meta::object_name(&object).to_owned();
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
     let admitted = admitted_options(&options.value, "CreateOptions");
@@ -44,29 +44,29 @@ pub(super) async fn insert(
         dry_run: options.dry_run,
         user: &user,
     };
-    let webhooks = admission::any(&call.server, &attributes);
+    let webhooks = admission::any_concerned(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
         let tidy = |value: &mut Value| {
             let _ = tidy_decoded(&resource, value);
         };
-        admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         if object != before {
             tidy(&mut object);
         }
     }
-    let sent_version = meta::text(&object, "resourceVersion").to_owned();
+    let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     complete_new(call, &mut object, &now);
     strategy::prepare_create(&call.server, &resource, &mut object, &mut call.warnings)?;
-    let generated = body_name.is_empty() && !meta::text(&object, "generateName").is_empty();
-    let name = meta::name(&object).to_owned();
-    let errors = kind_errors(&resource, Part::Whole, meta::validate(&object, &resource), &object, None);
+    let generated = body_name.is_empty() && !meta::metadata_text(&object, "generateName").is_empty();
+    let name = meta::object_name(&object).to_owned();
+    let errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);
     if !errors.is_empty() {
-        return Err(invalid(&resource, &object, &name, &errors));
+        return Err(invalid_object(&resource, &object, &name, &errors));
     }
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
-        admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+        admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }
     if sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
         return Err(Status::unknown("resourceVersion should not be set on objects to be created"));
@@ -121,7 +121,7 @@ pub(super) fn already_exists(resource: &Resource, name: &str, existing: &Object)
 pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Result<Reply, Status> {
     let resource = &call.resource;
     for attempt in 0.. {
-        let name = meta::name(&object).to_owned();
+        let name = meta::object_name(&object).to_owned();
         let (value, form) = to_storage(resource, object.clone());
         let key = call.key(&name);
         let committed = call.server.store().commit(&resource.storage, &key, Expect::Absent, Change::Put(value, form));
@@ -131,7 +131,7 @@ pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Res
                 return Ok(call.stored(201, &stored));
             }
             Err(Raced(Some(_))) if generated && attempt < 8 => {
-                let prefix = meta::text(&object, "generateName").to_owned();
+                let prefix = meta::metadata_text(&object, "generateName").to_owned();
                 meta::metadata_mut(&mut object)
                     .insert("name".into(), generate_name(&prefix, call.server.new_id()).into());
             }
@@ -143,7 +143,7 @@ pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Res
 }
 
 /// 422 about the object, under the kind that it says it has.
-pub(super) fn invalid(resource: &Resource, object: &Value, name: &str, errors: &[FieldError]) -> Status {
+pub(super) fn invalid_object(resource: &Resource, object: &Value, name: &str, errors: &[FieldError]) -> Status {
     let member = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
     // Events of both groups are checked as the internal one, which has none.
     let group = if resource.storage == "events" {
@@ -166,7 +166,7 @@ pub(super) fn kind_errors(
         let mut errors = resource.schema.validate_after(before, object, old);
         // A binding, a resize and the like are how a fixed field changes.
         let fixed = old.filter(|_| !matches!(part, Part::Named(_)));
-        errors.extend(strategy::validate(resource, object, fixed));
+        errors.extend(strategy::validate_strategy(resource, object, fixed));
         return errors;
     };
     let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::admission::{self, Attributes, Operation};
-use crate::body::{Document, Format, essence, yaml};
+use crate::body::{Document, Format, media_type, parse_yaml};
 use crate::call::{Call, Payload, Reply};
-use crate::clock::seconds;
-use crate::error::{Cause, Status, quote};
+use crate::clock::write_seconds;
+use crate::error::{Cause, Status, go_quote};
 use crate::fields::{ApplyError, Conflict, Writer};
 use crate::meta;
 use crate::options::{FieldValidation, WriteOptions};
@@ -29,12 +29,12 @@ use crate::store::{Change, Expect, Object, Raced};
 use crate::strategy;
 
 use decode::*;
-use insert::{insert, invalid, kind_errors};
+use insert::{insert_object, invalid_object, kind_errors};
 use patching::*;
 use replace::*;
 
 pub use patching::{patch_invalid, patch_status};
-pub use replace::{admitted_options, modify};
+pub use replace::{admitted_options, modify_object};
 
 /// How often a write that raced is tried again.
 const ATTEMPTS: usize = 64;
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-pub async fn create(call: &mut Call) -> Result<Reply, Status> {
+pub async fn create_object(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     if call.resource.namespaced && call.info.namespace.is_empty() {
         return Err(Status::bad_request(
@@ -72,7 +72,7 @@ pub async fn create(call: &mut Call) -> Result<Reply, Status> {
     enforce_strict(call, &options, &decoded)?;
     let mut object = decoded.value;
     settle_namespace(call, &mut object)?;
-    insert(call, &options, object, false).await
+    insert_object(call, &options, object, false).await
 }
 
 /// What an update makes of the object that is there now.
@@ -89,7 +89,7 @@ enum PatchKind {
     Strategic,
 }
 
-pub async fn update(call: &mut Call) -> Result<Reply, Status> {
+pub async fn update_object(call: &mut Call) -> Result<Reply, Status> {
     update_part(call, Part::Whole).await
 }
 
@@ -102,10 +102,10 @@ pub async fn update_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     }
     check_name(call, &decoded.value)?;
     settle_namespace(call, &mut decoded.value)?;
-    edit(call, &options, part, Edit::Put(decoded)).await
+    edit_object(call, &options, part, Edit::Put(decoded)).await
 }
 
-pub async fn patch(call: &mut Call) -> Result<Reply, Status> {
+pub async fn patch_object(call: &mut Call) -> Result<Reply, Status> {
     patch_part(call, Part::Whole).await
 }
 
@@ -113,7 +113,7 @@ pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     const CUSTOM: [&str; 3] =
         ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
     let custom = call.resource.is_custom();
-    let kind = match essence(&call.content_type) {
+    let kind = match media_type(&call.content_type) {
         "application/json-patch+json" => Some(PatchKind::Json),
         "application/merge-patch+json" => Some(PatchKind::Merge),
         "application/strategic-merge-patch+json" if !custom => Some(PatchKind::Strategic),
@@ -134,7 +134,7 @@ pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
         Some(kind) => Edit::Patch(kind, call.body.to_vec()),
         None => Edit::Apply(applied_object(call)?),
     };
-    edit(call, &options, part, change).await
+    edit_object(call, &options, part, change).await
 }
 
 /// The object after the change, decoded and defaulted.
@@ -144,7 +144,7 @@ struct Candidate {
     applied: bool,
 }
 
-async fn edit(call: &mut Call, options: &WriteOptions, part: Part, change: Edit) -> Result<Reply, Status> {
+async fn edit_object(call: &mut Call, options: &WriteOptions, part: Part, change: Edit) -> Result<Reply, Status> {
     let name = call.info.name.clone();
     for _ in 0..ATTEMPTS {
         let live = call.get(&name);
@@ -155,8 +155,8 @@ async fn edit(call: &mut Call, options: &WriteOptions, part: Part, change: Edit)
         if let Edit::Put(decoded) = &change {
             check_uid(call, &decoded.value, &live_value)?;
         }
-        let candidate = candidate(call, options, part, &change, &live_value)?;
-        match replace(call, options, part, &live, &live_value, candidate).await? {
+        let candidate = build_candidate(call, options, part, &change, &live_value)?;
+        match replace_object(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -171,14 +171,14 @@ async fn create_instead(call: &mut Call, options: &WriteOptions, part: Part, cha
         Edit::Put(decoded) if part == Part::Whole && call.resource.rules.create_on_update => {
             let mut object = decoded.value.clone();
             meta::metadata_mut(&mut object).remove("resourceVersion");
-            insert(call, options, object, false).await
+            insert_object(call, options, object, false).await
         }
         Edit::Apply(applied) if part == Part::Whole => {
-            let mut object = apply(call, options, part, None, applied)?;
+            let mut object = apply_configuration(call, options, part, None, applied)?;
             meta::metadata_mut(&mut object).remove("resourceVersion");
             tidy_or_500(call, &mut object)?;
             settle_namespace(call, &mut object)?;
-            insert(call, options, object, true).await
+            insert_object(call, options, object, true).await
         }
         _ => Err(call.not_found(&name)),
     }
@@ -186,7 +186,7 @@ async fn create_instead(call: &mut Call, options: &WriteOptions, part: Part, cha
 
 /// The uid in a PUT is a precondition of the storage.
 fn check_uid(call: &Call, sent: &Value, live: &Value) -> Result<(), Status> {
-    let (sent, live) = (meta::text(sent, "uid"), meta::text(live, "uid"));
+    let (sent, live) = (meta::metadata_text(sent, "uid"), meta::metadata_text(live, "uid"));
     if sent.is_empty() || sent == live {
         return Ok(());
     }
@@ -211,7 +211,7 @@ pub fn uid_precondition(call: &Call, name: &str, sent: &str, live: &str) -> Stat
     Status::conflict(&resource.group, &resource.plural, name, &why)
 }
 
-fn candidate(
+fn build_candidate(
     call: &mut Call,
     options: &WriteOptions,
     part: Part,
@@ -221,14 +221,14 @@ fn candidate(
     match change {
         Edit::Put(decoded) => Ok(Candidate { object: decoded.value.clone(), applied: false }),
         Edit::Patch(kind, bytes) => {
-            let Patched { mut object, shown, strict } = patched(&call.resource, *kind, bytes, live)?;
+            let Patched { mut object, shown, strict } = apply_patch(&call.resource, *kind, bytes, live)?;
             enforce_patch_strict(call, options, *kind, bytes, &shown, &strict)?;
             check_name(call, &object)?;
             settle_namespace(call, &mut object)?;
             Ok(Candidate { object, applied: false })
         }
         Edit::Apply(applied) => {
-            let mut object = apply(call, options, part, Some(live), applied)?;
+            let mut object = apply_configuration(call, options, part, Some(live), applied)?;
             tidy_or_500(call, &mut object)?;
             Ok(Candidate { object, applied: true })
         }
@@ -238,7 +238,7 @@ fn candidate(
 /// The result of an apply: nulls that were applied stay, and fail validation where they are not allowed.
 fn tidy_or_500(call: &Call, object: &mut Value) -> Result<(), Status> {
     shape_decoded(&call.resource, object)
-        .map_err(|why| unhandled(&call.resource, &call.resource.kind, &call.resource.version, &why))?;
+        .map_err(|why| unhandled_body(&call.resource, &call.resource.kind, &call.resource.version, &why))?;
     call.resource.schema.default_applied(object);
     Ok(())
 }

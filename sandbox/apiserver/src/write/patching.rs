@@ -5,7 +5,7 @@ use super::*;
 
 /// Reads and checks an apply's body.
 pub(super) fn applied_object(call: &Call) -> Result<Value, Status> {
-    let mut value = yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+    let mut value = parse_yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
     // An empty document is an object without anything.
     if value.is_null() {
         value = Value::Object(serde_json::Map::new());
@@ -27,7 +27,7 @@ pub(super) fn applied_object(call: &Call) -> Result<Value, Status> {
         return Err(Status::bad_request(format!("invalid object type: {qualified}, Kind={kind}")));
     }
     check_name(call, &value)?;
-    let namespace = meta::text(&value, "namespace");
+    let namespace = meta::metadata_text(&value, "namespace");
     if call.resource.namespaced && !namespace.is_empty() && namespace != call.info.namespace {
         return Err(mismatched_namespace());
     }
@@ -51,7 +51,7 @@ pub(super) struct Patched {
     pub(super) strict: Vec<String>,
 }
 
-pub(super) fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<Patched, Status> {
+pub(super) fn apply_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<Patched, Status> {
     let mut object = run_patch(resource, kind, bytes, live)?;
     let shown = if resource.is_custom() { object.to_string() } else { go_text(&object, kind, bytes) };
     let mistyped = ["kind", "apiVersion"].iter().any(|m| object.get(*m).is_some_and(|v| !v.is_string()));
@@ -71,7 +71,7 @@ pub(super) fn patched(resource: &Resource, kind: PatchKind, bytes: &[u8], live: 
         }
     }
     let unknown = tidy_decoded(resource, &mut object).map_err(|why| patch_invalid(&shown, &why))?;
-    let strict = unknown.iter().map(|path| format!("unknown field {}", quote(path))).collect();
+    let strict = unknown.iter().map(|path| format!("unknown field {}", go_quote(path))).collect();
     Ok(Patched { object, shown, strict })
 }
 
@@ -139,7 +139,7 @@ pub(super) fn go_text(object: &Value, kind: PatchKind, bytes: &[u8]) -> String {
     }
     let members = object.as_object().into_iter().flatten().map(|(key, value)| {
         let text = if key == "metadata" { meta::go_text(value, metadata_touched) } else { value.to_string() };
-        format!("{}:{text}", quote(key))
+        format!("{}:{text}", go_quote(key))
     });
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
@@ -158,7 +158,7 @@ pub fn go_print(value: &Value) -> String {
     }
 }
 
-pub(super) fn apply(
+pub(super) fn apply_configuration(
     call: &Call,
     options: &WriteOptions,
     part: Part,
@@ -166,7 +166,7 @@ pub(super) fn apply(
     applied: &Value,
 ) -> Result<Value, Status> {
     let manager = options.field_manager.clone().unwrap_or_default();
-    let now = seconds(call.server.now());
+    let now = write_seconds(call.server.now());
     let api_version = call.resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
     let mut applied = applied.clone();

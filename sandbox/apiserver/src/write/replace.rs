@@ -18,7 +18,7 @@ pub fn admitted_options(options: &Value, kind: &str) -> Value {
 }
 
 /// Replaces `live` through a function of it: for writes that are not bodies of the object itself (scale, binding).
-pub async fn modify(
+pub async fn modify_object(
     call: &mut Call,
     options: &WriteOptions,
     part: Part,
@@ -30,7 +30,7 @@ pub async fn modify(
         let live_value = view_value(&call.resource, &live);
         let object = change(call, &live_value)?;
         let candidate = Candidate { object, applied: false };
-        match replace(call, options, part, &live, &live_value, candidate).await? {
+        match replace_object(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
         }
@@ -39,7 +39,7 @@ pub async fn modify(
 }
 
 /// The second half of an update.
-pub(super) async fn replace(
+pub(super) async fn replace_object(
     call: &mut Call,
     options: &WriteOptions,
     part: Part,
@@ -49,16 +49,16 @@ pub(super) async fn replace(
 ) -> Result<Outcome, Status> {
     let resource = call.resource.clone();
     let Candidate { mut object, applied } = candidate;
-    let name = meta::name(old).to_owned();
-    let sent_version = meta::text(&object, "resourceVersion").to_owned();
-    let warnings = meta::warnings(&mut object, Some(old), resource.is_custom());
+    let name = meta::object_name(old).to_owned();
+    let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
+    let warnings = meta::metadata_warnings(&mut object, Some(old), resource.is_custom());
     warnings.into_iter().for_each(|w| call.warn(w));
     let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
     let trackable = applied || (fits(&object) && fits(old));
     meta::keep_server_members(&mut object, old, resource.namespaced);
     strategy::restore_parts(&resource, part, &mut object, old);
     let manager = call.manager(options.field_manager.as_deref());
-    let now = seconds(call.server.now());
+    let now = write_seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
     if !trackable {
@@ -82,13 +82,14 @@ pub(super) async fn replace(
         user: &user,
     };
     // A binding or a scale was reviewed as what it is.
-    let webhooks = !matches!(part, Part::Named("binding") | Part::Scale) && admission::any(&call.server, &attributes);
+    let webhooks =
+        !matches!(part, Part::Named("binding") | Part::Scale) && admission::any_concerned(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
         let tidy = |value: &mut Value| {
             let _ = tidy_decoded(&resource, value);
         };
-        admission::mutate(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         if object != before {
             let _ = tidy_decoded(&resource, &mut object);
             strategy::restore_parts(&resource, part, &mut object, old);
@@ -103,12 +104,12 @@ pub(super) async fn replace(
     let mut errors = kind_errors(&resource, part, meta::validate_update(&object, old, &resource), &object, Some(old));
     errors.extend(strategy::validate_part(&resource, part, &object));
     if !errors.is_empty() {
-        return Err(invalid(&resource, &object, &name, &errors));
+        return Err(invalid_object(&resource, &object, &name, &errors));
     }
     if webhooks {
-        admission::validate(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+        admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }
-    finish(call, options, part, live, old, object)
+    finish_write(call, options, part, live, old, object)
 }
 
 /// The version the client sent must be the one that is stored; some kinds insist on being sent one.
@@ -118,7 +119,7 @@ pub(super) fn check_version(call: &Call, name: &str, sent: &str, live: &Object) 
         "" => 0,
         text => text
             .parse::<u64>()
-            .map_err(|_| Status::unknown(format!("strconv.ParseUint: parsing {}: invalid syntax", quote(text))))?,
+            .map_err(|_| Status::unknown(format!("strconv.ParseUint: parsing {}: invalid syntax", go_quote(text))))?,
     };
     if version == 0 {
         if resource.rules.unconditional_update {
@@ -155,7 +156,7 @@ pub(super) fn advance_generation(resource: &Resource, object: &mut Value, old: &
 }
 
 /// Equal but for the times in managedFields, which a write without an effect does not move.
-pub(super) fn same(new: &Value, old: &Value) -> bool {
+pub(super) fn is_unchanged(new: &Value, old: &Value) -> bool {
     if new == old {
         return true;
     }
@@ -180,7 +181,7 @@ pub(super) fn same(new: &Value, old: &Value) -> bool {
     entries(new) == entries(old) && without(new) == without(old)
 }
 
-pub(super) fn finish(
+pub(super) fn finish_write(
     call: &Call,
     options: &WriteOptions,
     part: Part,
@@ -189,7 +190,7 @@ pub(super) fn finish(
     mut object: Value,
 ) -> Result<Outcome, Status> {
     let resource = &call.resource;
-    let key = call.key(meta::name(old));
+    let key = call.key(meta::object_name(old));
     crate::fields::keep_times(old, &mut object);
     // An object that was only waiting for its finalizers goes with the last one.
     if crate::delete::is_complete(resource, &object, old) {
@@ -205,7 +206,7 @@ pub(super) fn finish(
     }
     let _ = part;
     let stored_form = resource.custom.as_ref().and_then(|c| c.storage.as_ref()).map_or(resource.form, |s| s.form);
-    if same(&object, old) && (live.form == stored_form || !resource.is_custom()) {
+    if is_unchanged(&object, old) && (live.form == stored_form || !resource.is_custom()) {
         return Ok(Outcome::Done(call.stored(200, live)));
     }
     if options.dry_run {

@@ -6,7 +6,8 @@
 use serde_json::{Value, json};
 
 use crate::karmada::{
-    binding::plan::record_managed, cluster::plan::default_models, interpreter::prune::prune_template, names, object::ObjectExt,
+    binding::plan::record_managed, cluster::plan::default_models, interpreter::prune::prune_template, names,
+    object::ObjectExt,
 };
 
 /// What was asked: `CREATE` or `UPDATE`.
@@ -32,7 +33,9 @@ pub fn mutate_object(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
         }
         "OverridePolicy" => default_namespaces(&mut object),
         "ResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::BINDING_ID, id),
-        "ClusterResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id),
+        "ClusterResourceBinding" if verb == Verb::Create => {
+            set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id)
+        }
         "Work" => mutate_work(&mut object, id),
         "Cluster" => mutate_cluster(&mut object, verb, now),
         _ => {}

@@ -99,7 +99,7 @@ pub async fn serve_webhooks(
 /// The webhooks, to be served at the root of a URL.
 pub fn webhook_router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> Router {
     if gates.federated_quota {
-        host.watch(&quota_kind());
+        host.watch_kind(&quota_kind());
     }
     let hooks = Hooks { host: host.clone(), clock, gates };
     Router::new().route("/mutate", post(mutate_review)).route("/validate", post(validate_review)).with_state(hooks)
@@ -112,7 +112,7 @@ pub fn webhook_router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> R
 pub async fn register_webhooks(host: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
     let writer = host.writer(WEBHOOK);
     for desired in webhook_configurations(url, ca_pem) {
-        match host.live(&desired.gvk(), "", desired.name()).await? {
+        match host.get_live(&desired.gvk(), "", desired.name()).await? {
             None => drop(writer.create(&desired).await?),
             Some(live) => {
                 drop(writer.modify(&live, "", |one| one.put(&["webhooks"], desired["webhooks"].clone())).await?);
@@ -214,7 +214,9 @@ async fn validate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -
         if !created_empty {
             match charge_quotas(&hooks, object, old, request.flag("/dryRun")).await {
                 Ok(()) => {}
-                Err(Refusal::Exceeded(message)) => return answer_review(request, deny_review("QuotaExceeded", &message)),
+                Err(Refusal::Exceeded(message)) => {
+                    return answer_review(request, deny_review("QuotaExceeded", &message));
+                }
                 Err(Refusal::Failed(message)) => {
                     let status = json!({"code": 500, "reason": "InternalError", "message": message});
                     return answer_review(request, json!({"allowed": false, "status": status}));
@@ -236,7 +238,7 @@ async fn charge_quotas(hooks: &Hooks, binding: &Value, old: Option<&Value>, dry_
     for attempt in 0..5 {
         let mut writes = Vec::new();
         for quota in hooks.host.list_in(&quota_kind(), binding.namespace()) {
-            let live = hooks.host.live(&quota_kind(), quota.namespace(), quota.name()).await;
+            let live = hooks.host.get_live(&quota_kind(), quota.namespace(), quota.name()).await;
             let Some(live) = live.map_err(|error| Refusal::Failed(error.message()))? else { continue };
             if let Some(used) = quota::charge_quota(&live, binding, old).map_err(Refusal::Exceeded)? {
                 let mut charged = live;

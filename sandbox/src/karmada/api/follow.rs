@@ -18,7 +18,7 @@ impl Server {
                 Ok(()) => debug!(server = self.name, %gvk, "watch ended"),
                 Err(error) => {
                     debug!(server = self.name, %gvk, %error, "watch failed");
-                    tokio::time::sleep(pause.next()).await;
+                    tokio::time::sleep(pause.next_gap()).await;
                 }
             }
         }

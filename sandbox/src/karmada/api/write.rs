@@ -45,7 +45,7 @@ impl Writer {
     /// POST.
     pub async fn create(&self, object: &Value) -> Result<Value, ApiError> {
         let path = self.object_path(&object.gvk(), object.namespace(), "", "").await?;
-        self.server.send("POST", &path, self.name, Some(("application/json", object))).await
+        self.server.send_request("POST", &path, self.name, Some(("application/json", object))).await
     }
 
     /// PUT of the main resource.
@@ -61,19 +61,19 @@ impl Writer {
     /// PUT of a subresource.
     pub async fn put(&self, object: &Value, subresource: &str) -> Result<Value, ApiError> {
         let path = self.object_path(&object.gvk(), object.namespace(), object.name(), subresource).await?;
-        self.server.send("PUT", &path, self.name, Some(("application/json", object))).await
+        self.server.send_request("PUT", &path, self.name, Some(("application/json", object))).await
     }
 
     /// Merge patch.
     pub async fn merge(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
         let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
+        self.server.send_request("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
     }
 
     /// JSON patch.
     pub async fn json_patch(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
         let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
+        self.server.send_request("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
     }
 
     /// DELETE; an object that is gone already is no error.
@@ -87,7 +87,7 @@ impl Writer {
         if let Some(version) = &how.resource_version {
             options.put(&["preconditions", "resourceVersion"], json!(version));
         }
-        match self.server.send("DELETE", &path, self.name, Some(("application/json", &options))).await {
+        match self.server.send_request("DELETE", &path, self.name, Some(("application/json", &options))).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
@@ -98,7 +98,7 @@ impl Writer {
     pub async fn delete_all(&self, resource: &Resource, namespace: &str) -> Result<(), ApiError> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         let path = resource.path(namespace, "");
-        self.server.send("DELETE", &path, self.name, Some(("application/json", &options))).await.map(drop)
+        self.server.send_request("DELETE", &path, self.name, Some(("application/json", &options))).await.map(drop)
     }
 
     /// Changes an object until nobody else wrote in between: from the copy given, then from live ones. The change is
@@ -120,7 +120,7 @@ impl Writer {
                 Ok(written) => return Ok(Some(written)),
                 Err(error) if error.is_conflict() && attempt < CONFLICT_RETRIES => {
                     let key = ObjectKey::of(&current);
-                    match self.server.live(&key.gvk, &key.namespace, &key.name).await? {
+                    match self.server.get_live(&key.gvk, &key.namespace, &key.name).await? {
                         Some(live) if live.uid() == start.uid() => current = live,
                         _ => return Ok(None),
                     }

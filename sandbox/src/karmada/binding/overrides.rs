@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::karmada::{
-    detector::plan::{Match, matches},
+    detector::plan::{Match, match_selectors},
     object::{ObjectExt, Shared},
     select::cluster_matches,
 };
@@ -28,7 +28,7 @@ pub fn matching_rules(policies: &[Shared], object: &Value, cluster: &Value) -> V
         .iter()
         .filter_map(|policy| match policy.items("/spec/resourceSelectors") {
             [] => Some((Match::All, policy)),
-            selectors => Some((matches(object, selectors)?, policy)),
+            selectors => Some((match_selectors(object, selectors)?, policy)),
         })
         .collect();
     matching.sort_by(|a, b| (a.0, a.1.name()).cmp(&(b.0, b.1.name())));
@@ -217,7 +217,10 @@ mod tests {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
         let policies = [policy("a", named), policy("z", kind)];
         let names = |cluster: &str| -> Vec<String> {
-            matching_rules(&policies, &pod, &json!({"metadata": {"name": cluster}})).into_iter().map(|one| one.policy).collect()
+            matching_rules(&policies, &pod, &json!({"metadata": {"name": cluster}}))
+                .into_iter()
+                .map(|one| one.policy)
+                .collect()
         };
         assert_eq!(names("m1"), ["z", "a"]);
         assert!(names("m2").is_empty());
@@ -237,12 +240,18 @@ mod tests {
     #[test]
     fn plain_text_is_a_json_patch() {
         let mut object = json!({"spec": {"minAvailable": 10}});
-        apply_overriders(&mut object, &json!({"plaintext": [{"path": "/spec/minAvailable", "operator": "replace", "value": 6}]}))
-            .unwrap();
+        apply_overriders(
+            &mut object,
+            &json!({"plaintext": [{"path": "/spec/minAvailable", "operator": "replace", "value": 6}]}),
+        )
+        .unwrap();
         assert_eq!(object["spec"]["minAvailable"], 6);
         assert!(
-            apply_overriders(&mut object, &json!({"plaintext": [{"path": "/spec/x", "operator": "replace", "value": 6}]}))
-                .is_err()
+            apply_overriders(
+                &mut object,
+                &json!({"plaintext": [{"path": "/spec/x", "operator": "replace", "value": 6}]})
+            )
+            .is_err()
         );
     }
 }

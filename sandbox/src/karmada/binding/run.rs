@@ -29,7 +29,7 @@ pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, kind) = (queue.clone(), gvk.clone());
-        control.host.on(
+        control.host.add_handler(
             &gvk,
             Arc::new(move |change: &Change| {
                 let Some(binding) = change.latest() else { return };
@@ -45,9 +45,10 @@ pub fn run_controller(control: &Arc<Control>) {
     }
     for cluster_wide in [false, true] {
         let (queue, own) = (queue.clone(), control.clone());
-        control
-            .host
-            .on(&override_kind(cluster_wide), Arc::new(move |change: &Change| requeue_overridden(&own, &queue, change)));
+        control.host.add_handler(
+            &override_kind(cluster_wide),
+            Arc::new(move |change: &Change| requeue_overridden(&own, &queue, change)),
+        );
     }
     let own = control.clone();
     queue.run(8, move |(gvk, namespace, name)| {
@@ -70,7 +71,8 @@ fn requeue_overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
         let reference = &binding["spec"]["resource"];
         let template = control.host.cached(&reference.gvk(), reference.text("/namespace"), reference.text("/name"));
         selectors.is_empty()
-            || template.is_some_and(|template| crate::karmada::detector::plan::matches(&template, selectors).is_some())
+            || template
+                .is_some_and(|template| crate::karmada::detector::plan::match_selectors(&template, selectors).is_some())
     };
     let mut kinds = vec![binding_kind()];
     if policy.namespace().is_empty() {
@@ -155,8 +157,8 @@ async fn ensure_work(
     completions: Option<&std::collections::BTreeMap<String, i64>>,
 ) -> Result<(), String> {
     let mut copy = template.clone();
-    if plan::is_workload(binding) && control.interpreter.enabled(&copy.gvk(), Operation::ReviseReplica) {
-        copy = control.interpreter.revise(&copy, target.replicas).await?;
+    if plan::is_workload(binding) && control.interpreter.is_enabled(&copy.gvk(), Operation::ReviseReplica) {
+        copy = control.interpreter.revise_replicas(&copy, target.replicas).await?;
     }
     if let Some(completions) = completions {
         plan::set_completions(&mut copy, &target.cluster, completions)?;
@@ -166,7 +168,7 @@ async fn ensure_work(
 }
 
 async fn apply_overrides(control: &Control, copy: &mut Value, cluster: &str) -> Result<Overridden, String> {
-    let found = control.host.find(&crate::karmada::control::cluster_kind(), "", cluster).await;
+    let found = control.host.get_cached_or_live(&crate::karmada::control::cluster_kind(), "", cluster).await;
     let Some(cluster) = found.map_err(|error| error.message())? else {
         return Err(format!("Cluster.cluster.karmada.io \"{cluster}\" not found"));
     };
@@ -189,7 +191,8 @@ async fn apply_overrides(control: &Control, copy: &mut Value, cluster: &str) -> 
 
 async fn write_work(control: &Control, desired: &Value) -> Result<(), String> {
     let (namespace, name) = (desired.namespace(), desired.name());
-    let mut existing = control.host.find(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
+    let mut existing =
+        control.host.get_cached_or_live(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
     for _ in 0..5 {
         let outcome = match &existing {
             None => {
@@ -209,7 +212,8 @@ async fn write_work(control: &Control, desired: &Value) -> Result<(), String> {
         match outcome {
             Ok(_) => return Ok(()),
             Err(error) if error.is_conflict() || error.already_exists() => {
-                let live = control.host.live(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
+                let live =
+                    control.host.get_live(&work_kind(), namespace, name).await.map_err(|error| error.message())?;
                 existing = live.map(Arc::new);
             }
             Err(error) => return Err(error.message()),

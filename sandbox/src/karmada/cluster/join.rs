@@ -80,7 +80,7 @@ pub async fn join_member(host: &Client, member: &Member) -> Result<(), ApiError>
         match writer.create(&object).await {
             Ok(_) => {}
             Err(error) if error.already_exists() => {
-                let live = server.live(&object.gvk(), object.namespace(), object.name()).await?;
+                let live = server.get_live(&object.gvk(), object.namespace(), object.name()).await?;
                 for field in ["data", "spec"] {
                     if let (Some(live), Some(value)) = (&live, object.get(field)) {
                         let mut renewed = live.clone();

@@ -93,7 +93,7 @@ pub fn run_controllers(control: &Arc<Control>, access: Access, pace: Pace) {
             queue.add(cluster.name().to_owned());
         }
     });
-    control.host.on(&cluster_kind(), by_name);
+    control.host.add_handler(&cluster_kind(), by_name);
     let queue = members.clusters.clone();
     let by_namespace: Handler = Arc::new(move |change: &Change| {
         let gone = change.old.as_ref().filter(|_| change.new.is_none());
@@ -101,14 +101,14 @@ pub fn run_controllers(control: &Arc<Control>, access: Access, pace: Pace) {
             queue.add(cluster.to_owned());
         }
     });
-    control.host.on(&namespace_kind(), by_namespace);
+    control.host.add_handler(&namespace_kind(), by_namespace);
     let queue = members.clusters.clone();
     let by_secret: Handler = Arc::new(move |change: &Change| {
         if let Some(secret) = change.latest().filter(|secret| secret.namespace() == names::CLUSTER_NAMESPACE) {
             queue.add(secret.name().to_owned());
         }
     });
-    control.host.on(&Gvk::new("v1", "Secret"), by_secret);
+    control.host.add_handler(&Gvk::new("v1", "Secret"), by_secret);
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, own) = (members.clusters.clone(), control.clone());
         // A leaving cluster waits for bindings to leave it.
@@ -117,12 +117,12 @@ pub fn run_controllers(control: &Arc<Control>, access: Access, pace: Pace) {
                 queue.add(cluster.name().to_owned());
             }
         });
-        control.host.on(&gvk, left);
+        control.host.add_handler(&gvk, left);
     }
     let own = members.clone();
     members.clusters.run(2, move |name| {
         let own = own.clone();
-        async move { own.sync(&name).await }
+        async move { own.sync_cluster(&name).await }
     });
 }
 
@@ -137,7 +137,7 @@ impl Members {
             return self.remove_cluster(&cluster).await;
         }
         let namespace = names::execution_namespace(name);
-        if control.host.find(&namespace_kind(), "", &namespace).await?.is_none() {
+        if control.host.get_cached_or_live(&namespace_kind(), "", &namespace).await?.is_none() {
             let object = json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": namespace, "labels": {"karmada.io/system": "true"}}});
             match control.writer.create(&object).await {
@@ -168,7 +168,7 @@ impl Members {
     async fn remove_cluster(&self, cluster: &Value) -> Result<Next, Failure> {
         let (control, name) = (&self.control, cluster.name());
         let namespace = names::execution_namespace(name);
-        if let Some(object) = control.host.find(&namespace_kind(), "", &namespace).await? {
+        if let Some(object) = control.host.get_cached_or_live(&namespace_kind(), "", &namespace).await? {
             if !object.is_deleting() {
                 control.writer.delete(&ObjectKey::of(&object), &Delete::default()).await?;
                 let message = format!("Removed execution space for cluster({name}).");
@@ -220,11 +220,11 @@ impl Members {
         let trigger = Arc::new(Notify::new());
         for kind in ["Node", "Pod"] {
             let notify = trigger.clone();
-            server.on(&Gvk::new("v1", kind), Arc::new(move |_: &Change| notify.notify_one()));
+            server.add_handler(&Gvk::new("v1", kind), Arc::new(move |_: &Change| notify.notify_one()));
         }
         let (notify, enablements) = (trigger.clone(), Arc::new(Mutex::new(None)));
         let stale = enablements.clone();
-        server.on(
+        server.add_handler(
             &Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             Arc::new(move |_: &Change| {
                 *lock_state(&stale) = None;
@@ -234,7 +234,7 @@ impl Members {
         lock_state(&self.running).insert(name.to_owned(), (source, trigger.clone()));
         self.control.set_member(name, Some(server.clone()));
         let collector = Collector { control: self.control.clone(), server, pace: self.pace, enablements };
-        tokio::spawn(collector.run(trigger));
+        tokio::spawn(collector.collect_until_shutdown(trigger));
         Ok(Next::Done)
     }
 
@@ -249,7 +249,7 @@ impl Members {
             return Ok((cluster.uid().to_owned(), String::new(), String::new(), false));
         }
         let (namespace, name) = (cluster.text("/spec/secretRef/namespace"), cluster.text("/spec/secretRef/name"));
-        let secret = self.control.host.find(&Gvk::new("v1", "Secret"), namespace, name).await?;
+        let secret = self.control.host.get_cached_or_live(&Gvk::new("v1", "Secret"), namespace, name).await?;
         let Some(secret) = secret else {
             return Err(Failure(format!("secrets \"{name}\" not found in {namespace}")));
         };
@@ -381,8 +381,8 @@ impl Collector {
 
     async fn collect_contents(&self, cluster: &Value) -> Result<(BTreeMap<&'static str, Value>, Value), Failure> {
         let (node, pod) = (Gvk::new("v1", "Node"), Gvk::new("v1", "Pod"));
-        self.server.synced(&node).await;
-        self.server.synced(&pod).await;
+        self.server.until_synced(&node).await;
+        self.server.until_synced(&pod).await;
         let known = lock_state(&self.enablements).clone();
         let (enablements, complete) = match known {
             Some(known) => known,

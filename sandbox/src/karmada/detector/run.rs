@@ -40,7 +40,7 @@ impl Detector {
         });
         for scope in [Scope::Namespace, Scope::Cluster] {
             let queue = detector.policies.clone();
-            control.host.on(
+            control.host.add_handler(
                 &scope.gvk(),
                 Arc::new(move |change: &Change| {
                     let Some(new) = &change.new else { return };
@@ -53,12 +53,12 @@ impl Detector {
         let own = detector.clone();
         detector.templates.run(8, move |key| {
             let own = own.clone();
-            async move { own.template(&key).await }
+            async move { own.sync_template(&key).await }
         });
         let own = detector.clone();
         detector.policies.run(2, move |key| {
             let own = own.clone();
-            async move { own.policy(&key).await }
+            async move { own.sync_policy(&key).await }
         });
         detector
     }
@@ -69,7 +69,7 @@ impl Detector {
             return;
         }
         let queue = self.templates.clone();
-        self.control.host.on(
+        self.control.host.add_handler(
             gvk,
             Arc::new(move |change: &Change| {
                 let Some(object) = change.latest() else { return };
@@ -89,7 +89,9 @@ impl Detector {
 
     async fn sync_template(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let host = &self.control.host;
-        let Some(object) = host.find(&key.gvk, &key.namespace, &key.name).await? else { return Ok(Next::Done) };
+        let Some(object) = host.get_cached_or_live(&key.gvk, &key.namespace, &key.name).await? else {
+            return Ok(Next::Done);
+        };
         if !object.label(names::TEMPLATE_CLAIMED_BY).is_empty() {
             return Ok(Next::Done);
         }
@@ -111,7 +113,7 @@ impl Detector {
     }
 
     async fn sync_claimed(&self, object: &Shared, scope: Scope, namespace: &str, name: &str) -> Result<Next, Failure> {
-        let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else {
+        let Some(policy) = self.control.host.get_cached_or_live(&scope.gvk(), namespace, name).await? else {
             self.clean_template(object, scope).await?;
             return Ok(Next::Done);
         };
@@ -167,7 +169,7 @@ impl Detector {
         let priority = self.policy_priority(policy).await?;
         let desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
         let (gvk, writer) = (desired.gvk(), &self.control.writer);
-        let mut existing = self.control.host.find(&gvk, desired.namespace(), desired.name()).await?;
+        let mut existing = self.control.host.get_cached_or_live(&gvk, desired.namespace(), desired.name()).await?;
         for _ in 0..5 {
             let outcome = match &existing {
                 None => writer.create(&desired).await,
@@ -182,7 +184,8 @@ impl Detector {
             match outcome {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_conflict() || error.already_exists() || error.is_not_found() => {
-                    existing = self.control.host.live(&gvk, desired.namespace(), desired.name()).await?.map(Arc::new);
+                    existing =
+                        self.control.host.get_live(&gvk, desired.namespace(), desired.name()).await?.map(Arc::new);
                 }
                 Err(error) => return Err(Failure(error.message())),
             }
@@ -207,8 +210,8 @@ impl Detector {
     async fn interpret_template(&self, template: &Value) -> Result<Interpreted, Failure> {
         let (gvk, interpreter) = (template.gvk(), &self.control.interpreter);
         let about = || About::object(template);
-        if self.control.gates.multiple_templates && interpreter.enabled(&gvk, Operation::InterpretComponent) {
-            return match interpreter.components(template).await {
+        if self.control.gates.multiple_templates && interpreter.is_enabled(&gvk, Operation::InterpretComponent) {
+            return match interpreter.interpret_components(template).await {
                 Ok(components) => {
                     let message = "Get components of resource template successfully.";
                     self.control.events.normal(SOURCE, about(), "GetComponentsSucceed", message);
@@ -220,10 +223,10 @@ impl Detector {
                 }
             };
         }
-        if !interpreter.enabled(&gvk, Operation::InterpretReplica) {
+        if !interpreter.is_enabled(&gvk, Operation::InterpretReplica) {
             return Ok(Interpreted::default());
         }
-        match interpreter.replicas(template).await {
+        match interpreter.interpret_replicas(template).await {
             Ok((replicas, requirements)) => {
                 let message = "Get replicas of resource template successfully.";
                 self.control.events.normal(SOURCE, about(), "GetReplicasSucceed", message);
@@ -243,7 +246,8 @@ impl Detector {
             return Err(Failure(format!("priority class source is {source}, but {source} is not supported yet")));
         }
         let name = wanted.text("/priorityClassName");
-        let class = self.control.host.find(&Gvk::new("scheduling.k8s.io/v1", "PriorityClass"), "", name).await?;
+        let class =
+            self.control.host.get_cached_or_live(&Gvk::new("scheduling.k8s.io/v1", "PriorityClass"), "", name).await?;
         match class {
             Some(class) => Ok(Some(class.number("/value"))),
             None => Err(Failure(format!("PriorityClass.scheduling.k8s.io \"{name}\" not found"))),
@@ -251,7 +255,9 @@ impl Detector {
     }
 
     async fn sync_policy(&self, (scope, namespace, name): &PolicyKey) -> Result<Next, Failure> {
-        let Some(policy) = self.control.host.find(&scope.gvk(), namespace, name).await? else { return Ok(Next::Done) };
+        let Some(policy) = self.control.host.get_cached_or_live(&scope.gvk(), namespace, name).await? else {
+            return Ok(Next::Done);
+        };
         if policy.is_deleting() {
             for object in self.claimed_by(*scope, &policy) {
                 self.clean_template(&object, *scope).await?;
@@ -304,7 +310,7 @@ impl Detector {
     async fn clean_template(&self, object: &Value, scope: Scope) -> Result<(), Failure> {
         let id = object.label(scope.id_label()).to_owned();
         let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
-        if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
+        if let Some(binding) = self.control.host.get_cached_or_live(&gvk, object.namespace(), &name).await? {
             self.unclaim_template(&binding, scope, &id).await?;
         }
         self.unclaim_template(object, scope, &id).await
@@ -315,7 +321,7 @@ impl Detector {
         let id = object.label(scope.id_label()).to_owned();
         self.unclaim_template(object, scope, &id).await?;
         let (gvk, name) = (plan::binding_kind(object), names::binding_name(object.text("/kind"), object.name()));
-        if let Some(binding) = self.control.host.find(&gvk, object.namespace(), &name).await? {
+        if let Some(binding) = self.control.host.get_cached_or_live(&gvk, object.namespace(), &name).await? {
             self.unclaim_template(&binding, scope, &id).await?;
         }
         Ok(())

@@ -46,7 +46,7 @@ pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Named>> = Queue::new("execution", control.shutdown.clone());
     let written = Arc::new(Written::default());
     let works = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &work_kind(),
         Arc::new(move |change: &Change| {
             let Some(work) = change.latest() else { return };
@@ -60,7 +60,7 @@ pub fn run_controller(control: &Arc<Control>) {
         }),
     );
     let (works, own) = (queue.clone(), control.clone());
-    control.host.on(
+    control.host.add_handler(
         &cluster_kind(),
         Arc::new(move |change: &Change| {
             let ready = |one: &Option<Shared>| one.as_ref().is_some_and(|one| is_ready(one));
@@ -104,7 +104,7 @@ fn requeue_drifted(works: Arc<Queue<Named>>, written: Arc<Written>, cluster: &st
 async fn sync_work(control: &Control, written: &Written, namespace: &str, name: &str) -> Result<Next, Failure> {
     let Some(work) = control.host.cached(&work_kind(), namespace, name) else { return Ok(Next::Done) };
     let Some(cluster_name) = names::cluster_of(namespace) else { return Ok(Next::Done) };
-    let cluster = control.host.find(&cluster_kind(), "", cluster_name).await?;
+    let cluster = control.host.get_cached_or_live(&cluster_kind(), "", cluster_name).await?;
     if work.is_deleting() {
         delete_work(control, written, &work, cluster_name, cluster.as_deref()).await?;
         control.writer.modify(&work, "", |work| work.remove_finalizer(names::EXECUTION_FINALIZER)).await?;
@@ -167,7 +167,7 @@ async fn apply_one(control: &Control, written: &Written, manifest: &Value, membe
     control.watch_in_member(member, &gvk);
     let (namespace, name, cluster) = (manifest.namespace(), manifest.name(), member.name.as_str());
     let writer = member.writer(MANAGER);
-    let mut observed = member.find(&gvk, namespace, name).await.map_err(|error| error.message())?;
+    let mut observed = member.get_cached_or_live(&gvk, namespace, name).await.map_err(|error| error.message())?;
     for _ in 0..5 {
         let outcome = match &observed {
             None => writer.create(manifest).await,
@@ -175,11 +175,11 @@ async fn apply_one(control: &Control, written: &Written, manifest: &Value, membe
                 plan::may_update(cluster, manifest, observed)?;
                 let mut desired = manifest.clone();
                 plan::keep_members_own(&mut desired, observed);
-                if control.interpreter.enabled(&gvk, Operation::Retain) {
-                    desired = control.interpreter.retain(&desired, observed).await?;
+                if control.interpreter.is_enabled(&gvk, Operation::Retain) {
+                    desired = control.interpreter.retain_fields(&desired, observed).await?;
                 }
                 if plan::is_up_to_date(&desired, observed) {
-                    written.note(cluster, observed);
+                    written.note_version(cluster, observed);
                     return Ok(());
                 }
                 writer.update(&desired).await
@@ -187,13 +187,13 @@ async fn apply_one(control: &Control, written: &Written, manifest: &Value, membe
         };
         match outcome {
             Ok(object) => {
-                written.note(cluster, &object);
+                written.note_version(cluster, &object);
                 return Ok(());
             }
             Err(error)
                 if error.is_conflict() || error.already_exists() || (error.is_not_found() && observed.is_some()) =>
             {
-                observed = member.live(&gvk, namespace, name).await.map_err(|error| error.message())?.map(Arc::new);
+                observed = member.get_live(&gvk, namespace, name).await.map_err(|error| error.message())?.map(Arc::new);
             }
             Err(error) => return Err(error.message()),
         }
@@ -218,7 +218,7 @@ async fn delete_work(
     };
     for manifest in work.items("/spec/workload/manifests") {
         let gvk = manifest.gvk();
-        let found = match member.find(&gvk, manifest.namespace(), manifest.name()).await {
+        let found = match member.get_cached_or_live(&gvk, manifest.namespace(), manifest.name()).await {
             Err(error) if error.is_not_found() => None,
             other => other?,
         };
@@ -232,7 +232,7 @@ async fn delete_work(
             let how = Delete { propagation: Some("Background"), ..Delete::default() };
             member.writer(MANAGER).delete(&key, &how).await?;
         }
-        written.forget(cluster_name, &key);
+        written.forget_version(cluster_name, &key);
     }
     Ok(())
 }
@@ -246,8 +246,8 @@ async fn apply_released(
     plan::may_update(&member.name, released, observed)?;
     let mut desired = released.clone();
     plan::keep_members_own(&mut desired, observed);
-    if control.interpreter.enabled(&desired.gvk(), Operation::Retain) {
-        desired = control.interpreter.retain(&desired, observed).await?;
+    if control.interpreter.is_enabled(&desired.gvk(), Operation::Retain) {
+        desired = control.interpreter.retain_fields(&desired, observed).await?;
     }
     member.writer(MANAGER).update(&desired).await.map(drop).map_err(|error| error.message())
 }

@@ -63,7 +63,7 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    fn @@list_dependencies(pod: &'a Value) -> Self {
+    fn of(pod: &'a Value) -> Self {
         let mut needs = Self::default();
         for secret in pod.items("/imagePullSecrets") {
             needs.secrets.insert(secret.text("/name"));

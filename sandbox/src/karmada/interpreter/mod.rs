@@ -76,7 +76,7 @@ impl Interpreter {
     /// With the webhooks that are configured on the host, of which some are served in this process.
     #[must_use]
     pub fn new(host: Arc<Server>, in_process: webhook::InProcess) -> Self {
-        host.watch(&configuration_kind());
+        host.watch_kind(&configuration_kind());
         Self { host, caller: webhook::Caller::new(in_process) }
     }
 
@@ -101,7 +101,7 @@ impl Interpreter {
     ) -> Result<Value, String> {
         let uid = uuid::Uuid::new_v4().to_string();
         let question = webhook::build_question(&uid, operation, object, observed, replicas, items);
-        let answer = self.caller.call(hook, &question).await?;
+        let answer = self.caller.call_hook(hook, &question).await?;
         webhook::accept_answer(hook, &uid, operation, &answer)
     }
 
@@ -127,7 +127,9 @@ impl Interpreter {
     pub async fn interpret_components(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretComponent;
         match self.choose_hook(&object.gvk(), operation) {
-            Some(hook) => Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/components").to_vec()),
+            Some(hook) => {
+                Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/components").to_vec())
+            }
             None => Ok(volcano::read_components(object, |template| workload::replica_requirements(&template["spec"]))),
         }
     }
@@ -139,7 +141,9 @@ impl Interpreter {
     pub async fn revise_replicas(&self, object: &Value, replicas: i64) -> Result<Value, String> {
         let operation = Operation::ReviseReplica;
         match self.choose_hook(&object.gvk(), operation) {
-            Some(hook) => webhook::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?),
+            Some(hook) => {
+                webhook::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?)
+            }
             None => {
                 let mut object = object.clone();
                 workload::revise_replicas(&mut object, replicas);
@@ -174,7 +178,10 @@ impl Interpreter {
         let operation = Operation::AggregateStatus;
         let gvk = template.gvk();
         if let Some(hook) = self.choose_hook(&gvk, operation) {
-            return webhook::apply_patch(template, &self.ask_hook(&hook, operation, template, None, 0, Some(items)).await?);
+            return webhook::apply_patch(
+                template,
+                &self.ask_hook(&hook, operation, template, None, 0, Some(items)).await?,
+            );
         }
         let mut template = template.clone();
         if is_volcano_job(&gvk) {
@@ -222,7 +229,9 @@ impl Interpreter {
     pub async fn interpret_dependencies(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretDependency;
         match self.choose_hook(&object.gvk(), operation) {
-            Some(hook) => Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec()),
+            Some(hook) => {
+                Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec())
+            }
             None => Ok(dependencies::list_dependencies(object)),
         }
     }

@@ -49,7 +49,10 @@ fn is_kind(gvk: &Gvk, api_version: &str, kind: &str) -> bool {
 /// Whether Karmada itself can aggregate this kind.
 #[must_use]
 pub fn is_aggregated(gvk: &Gvk) -> bool {
-    counters_of_kind(gvk).is_some() || is_kind(gvk, "batch/v1", "Job") || is_kind(gvk, "v1", "Pod") || is_kind(gvk, "v1", "Service")
+    counters_of_kind(gvk).is_some()
+        || is_kind(gvk, "batch/v1", "Job")
+        || is_kind(gvk, "v1", "Pod")
+        || is_kind(gvk, "v1", "Service")
 }
 
 /// The part of a member object's status that travels to the host; `None` when there is nothing to tell.
@@ -186,8 +189,10 @@ fn aggregate_job(template: &Value, items: &[Value], now: &str) -> Option<Value> 
             status.insert(field.to_owned(), json!(total));
         }
     }
-    let failed: Vec<&str> =
-        reported_statuses(items).filter(|(_, status)| finished_condition(status) == Some("Failed")).map(|(cluster, _)| cluster).collect();
+    let failed: Vec<&str> = reported_statuses(items)
+        .filter(|(_, status)| finished_condition(status) == Some("Failed"))
+        .map(|(cluster, _)| cluster)
+        .collect();
     let count = |test: &dyn Fn(&Value) -> bool| reported_statuses(items).filter(|(_, status)| test(status)).count();
     let all = |number: usize| number == items.len() && number > 0;
     let mut conditions = Vec::new();

@@ -36,7 +36,9 @@ pub fn read_replicas(object: &Value) -> (i64, Option<Value>) {
             let completions = object.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(parallelism);
             (parallelism.min(completions), replica_requirements(&object["spec"]["template"]["spec"]))
         }
-        Some(field) => (object.number(&format!("/spec/{field}")), replica_requirements(&object["spec"]["template"]["spec"])),
+        Some(field) => {
+            (object.number(&format!("/spec/{field}")), replica_requirements(&object["spec"]["template"]["spec"]))
+        }
         None => (1, replica_requirements(&object["spec"])),
     }
 }

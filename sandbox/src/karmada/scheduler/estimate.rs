@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn replicas(cluster: &Value, requirements: Option<&Value>) -> i64 {
-        Demand::Replicas(requirements).fits(cluster)
+        Demand::Replicas(requirements).estimate_cluster(cluster)
     }
 
     fn component(replicas: i64, request: &Value) -> Value {
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn whole_sets_are_packed_on_the_nodes_of_the_models() {
         let set = [component(1, &json!({"cpu": "1"})), component(2, &json!({"cpu": "6"}))];
-        assert_eq!(Demand::Sets(&set).fits(&cluster(&default_models())), 1, "13 of 16 cpus, twice");
-        assert_eq!(Demand::Sets(&set).fits(&cluster(&[])), 2, "26 of 32");
+        assert_eq!(Demand::Sets(&set).estimate_cluster(&cluster(&default_models())), 1, "13 of 16 cpus, twice");
+        assert_eq!(Demand::Sets(&set).estimate_cluster(&cluster(&[])), 2, "26 of 32");
         let card = [component(1, &json!({"cpu": "1", "nvidia.com/gpu": "1"}))];
-        assert_eq!(Demand::Sets(&card).fits(&cluster(&default_models())), 0, "no model has GPUs");
+        assert_eq!(Demand::Sets(&card).estimate_cluster(&cluster(&default_models())), 0, "no model has GPUs");
         assert_eq!(
-            Demand::Sets(&[component(111, &json!({}))]).fits(&cluster(&[])),
+            Demand::Sets(&[component(111, &json!({}))]).estimate_cluster(&cluster(&[])),
             0,
             "more pods than the cluster has"
         );

@@ -241,7 +241,7 @@ fn schedule_by_affinity(
                 continue;
             }
         };
-        let allocatable = demand.fits(value);
+        let allocatable = demand.estimate_cluster(value);
         candidates.push(Candidate {
             cluster,
             score: if passed.held.is_some() { 100 } else { 0 },

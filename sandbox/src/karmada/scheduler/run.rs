@@ -44,7 +44,7 @@ pub fn run_scheduler(control: &Arc<Control>) {
     });
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, kind) = (scheduler.queue.clone(), gvk.clone());
-        control.host.on(
+        control.host.add_handler(
             &gvk,
             Arc::new(move |change: &Change| {
                 let Some(new) = change.new.as_ref().filter(|new| plan::is_scheduled_here(new)) else { return };
@@ -56,11 +56,11 @@ pub fn run_scheduler(control: &Arc<Control>) {
         );
     }
     let own = scheduler.clone();
-    control.host.on(&cluster_kind(), Arc::new(move |change: &Change| own.cluster_changed(change)));
+    control.host.add_handler(&cluster_kind(), Arc::new(move |change: &Change| own.cluster_changed(change)));
     let own = scheduler.clone();
     scheduler.queue.run(1, move |key| {
         let own = own.clone();
-        async move { own.schedule(&key).await }
+        async move { own.schedule_binding(&key).await }
     });
 }
 

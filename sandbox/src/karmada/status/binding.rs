@@ -35,7 +35,7 @@ fn event_source(gvk: &Gvk) -> &'static str {
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding-status", control.shutdown.clone());
     let bindings = queue.clone();
-    control.host.on(
+    control.host.add_handler(
         &work_kind(),
         Arc::new(move |change: &Change| {
             let work = match (&change.old, &change.new) {
@@ -57,7 +57,7 @@ pub fn run_controller(control: &Arc<Control>) {
     );
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (bindings, kind) = (queue.clone(), gvk.clone());
-        control.host.on(
+        control.host.add_handler(
             &gvk,
             Arc::new(move |change: &Change| {
                 let Some(new) = &change.new else { return };
@@ -83,7 +83,8 @@ async fn report_binding(control: &Control, gvk: &Gvk, namespace: &str, name: &st
     }
     let items = plan::aggregate_works(&works_of(&binding, &control.host.list(&work_kind())));
     let now = control.now();
-    let written = control.writer.modify(&binding, "status", |binding| plan::set_aggregated(binding, &items, &now)).await?;
+    let written =
+        control.writer.modify(&binding, "status", |binding| plan::set_aggregated(binding, &items, &now)).await?;
     let Some(written) = written else { return Ok(Next::Done) };
     if written.resource_version() != binding.resource_version() {
         let what = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
@@ -97,14 +98,14 @@ async fn report_binding(control: &Control, gvk: &Gvk, namespace: &str, name: &st
 async fn report_template(control: &Control, gvk: &Gvk, binding: &Value, items: &[Value]) -> Result<Next, Failure> {
     let reference = &binding["spec"]["resource"];
     let kind = reference.gvk();
-    if !control.interpreter.enabled(&kind, Operation::AggregateStatus) {
+    if !control.interpreter.is_enabled(&kind, Operation::AggregateStatus) {
         return Ok(Next::Done);
     }
     for _ in 0..5 {
-        let live = control.host.live(&kind, reference.text("/namespace"), reference.text("/name")).await?;
+        let live = control.host.get_live(&kind, reference.text("/namespace"), reference.text("/name")).await?;
         let Some(template) = live else { return Ok(Next::Done) };
         let about = About::object(&template);
-        let aggregated = match control.interpreter.aggregate(&template, items, &control.now()).await {
+        let aggregated = match control.interpreter.aggregate_status(&template, items, &control.now()).await {
             Ok(aggregated) => aggregated,
             Err(error) => {
                 control.events.warning(event_source(gvk), about, "AggregateStatusFailed", &error);

@@ -29,7 +29,7 @@ pub fn run_controller(control: &Arc<Control>) {
     control.on_propagated(move |cluster| requeue_reported(objects.clone(), cluster));
     let (own, objects) = (control.clone(), queue.clone());
     // A Work that was just applied may have missed the report of an object that was there before.
-    control.host.on(
+    control.host.add_handler(
         &work_kind(),
         Arc::new(move |change: &Change| {
             let Some(work) = &change.new else { return };
@@ -68,13 +68,15 @@ async fn report_work(control: &Control, cluster: &str, key: &ObjectKey) -> Resul
     let Some(member) = control.member(cluster) else { return Ok(Next::Done) };
     let Some(observed) = member.cached(&key.gvk, &key.namespace, &key.name) else { return Ok(Next::Done) };
     let (namespace, name) = (observed.annotation(names::WORK_NAMESPACE), observed.annotation(names::WORK_NAME));
-    let Some(work) = control.host.find(&work_kind(), namespace, name).await? else { return Ok(Next::Done) };
+    let Some(work) = control.host.get_cached_or_live(&work_kind(), namespace, name).await? else {
+        return Ok(Next::Done);
+    };
     if work.is_deleting() {
         return Ok(Next::Done);
     }
     let (events, about) = (&control.events, About::object(&work));
     let what = format!("object({}/{}/{})", key.gvk.kind, key.namespace, key.name);
-    let status = match control.interpreter.status(&observed).await {
+    let status = match control.interpreter.interpret_status(&observed).await {
         Ok(status) => status,
         Err(error) => {
             let message = format!("Reflect status for {what} failed, err: {error}.");
@@ -92,11 +94,11 @@ async fn report_work(control: &Control, cluster: &str, key: &ObjectKey) -> Resul
 }
 
 async fn interpret_health(control: &Control, observed: &Value, what: &str, about: About) -> &'static str {
-    if !control.interpreter.enabled(&observed.gvk(), Operation::InterpretHealth) {
+    if !control.interpreter.is_enabled(&observed.gvk(), Operation::InterpretHealth) {
         return "Healthy";
     }
     let (events, reason) = (&control.events, "InterpretHealthSucceed");
-    match control.interpreter.healthy(observed).await {
+    match control.interpreter.interpret_health(observed).await {
         Ok(true) => {
             events.normal(SOURCE, about, reason, format!("Interpret health of {what} as healthy."));
             "Healthy"

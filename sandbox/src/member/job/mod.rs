@@ -17,9 +17,9 @@ use serde_json::Value;
 use super::{
     facts::Phase,
     object::{deleting, list, namespace, number, text, uid},
-    world::{Kind, Want, World, delete},
+    world::{Kind, Want, World, want_delete},
 };
-pub use podgroup::{podgroup_name, pod_usage};
+pub use podgroup::{pod_usage, podgroup_name};
 use policy::Act;
 use status::{Change, Counts};
 pub use volumes::scramble_text;
@@ -192,7 +192,9 @@ impl<'a> View<'a> {
             }
             return Plan { wants, at: event.at };
         }
-        let Ok(changes) = pods::pod_changes(self.world, self.job, &self.pods) else { return Plan { wants, at: event.at } };
+        let Ok(changes) = pods::pod_changes(self.world, self.job, &self.pods) else {
+            return Plan { wants, at: event.at };
+        };
         wants.extend(changes);
         let phase = if back(self.counts.terminating) && replaced { "Pending" } else { "Restarting" };
         wants.extend(self.status(&Change::to(phase)));
@@ -204,7 +206,7 @@ impl<'a> View<'a> {
         if let Some(plan) = self.resumed() {
             return plan;
         }
-        let mut wants = self.kill(unfinished);
+        let mut wants = self.kill(is_unfinished);
         wants.extend(podgroup::delete_podgroup(self.world, self.job));
         if wants.is_empty() && self.counts.pending + self.counts.running + self.counts.terminating == 0 {
             wants.extend(self.status(&Change { killed: true, bump: true, ..Change::to(end) }));
@@ -216,7 +218,7 @@ impl<'a> View<'a> {
 
     fn aborted(&self) -> Plan {
         self.resumed().unwrap_or_else(|| {
-            let mut wants = self.kill(unfinished);
+            let mut wants = self.kill(is_unfinished);
             wants.extend(podgroup::delete_podgroup(self.world, self.job));
             Plan { wants, at: None }
         })
@@ -229,7 +231,7 @@ impl<'a> View<'a> {
 
     /// `state/finished.go`: everything but the finished pods goes; the garbage collector takes the job after its TTL.
     fn finished(&self) -> Plan {
-        let mut wants = self.kill(unfinished);
+        let mut wants = self.kill(is_unfinished);
         wants.extend(podgroup::delete_podgroup(self.world, self.job));
         if self.job.pointer("/status/runningDuration").is_none() {
             wants.extend(plugins::unwanted_objects(self.job));
@@ -239,7 +241,7 @@ impl<'a> View<'a> {
         }
         let at = self.expiry();
         if wants.is_empty() && at.is_some_and(|at| at <= self.now) {
-            return Plan { wants: vec![delete(Kind::VolcanoJob, self.job)], at: None };
+            return Plan { wants: vec![want_delete(Kind::VolcanoJob, self.job)], at: None };
         }
         Plan { wants, at }
     }
@@ -267,7 +269,7 @@ impl<'a> View<'a> {
             Act::Target(targets) => self.kill(|pod| targets.contains(&super::object::key(pod))),
             // What has ended is kept to be looked at, unless the job will run again.
             Act::Restart if !keeps_finished => self.kill(|_| true),
-            _ => self.kill(unfinished),
+            _ => self.kill(is_unfinished),
         };
         wants.extend(plugins::unwanted_objects(self.job));
         let whole = !matches!(act, Act::Target(_));
@@ -286,7 +288,7 @@ impl<'a> View<'a> {
 
     fn kill(&self, which: impl Fn(&Value) -> bool) -> Vec<Want> {
         let pods = self.pods.iter().filter(|pod| !deleting(pod) && which(pod));
-        pods.map(|pod| delete(Kind::Pod, pod)).collect()
+        pods.map(|pod| want_delete(Kind::Pod, pod)).collect()
     }
 
     /// Kills that did not reach the server.

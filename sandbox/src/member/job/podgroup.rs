@@ -13,7 +13,7 @@ use super::{key_of, queue_of, task_minimum};
 use crate::member::{
     object::{list, number, owned_by, text, uid},
     schedule::priority_of,
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 /// The name of a job's PodGroup: it carries the UID, and so differs in every cluster.
@@ -25,14 +25,14 @@ pub fn podgroup_name(job: &Value) -> String {
 /// The job's PodGroup if it is there, and the write that makes it what it should be.
 pub(super) fn ensure_podgroup<'a>(world: &'a World, job: &Value) -> (Option<&'a Value>, Option<Want>) {
     match find_podgroup(world, job) {
-        None => (None, Some(create(Kind::PodGroup, build_podgroup(world, job)))),
+        None => (None, Some(want_create(Kind::PodGroup, build_podgroup(world, job)))),
         Some(group) => (Some(group), change_podgroup(world, job, group)),
     }
 }
 
 /// Deletes it, if it is there.
 pub(super) fn delete_podgroup(world: &World, job: &Value) -> Option<Want> {
-    find_podgroup(world, job).map(|group| crate::member::world::delete(Kind::PodGroup, group))
+    find_podgroup(world, job).map(|group| crate::member::world::want_delete(Kind::PodGroup, group))
 }
 
 fn find_podgroup<'a>(world: &'a World, job: &Value) -> Option<&'a Value> {
@@ -106,7 +106,7 @@ fn change_podgroup(world: &World, job: &Value, group: &Value) -> Option<Want> {
     if policies != list(group, "/spec/subGroupPolicy") {
         patch.insert("subGroupPolicy".to_owned(), policies.into());
     }
-    (!patch.is_empty()).then(|| merge(Kind::PodGroup, group, None, json!({"spec": patch})))
+    (!patch.is_empty()).then(|| want_merge(Kind::PodGroup, group, None, json!({"spec": patch})))
 }
 
 fn task_minimums(job: &Value) -> Map<String, Value> {

@@ -10,7 +10,7 @@ use crate::member::{
     facts::{GROUP, Phase, TASK_SPEC},
     kubelet,
     object::{deleting, list, name, namespace, number, owned_by, text, uid},
-    world::{JOB_VERSION, Kind, PARTITION, Want, create, delete},
+    world::{JOB_VERSION, Kind, PARTITION, Want, want_create, want_delete},
 };
 
 /// Annotations of the job that its pods get too.
@@ -33,14 +33,14 @@ pub(super) fn pod_changes(
                 // Volcano makes the pod with its plugins first and looks at dependsOn then.
                 let pod = build_pod(job, task, index, &pod_name)?;
                 if free {
-                    wants.push(create(Kind::Pod, pod));
+                    wants.push(want_create(Kind::Pod, pod));
                 }
             }
             wanted.insert(pod_name);
         }
     }
     let surplus = pods.iter().filter(|pod| !deleting(pod) && !world.is_killed(pod) && !wanted.contains(name(pod)));
-    wants.extend(surplus.map(|pod| delete(Kind::Pod, pod)));
+    wants.extend(surplus.map(|pod| want_delete(Kind::Pod, pod)));
     Ok(wants)
 }
 

@@ -13,7 +13,7 @@ use super::plugins;
 use crate::member::{
     facts::{Phase, TASK_SPEC},
     object::{annotation, deleting, list, number, text},
-    world::{Kind, Want, World, merge},
+    world::{Kind, Want, World, want_merge},
 };
 
 /// Pods of a job by what became of them.
@@ -103,7 +103,13 @@ impl Change {
 }
 
 /// The status patch, unless nothing changes.
-pub(super) fn want_status(world: &World, job: &Value, counts: &Counts, change: &Change, now: Timestamp) -> Option<Want> {
+pub(super) fn want_status(
+    world: &World,
+    job: &Value,
+    counts: &Counts,
+    change: &Change,
+    now: Timestamp,
+) -> Option<Want> {
     let old = job.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut new = old.clone();
     if change.recount {
@@ -151,7 +157,7 @@ pub(super) fn want_status(world: &World, job: &Value, counts: &Counts, change: &
     } else {
         new.insert("controlledResources".to_owned(), controlled.into());
     }
-    Some(merge(Kind::VolcanoJob, job, Some("status"), json!({"status": merge_patch(&old, &new)})))
+    Some(want_merge(Kind::VolcanoJob, job, Some("status"), json!({"status": merge_patch(&old, &new)})))
 }
 
 fn set_counts(new: &mut Map<String, Value>, world: &World, counts: &Counts, change: &Change) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::key_of;
 use crate::member::{
     object::{list, name, namespace, owned_by, text, uid},
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) fn volume_changes(world: &World, job: &Value) -> Volumes {
         let named: Vec<Value> =
             volumes.iter().enumerate().map(|(index, volume)| with_name(job, index, volume)).collect();
         return Volumes {
-            wants: vec![merge(Kind::VolcanoJob, job, None, json!({"spec": {"volumes": named}}))],
+            wants: vec![want_merge(Kind::VolcanoJob, job, None, json!({"spec": {"volumes": named}}))],
             blocked: true,
         };
     }
@@ -36,7 +36,7 @@ pub(super) fn volume_changes(world: &World, job: &Value) -> Volumes {
         // Only a claim that was named here is made here.
         let generated = claim == generated_name(job, index);
         if let Some(spec) = volume.get("volumeClaim").filter(|spec| generated && spec.is_object()) {
-            found.wants.push(create(
+            found.wants.push(want_create(
                 Kind::PersistentVolumeClaim,
                 json!({
                     "apiVersion": "v1", "kind": "PersistentVolumeClaim",

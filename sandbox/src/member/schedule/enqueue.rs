@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Cycle, Group, ledger::Ledger, nodes::Nodes, report};
-use crate::member::world::{Kind, World, merge};
+use crate::member::world::{Kind, World, want_merge};
 
 pub(super) fn enqueue_groups(
     world: &World,
@@ -24,7 +24,7 @@ pub(super) fn enqueue_groups(
             continue;
         }
         ledger.promise(&group.facts.queue, &minimum);
-        cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Inqueue"}})));
+        cycle.wants.push(want_merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Inqueue"}})));
     }
 }
 

@@ -9,7 +9,7 @@ use super::VOLCANO;
 use crate::member::{
     facts::GROUP,
     object::{annotation, controller_uid, deleting, list, name, namespace, text, uid},
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 const QUEUE: &str = "scheduling.volcano.sh/queue-name";
@@ -29,9 +29,9 @@ pub(super) fn missing_groups(world: &World) -> Vec<Want> {
         let group_name = format!("podgroup-{}", if owner.is_empty() { uid(pod) } else { owner });
         let at = (namespace(pod).to_owned(), group_name.clone());
         if world.get(Kind::PodGroup, &at).is_none() {
-            wants.entry(at).or_insert_with(|| create(Kind::PodGroup, build_group(world, pod, &group_name)));
+            wants.entry(at).or_insert_with(|| want_create(Kind::PodGroup, build_group(world, pod, &group_name)));
         } else {
-            marks.push(merge(Kind::Pod, pod, None, json!({"metadata": {"annotations": {GROUP: group_name}}})));
+            marks.push(want_merge(Kind::Pod, pod, None, json!({"metadata": {"annotations": {GROUP: group_name}}})));
         }
     }
     wants.into_values().chain(marks).collect()

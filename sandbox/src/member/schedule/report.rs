@@ -15,7 +15,7 @@ use super::{Cycle, Group, gang::Outcome, ledger::Ledger, nodes::Nodes, set_soone
 use crate::member::{
     facts::{Phase, PodFacts},
     object::{Key, list, name, namespace, number, text, uid},
-    world::{Kind, Want, World, create, merge},
+    world::{Kind, Want, World, want_create, want_merge},
 };
 
 /// A session of Volcano's scheduler.
@@ -24,13 +24,13 @@ const SESSION: SignedDuration = SignedDuration::from_secs(1);
 /// A group that stays out of its queue: Pending, and an event that says why.
 pub(super) fn not_enqueued(world: &World, group: &Group<'_>, why: &str, now: Timestamp, cycle: &mut Cycle) {
     if group.facts.phase.is_empty() {
-        cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Pending"}})));
+        cycle.wants.push(want_merge(Kind::PodGroup, group.object, None, json!({"status": {"phase": "Pending"}})));
     }
     let time = format_time(now);
     let event = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {
-            "name": format!("{}.{}", name(group.object), crate::member::job::scramble(why, 12)),
+            "name": format!("{}.{}", name(group.object), crate::member::job::scramble_text(why, 12)),
             "namespace": namespace(group.object),
         },
         "involvedObject": {
@@ -40,7 +40,7 @@ pub(super) fn not_enqueued(world: &World, group: &Group<'_>, why: &str, now: Tim
         "type": "Normal", "reason": "Unschedulable", "message": why, "count": 1,
         "firstTimestamp": time, "lastTimestamp": time, "source": {"component": "volcano"},
     });
-    let event = create(Kind::Event, event);
+    let event = want_create(Kind::Event, event);
     if world.is_there(&event.about) != Some(true) {
         cycle.wants.push(event);
     }
@@ -79,7 +79,7 @@ pub(super) fn report_phase(group: &Group<'_>, unschedulable: bool, now: Timestam
         let condition = build_condition(group, "Scheduled", "tasks in gang are ready to be scheduled", "", now);
         status["conditions"] = with_condition(group.object, condition);
     }
-    Some(merge(Kind::PodGroup, group.object, None, json!({"status": status})))
+    Some(want_merge(Kind::PodGroup, group.object, None, json!({"status": status})))
 }
 
 /// A gang that could not be placed: its condition, and those of its pods.
@@ -134,7 +134,7 @@ pub(super) fn report_unschedulable(
     {
         status.extend(more.iter().filter(|(field, _)| *field != "conditions").map(|(k, v)| (k.clone(), v.clone())));
     }
-    cycle.wants.push(merge(Kind::PodGroup, group.object, None, json!({"status": status})));
+    cycle.wants.push(want_merge(Kind::PodGroup, group.object, None, json!({"status": status})));
 }
 
 fn build_condition(group: &Group<'_>, kind: &str, reason: &str, message: &str, now: Timestamp) -> Value {
@@ -211,7 +211,7 @@ fn pod_condition(world: &World, key: &Key, reason: &str, message: &str, cycle: &
     if !told {
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
         let status = json!({"status": {"conditions": with_condition(pod, condition)}});
-        cycle.wants.push(merge(Kind::Pod, pod, Some("status"), status));
+        cycle.wants.push(want_merge(Kind::Pod, pod, Some("status"), status));
     }
 }
 
@@ -236,7 +236,7 @@ pub(super) fn report_queues(world: &World, ledger: &Ledger<'_>) -> Vec<Want> {
                 allocated.insert(name.to_owned(), Quantity::ZERO.to_string().into());
             }
             allocated.extend(held.iter().map(|(name, amount)| (name.to_string(), amount.to_string().into())));
-            Some(merge(Kind::Queue, queue, Some("status"), json!({"status": {"allocated": allocated}})))
+            Some(want_merge(Kind::Queue, queue, Some("status"), json!({"status": {"allocated": allocated}})))
         })
         .collect()
 }

@@ -88,7 +88,10 @@ fn gather_nodes<'a>(
             }
         } else {
             nodes.extend(
-                world.nodes().filter(|(name, node)| selects_node(member, name, &node.labels)).map(|(name, _)| name.clone()),
+                world
+                    .nodes()
+                    .filter(|(name, node)| selects_node(member, name, &node.labels))
+                    .map(|(name, _)| name.clone()),
             );
         }
     }

@@ -40,7 +40,7 @@ fn a_command_whose_deletion_is_seen_before_it_is_answered_is_carried_out_once() 
     let target = json!({"kind": "Job", "name": "j"});
     let metadata = json!({"name": "abort", "namespace": "ns"});
     cluster.put(Kind::Command, json!({"metadata": metadata, "action": "AbortJob", "target": target}));
-    let wants = crate::member::queues::commands(&cluster.world);
+    let wants = crate::member::queues::run_commands(&cluster.world);
     let [want] = wants.as_slice() else { panic!("one deletion") };
     assert!(cluster.world.take_off(want));
     let seen = cluster.world.of(Kind::Command).next().cloned().unwrap();

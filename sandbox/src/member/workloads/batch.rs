@@ -9,11 +9,11 @@ use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{count_pods, is_ready, build_pod, status_change, name_suffix, with_condition};
+use super::{build_pod, count_pods, is_ready, name_suffix, status_change, with_condition};
 use crate::member::{
     facts::Phase,
     object::{deleting, list, name, number, text, uid},
-    world::{Kind, Want, World, create, delete},
+    world::{Kind, Want, World, want_create, want_delete},
 };
 
 pub(super) fn job_changes(world: &World, job: &Value, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
@@ -36,7 +36,7 @@ pub(super) fn job_changes(world: &World, job: &Value, now: Timestamp) -> (Vec<Wa
     let mut wants = Vec::new();
     if failing || succeeding || suspended {
         let active = pods.iter().filter(|pod| !deleting(pod) && !Phase::of(pod).is_finished());
-        wants.extend(active.map(|pod| delete(Kind::Pod, pod)));
+        wants.extend(active.map(|pod| want_delete(Kind::Pod, pod)));
     } else {
         wants.extend(missing_pods(job, &pods, &tally, parallelism, completions));
     }
@@ -90,7 +90,7 @@ fn missing_pods(job: &Value, pods: &[&Value], tally: &Tally, parallelism: i64, c
         let taken = |pod_name: &String| pods.iter().any(|pod| name(pod) == pod_name);
         let mut candidates = names.by_ref().map(|suffix| format!("{}{infix}-{suffix}", name(job)));
         let Some(pod_name) = candidates.find(|candidate| !taken(candidate)) else { break };
-        wants.push(create(Kind::Pod, own_pod(job, &pod_name, index)));
+        wants.push(want_create(Kind::Pod, own_pod(job, &pod_name, index)));
     }
     wants
 }
@@ -180,7 +180,7 @@ fn after_end(job: &Value, now: Timestamp) -> (Vec<Want>, Option<Timestamp>) {
     let Some(at) = ended.and_then(|ended| ended.checked_add(SignedDuration::from_secs(ttl)).ok()) else {
         return (Vec::new(), None);
     };
-    if at <= now { (vec![delete(Kind::BatchJob, job)], None) } else { (Vec::new(), Some(at)) }
+    if at <= now { (vec![want_delete(Kind::BatchJob, job)], None) } else { (Vec::new(), Some(at)) }
 }
 
 fn is_true(job: &Value, kind: &str) -> bool {

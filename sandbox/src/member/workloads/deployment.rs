@@ -4,11 +4,13 @@ use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{count_pods, generation_of, is_ready, build_pod, status_change, name_suffix, wanted_replicas, with_condition};
+use super::{
+    build_pod, count_pods, generation_of, is_ready, name_suffix, status_change, wanted_replicas, with_condition,
+};
 use crate::member::{
     facts::Phase,
     object::{annotation, controller_uid, deleting, list, name, namespace, owned_by, text, uid},
-    world::{Kind, Want, World, create, delete, merge},
+    world::{Kind, Want, World, want_create, want_delete, want_merge},
 };
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -23,20 +25,27 @@ pub(super) fn deployment_changes(world: &World, deployment: &Value, now: Timesta
     let set = sets.iter().copied().find(|set| name(set) == set_name);
     let mut wants = Vec::new();
     match set {
-        None => wants.push(create(Kind::ReplicaSet, replica_set(deployment, &template, &hash, &set_name, newest + 1))),
+        None => {
+            wants.push(want_create(Kind::ReplicaSet, replica_set(deployment, &template, &hash, &set_name, newest + 1)))
+        }
         Some(set) if wanted_replicas(set) != wanted_replicas(deployment) => {
-            wants.push(merge(Kind::ReplicaSet, set, None, json!({"spec": {"replicas": wanted_replicas(deployment)}})));
+            wants.push(want_merge(
+                Kind::ReplicaSet,
+                set,
+                None,
+                json!({"spec": {"replicas": wanted_replicas(deployment)}}),
+            ));
         }
         Some(_) => {}
     }
     for old in sets.iter().filter(|set| name(set) != set_name) {
-        wants.extend(world.pods_of(uid(old)).filter(|pod| !deleting(pod)).map(|pod| delete(Kind::Pod, pod)));
-        wants.push(delete(Kind::ReplicaSet, old));
+        wants.extend(world.pods_of(uid(old)).filter(|pod| !deleting(pod)).map(|pod| want_delete(Kind::Pod, pod)));
+        wants.push(want_delete(Kind::ReplicaSet, old));
     }
     let revision = set.map_or_else(|| (newest + 1).to_string(), |set| annotation(set, REVISION).to_owned());
     if annotation(deployment, REVISION) != revision {
         let annotations = json!({"metadata": {"annotations": {REVISION: revision}}});
-        wants.push(merge(Kind::Deployment, deployment, None, annotations));
+        wants.push(want_merge(Kind::Deployment, deployment, None, annotations));
     }
     let pods: Vec<&Value> = set.into_iter().flat_map(|set| world.pods_of(uid(set))).collect();
     wants.extend(deployment_status(deployment, &set_name, &pods, now));
@@ -127,18 +136,19 @@ fn replica_set(deployment: &Value, template: &Value, hash: &str, set_name: &str,
 pub(super) fn replica_changes(world: &World, set: &Value) -> Vec<Want> {
     let pods: Vec<&Value> = world.pods_of(uid(set)).collect();
     let wanted = wanted_replicas(set);
-    let names: Vec<String> =
-        (0..wanted).map(|place| format!("{}-{}", name(set), name_suffix(&format!("{}/{place}", uid(set)), 5))).collect();
+    let names: Vec<String> = (0..wanted)
+        .map(|place| format!("{}-{}", name(set), name_suffix(&format!("{}/{place}", uid(set)), 5)))
+        .collect();
     let mut wants = Vec::new();
     for pod_name in &names {
         match pods.iter().find(|pod| name(pod) == pod_name) {
-            None => wants.push(create(Kind::Pod, build_pod(set, pod_name))),
-            Some(pod) if Phase::of(pod).is_finished() && !deleting(pod) => wants.push(delete(Kind::Pod, pod)),
+            None => wants.push(want_create(Kind::Pod, build_pod(set, pod_name))),
+            Some(pod) if Phase::of(pod).is_finished() && !deleting(pod) => wants.push(want_delete(Kind::Pod, pod)),
             Some(_) => {}
         }
     }
     let surplus = pods.iter().filter(|pod| !deleting(pod) && !names.iter().any(|wanted| wanted == name(pod)));
-    wants.extend(surplus.map(|pod| delete(Kind::Pod, pod)));
+    wants.extend(surplus.map(|pod| want_delete(Kind::Pod, pod)));
     let (replicas, ready) = (count_pods(&pods, |pod| !deleting(pod)), count_pods(&pods, is_ready));
     let status = json!({
         "observedGeneration": generation_of(set), "replicas": replicas, "fullyLabeledReplicas": replicas,

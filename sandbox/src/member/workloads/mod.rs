@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     object::{deleting, list, namespace, number, owned_by, text},
-    world::{Kind, Want, World, merge},
+    world::{Kind, Want, World, want_merge},
 };
 
 /// What to write for all of them now, and when the next is due.
@@ -105,7 +105,7 @@ fn status_change(kind: Kind, object: &Value, wanted: Value) -> Option<Want> {
             _ => drop(patch.insert(field, value)),
         }
     }
-    (!patch.is_empty()).then(|| merge(kind, object, Some("status"), json!({"status": patch})))
+    (!patch.is_empty()).then(|| want_merge(kind, object, Some("status"), json!({"status": patch})))
 }
 
 /// `conditions` with this one: its transition time is kept while its status is the same.

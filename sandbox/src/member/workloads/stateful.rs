@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{count_pods, generation_of, is_ready, build_pod, status_change, name_suffix, wanted_replicas};
+use super::{build_pod, count_pods, generation_of, is_ready, name_suffix, status_change, wanted_replicas};
 use crate::member::{
     facts::Phase,
     object::{deleting, name, text, uid},
-    world::{Kind, Want, World, create, delete},
+    world::{Kind, Want, World, want_create, want_delete},
 };
 
 pub(super) fn stateful_changes(world: &World, set: &Value) -> Vec<Want> {
@@ -20,8 +20,8 @@ pub(super) fn stateful_changes(world: &World, set: &Value) -> Vec<Want> {
         let pod_name = format!("{}-{place}", name(set));
         let known = pods.iter().find(|pod| name(pod) == pod_name);
         match known {
-            None => wants.push(create(Kind::Pod, own_pod(set, &pod_name, place, &revision))),
-            Some(pod) if Phase::of(pod).is_finished() && !deleting(pod) => wants.push(delete(Kind::Pod, pod)),
+            None => wants.push(want_create(Kind::Pod, own_pod(set, &pod_name, place, &revision))),
+            Some(pod) if Phase::of(pod).is_finished() && !deleting(pod) => wants.push(want_delete(Kind::Pod, pod)),
             Some(_) => {}
         }
         if in_order && !known.is_some_and(|pod| is_ready(pod)) {
@@ -35,7 +35,7 @@ pub(super) fn stateful_changes(world: &World, set: &Value) -> Vec<Want> {
     surplus.sort_by_key(|pod| std::cmp::Reverse(place(pod)));
     let leaving = pods.iter().any(|pod| deleting(pod));
     let most = if in_order { usize::from(!leaving) } else { surplus.len() };
-    wants.extend(surplus.into_iter().take(most).map(|pod| delete(Kind::Pod, pod)));
+    wants.extend(surplus.into_iter().take(most).map(|pod| want_delete(Kind::Pod, pod)));
     let (replicas, ready) = (count_pods(&pods, |pod| !deleting(pod)), count_pods(&pods, is_ready));
     let status = json!({
         "observedGeneration": generation_of(set), "replicas": replicas, "readyReplicas": ready,

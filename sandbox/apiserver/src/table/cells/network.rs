@@ -5,23 +5,23 @@ use serde_json::Value;
 
 use super::*;
 
-pub fn endpoints(o: &Value, now: Timestamp) -> Vec<Value> {
+pub fn print_endpoints(o: &Value, now: Timestamp) -> Vec<Value> {
     let mut all = Vec::new();
-    for subset in list(o, "subsets") {
-        let ports = list(subset, "ports");
-        for address in list(subset, "addresses") {
-            let ip = text(address, "ip");
+    for subset in list_at(o, "subsets") {
+        let ports = list_at(subset, "ports");
+        for address in list_at(subset, "addresses") {
+            let ip = text_at(address, "ip");
             if ports.is_empty() {
                 all.push(ip.clone());
             }
-            all.extend(ports.iter().map(|p| format!("{ip}:{}", number(p, "port"))));
+            all.extend(ports.iter().map(|p| format!("{ip}:{}", number_at(p, "port"))));
         }
     }
-    cells![name(o), shortened(&all), age(o, now)]
+    cells![name_cell(o), shorten_list(&all), age_cell(o, now)]
 }
 
 /// The first three, and how many more there are.
-fn shortened(all: &[String]) -> String {
+fn shorten_list(all: &[String]) -> String {
     match all.len() {
         0 => NONE.into(),
         1..=3 => all.join(","),
@@ -29,74 +29,76 @@ fn shortened(all: &[String]) -> String {
     }
 }
 
-pub fn service(o: &Value, now: Timestamp) -> Vec<Value> {
-    let ips: Vec<String> = list(o, "spec.externalIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    let kind = text(o, "spec.type");
+pub fn print_service(o: &Value, now: Timestamp) -> Vec<Value> {
+    let ips: Vec<String> = list_at(o, "spec.externalIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let kind = text_at(o, "spec.type");
     let external = match kind.as_str() {
         "LoadBalancer" => {
-            let ingress = list(o, "status.loadBalancer.ingress").iter();
-            let mut all: Vec<String> = ingress.map(|i| text_or(i, "ip", &text(i, "hostname"))).collect();
+            let ingress = list_at(o, "status.loadBalancer.ingress").iter();
+            let mut all: Vec<String> = ingress.map(|i| text_or(i, "ip", &text_at(i, "hostname"))).collect();
             all.extend(ips);
-            joined(&all, "<pending>")
+            join_or(&all, "<pending>")
         }
-        "ExternalName" => text(o, "spec.externalName"),
-        _ => joined(&ips, NONE),
+        "ExternalName" => text_at(o, "spec.externalName"),
+        _ => join_or(&ips, NONE),
     };
-    let ports = list(o, "spec.ports").iter().map(|p| {
+    let ports = list_at(o, "spec.ports").iter().map(|p| {
         let protocol = text_or(p, "protocol", "TCP");
-        match number(p, "nodePort") {
-            0 => format!("{}/{protocol}", number(p, "port")),
-            node => format!("{}:{node}/{protocol}", number(p, "port")),
+        match number_at(p, "nodePort") {
+            0 => format!("{}/{protocol}", number_at(p, "port")),
+            node => format!("{}:{node}/{protocol}", number_at(p, "port")),
         }
     });
     cells![
-        name(o),
+        name_cell(o),
         kind,
         text_or(o, "spec.clusterIP", NONE),
         external,
-        joined(&ports.collect::<Vec<_>>(), NONE),
-        age(o, now),
-        labels(o, "spec.selector")
+        join_or(&ports.collect::<Vec<_>>(), NONE),
+        age_cell(o, now),
+        label_cell(o, "spec.selector")
     ]
 }
 
 pub fn endpoint_slice(o: &Value, now: Timestamp) -> Vec<Value> {
-    let ports: Vec<String> = list(o, "ports").iter().map(|p| text_or(p, "port", "*")).collect();
-    let addresses: Vec<String> = list(o, "endpoints")
+    let ports: Vec<String> = list_at(o, "ports").iter().map(|p| text_or(p, "port", "*")).collect();
+    let addresses: Vec<String> = list_at(o, "endpoints")
         .iter()
-        .flat_map(|e| list(e, "addresses"))
+        .flat_map(|e| list_at(e, "addresses"))
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    let ports = if ports.is_empty() { UNSET.to_owned() } else { shortened(&ports) };
-    let addresses = if addresses.is_empty() { UNSET.to_owned() } else { shortened(&addresses) };
-    cells![name(o), text(o, "addressType"), ports, addresses, age(o, now)]
+    let ports = if ports.is_empty() { UNSET.to_owned() } else { shorten_list(&ports) };
+    let addresses = if addresses.is_empty() { UNSET.to_owned() } else { shorten_list(&addresses) };
+    cells![name_cell(o), text_at(o, "addressType"), ports, addresses, age_cell(o, now)]
 }
 
 pub fn ingress_class(o: &Value, now: Timestamp) -> Vec<Value> {
-    let parameters = match at(o, "spec.parameters") {
+    let parameters = match value_at(o, "spec.parameters") {
         Some(p) => {
-            let group = Some(text(p, "apiGroup")).filter(|g| !g.is_empty()).map_or(String::new(), |g| format!(".{g}"));
-            format!("{}{group}/{}", text(p, "kind"), text(p, "name"))
+            let group =
+                Some(text_at(p, "apiGroup")).filter(|g| !g.is_empty()).map_or(String::new(), |g| format!(".{g}"));
+            format!("{}{group}/{}", text_at(p, "kind"), text_at(p, "name"))
         }
         None => NONE.into(),
     };
-    cells![name(o), text(o, "spec.controller"), parameters, age(o, now)]
+    cells![name_cell(o), text_at(o, "spec.controller"), parameters, age_cell(o, now)]
 }
 
-pub fn ingress(o: &Value, now: Timestamp) -> Vec<Value> {
-    let hosts: Vec<String> = list(o, "spec.rules").iter().map(|r| text(r, "host")).filter(|h| !h.is_empty()).collect();
+pub fn print_ingress(o: &Value, now: Timestamp) -> Vec<Value> {
+    let hosts: Vec<String> =
+        list_at(o, "spec.rules").iter().map(|r| text_at(r, "host")).filter(|h| !h.is_empty()).collect();
     let hosts = match hosts.len() {
         0 => "*".to_owned(),
         1..=3 => hosts.join(","),
-        _ => shortened(&hosts),
+        _ => shorten_list(&hosts),
     };
     let address: Vec<String> =
-        list(o, "status.loadBalancer.ingress").iter().map(|i| text_or(i, "ip", &text(i, "hostname"))).collect();
-    let ports = if count(o, "spec.tls") > 0 { "80, 443" } else { "80" };
-    cells![name(o), text_or(o, "spec.ingressClassName", NONE), hosts, address.join(","), ports, age(o, now)]
+        list_at(o, "status.loadBalancer.ingress").iter().map(|i| text_or(i, "ip", &text_at(i, "hostname"))).collect();
+    let ports = if count_at(o, "spec.tls") > 0 { "80, 443" } else { "80" };
+    cells![name_cell(o), text_or(o, "spec.ingressClassName", NONE), hosts, address.join(","), ports, age_cell(o, now)]
 }
 
 pub fn network_policy(o: &Value, now: Timestamp) -> Vec<Value> {
-    cells![name(o), selector(o, "spec.podSelector"), age(o, now)]
+    cells![name_cell(o), selector_cell(o, "spec.podSelector"), age_cell(o, now)]
 }

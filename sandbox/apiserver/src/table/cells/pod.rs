@@ -5,23 +5,23 @@ use serde_json::Value;
 
 use super::*;
 
-pub fn pod(o: &Value, now: Timestamp) -> Vec<Value> {
+pub fn print_pod(o: &Value, now: Timestamp) -> Vec<Value> {
     let state = PodState::of(o);
     let restarts = match state.last_restart.filter(|_| state.restarts > 0) {
-        Some(last) => format!("{} ({} ago)", state.restarts, human(now.duration_since(last).as_secs())),
+        Some(last) => format!("{} ({} ago)", state.restarts, human_duration(now.duration_since(last).as_secs())),
         None => state.restarts.to_string(),
     };
-    let gates = list(o, "spec.readinessGates");
+    let gates = list_at(o, "spec.readinessGates");
     let passed = gates.iter().filter(|g| {
-        let holds = |c: &&Value| text(c, "type") == text(g, "conditionType") && text(c, "status") == "True";
-        list(o, "status.conditions").iter().any(|c| holds(&c))
+        let holds = |c: &&Value| text_at(c, "type") == text_at(g, "conditionType") && text_at(c, "status") == "True";
+        list_at(o, "status.conditions").iter().any(|c| holds(&c))
     });
     cells![
-        name(o),
+        name_cell(o),
         format!("{}/{}", state.ready, state.containers),
         state.reason,
         restarts,
-        age(o, now),
+        age_cell(o, now),
         text_or(o, "status.podIP", NONE),
         text_or(o, "spec.nodeName", NONE),
         text_or(o, "status.nominatedNodeName", NONE),
@@ -42,23 +42,23 @@ impl PodState {
     fn of(o: &Value) -> PodState {
         let mut state = PodState {
             ready: 0,
-            containers: count(o, "spec.containers"),
+            containers: count_at(o, "spec.containers"),
             restarts: 0,
             last_restart: None,
-            reason: text_or(o, "status.reason", &text(o, "status.phase")),
+            reason: text_or(o, "status.reason", &text_at(o, "status.phase")),
         };
-        let gated = |c: &&Value| text(c, "type") == "PodScheduled" && text(c, "reason") == "SchedulingGated";
-        if list(o, "status.conditions").iter().any(|c| gated(&c)) {
+        let gated = |c: &&Value| text_at(c, "type") == "PodScheduled" && text_at(c, "reason") == "SchedulingGated";
+        if list_at(o, "status.conditions").iter().any(|c| gated(&c)) {
             state.reason = "SchedulingGated".into();
         }
         if !state.initializing(o) {
             state.running(o);
         }
-        if at(o, "metadata.deletionTimestamp").is_some() {
-            let lost = text(o, "status.reason") == "NodeLost";
+        if value_at(o, "metadata.deletionTimestamp").is_some() {
+            let lost = text_at(o, "status.reason") == "NodeLost";
             if lost {
                 state.reason = "Unknown".into();
-            } else if !matches!(text(o, "status.phase").as_str(), "Succeeded" | "Failed") {
+            } else if !matches!(text_at(o, "status.phase").as_str(), "Succeeded" | "Failed") {
                 state.reason = "Terminating".into();
             }
         }
@@ -66,32 +66,32 @@ impl PodState {
     }
 
     fn note_restarts(&mut self, container: &Value) {
-        self.restarts += number(container, "restartCount");
-        let finished = text(container, "lastState.terminated.finishedAt").parse().ok();
+        self.restarts += number_at(container, "restartCount");
+        let finished = text_at(container, "lastState.terminated.finishedAt").parse().ok();
         self.last_restart = self.last_restart.max(finished);
     }
 
     /// Looks at the init containers; true while they are not done.
     fn initializing(&mut self, o: &Value) -> bool {
-        let specs = list(o, "spec.initContainers");
+        let specs = list_at(o, "spec.initContainers");
         let sidecar = |c: &Value| {
-            let spec = specs.iter().find(|s| text(s, "name") == text(c, "name"));
-            spec.is_some_and(|s| text(s, "restartPolicy") == "Always")
+            let spec = specs.iter().find(|s| text_at(s, "name") == text_at(c, "name"));
+            spec.is_some_and(|s| text_at(s, "restartPolicy") == "Always")
         };
-        self.containers += specs.iter().filter(|s| text(s, "restartPolicy") == "Always").count();
-        for (i, container) in list(o, "status.initContainerStatuses").iter().enumerate() {
+        self.containers += specs.iter().filter(|s| text_at(s, "restartPolicy") == "Always").count();
+        for (i, container) in list_at(o, "status.initContainerStatuses").iter().enumerate() {
             self.note_restarts(container);
-            let ended = at(container, "state.terminated");
-            if ended.is_some_and(|t| number(t, "exitCode") == 0) {
+            let ended = value_at(container, "state.terminated");
+            if ended.is_some_and(|t| number_at(t, "exitCode") == 0) {
                 continue;
             }
-            if sidecar(container) && at(container, "started").and_then(Value::as_bool) == Some(true) {
-                self.ready += usize::from(at(container, "ready").and_then(Value::as_bool) == Some(true));
+            if sidecar(container) && value_at(container, "started").and_then(Value::as_bool) == Some(true) {
+                self.ready += usize::from(value_at(container, "ready").and_then(Value::as_bool) == Some(true));
                 continue;
             }
-            let waiting = text(container, "state.waiting.reason");
+            let waiting = text_at(container, "state.waiting.reason");
             self.reason = match ended {
-                Some(ended) => format!("Init:{}", ending(ended)),
+                Some(ended) => format!("Init:{}", ending_reason(ended)),
                 None if !waiting.is_empty() && waiting != "PodInitializing" => format!("Init:{waiting}"),
                 None => format!("Init:{i}/{}", specs.len()),
             };
@@ -104,36 +104,37 @@ impl PodState {
         self.restarts = 0;
         self.last_restart = None;
         let mut has_running = false;
-        for container in list(o, "status.containerStatuses").iter().rev() {
+        for container in list_at(o, "status.containerStatuses").iter().rev() {
             self.note_restarts(container);
-            let waiting = text(container, "state.waiting.reason");
+            let waiting = text_at(container, "state.waiting.reason");
             if !waiting.is_empty() {
                 self.reason = waiting;
-            } else if let Some(ended) = at(container, "state.terminated") {
-                self.reason = ending(ended);
-            } else if at(container, "ready").and_then(Value::as_bool) == Some(true)
-                && at(container, "state.running").is_some()
+            } else if let Some(ended) = value_at(container, "state.terminated") {
+                self.reason = ending_reason(ended);
+            } else if value_at(container, "ready").and_then(Value::as_bool) == Some(true)
+                && value_at(container, "state.running").is_some()
             {
                 has_running = true;
                 self.ready += 1;
             }
         }
         if self.reason == "Completed" && has_running {
-            let is_ready = |c: &Value| text(c, "type") == "Ready" && text(c, "status") == "True";
-            self.reason = if list(o, "status.conditions").iter().any(is_ready) { "Running" } else { "NotReady" }.into();
+            let is_ready = |c: &Value| text_at(c, "type") == "Ready" && text_at(c, "status") == "True";
+            self.reason =
+                if list_at(o, "status.conditions").iter().any(is_ready) { "Running" } else { "NotReady" }.into();
         }
     }
 }
 
-fn ending(ended: &Value) -> String {
-    match (text(ended, "reason"), number(ended, "signal")) {
+fn ending_reason(ended: &Value) -> String {
+    match (text_at(ended, "reason"), number_at(ended, "signal")) {
         (reason, _) if !reason.is_empty() => reason,
-        (_, 0) => format!("ExitCode:{}", number(ended, "exitCode")),
+        (_, 0) => format!("ExitCode:{}", number_at(ended, "exitCode")),
         (_, signal) => format!("Signal:{signal}"),
     }
 }
 
 pub fn pod_template(o: &Value, _now: Timestamp) -> Vec<Value> {
-    let (names, images) = containers(o, "template.spec.containers");
-    cells![name(o), names, images, labels(o, "template.metadata.labels")]
+    let (names, images) = container_cells(o, "template.spec.containers");
+    cells![name_cell(o), names, images, label_cell(o, "template.metadata.labels")]
 }

@@ -99,7 +99,7 @@ pub(super) fn apply_ray(job: &Value, plugin: &Plugin<'_>, task: &Value, pod: &mu
         let container_name = text(container, "/name").to_owned();
         if own == head && container_name == head_container {
             for (port_name, port) in RAY_PORTS.iter().map(|(name, ..)| *name).zip([gcs, dashboard, client]) {
-                open_port(container, port_name, port);
+                add_port(container, port_name, port);
             }
             let start = format!(
                 "ray start --head --block --dashboard-host=0.0.0.0 --port={gcs} --dashboard-port={dashboard} \
@@ -158,10 +158,10 @@ pub(super) fn apply_hcclrank(job: &Value, plugin: &Plugin<'_>, task: &Value, ind
 }
 
 fn open_port(pod: &mut Value, port_name: &str, port: u16, init: bool) {
-    each_container(pod, init, |container| open_port(container, port_name, port));
+    each_container(pod, init, |container| add_port(container, port_name, port));
 }
 
-fn open_port(container: &mut Value, port_name: &str, port: u16) {
+fn add_port(container: &mut Value, port_name: &str, port: u16) {
     if !list(container, "/ports").iter().any(|known| number(known, "/containerPort") == i64::from(port)) {
         push_item(container, "ports", json!({"name": port_name, "containerPort": port}));
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::key_of;
 use crate::member::{
     object::{list, name, text},
-    world::{Kind, Want, World, create, delete_named, merge},
+    world::{Kind, Want, World, delete_named, want_create, want_merge},
 };
 
 /// Why a plugin lets no pod of the job be created.
@@ -29,7 +29,7 @@ pub(super) fn missing_objects(world: &World, job: &Value) -> Vec<Want> {
         }
         for (kind, object) in plugin.objects(job) {
             if world.is_there(&(kind, key_of(job, name(&object)))) != Some(true) {
-                wants.push(create(kind, object));
+                wants.push(want_create(kind, object));
             }
         }
     }
@@ -44,8 +44,8 @@ pub(super) fn outdated_objects(world: &World, job: &Value) -> Vec<Want> {
         .filter(|(kind, _)| *kind == Kind::ConfigMap)
         .filter(|(kind, object)| !world.has_written(&(*kind, key_of(job, name(object))), object))
         .map(|(kind, object)| match world.is_there(&(kind, key_of(job, name(&object)))) {
-            Some(false) => create(kind, object),
-            _ => merge(kind, &object, None, json!({"data": object["data"]})),
+            Some(false) => want_create(kind, object),
+            _ => want_merge(kind, &object, None, json!({"data": object["data"]})),
         })
         .collect()
 }
