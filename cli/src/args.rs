@@ -215,13 +215,13 @@ pub struct EstimatorsArgs {
     #[arg(long)]
     pub disable_scheduler_estimator_in_pull_mode: bool,
     /// Names of the estimators' Services: this, a dash, the member.
-    #[arg(long, default_value = caldera_estimator::SERVICE_PREFIX, value_name = "NAME")]
+    #[arg(long, default_value = caldera_crds::estimator::SERVICE_PREFIX, value_name = "NAME")]
     pub scheduler_estimator_service_prefix: String,
     /// Namespace of the estimators' Services.
     #[arg(long, default_value = "karmada-system", value_name = "NAMESPACE")]
     pub scheduler_estimator_service_namespace: String,
     /// Port of the estimators' Services.
-    #[arg(long, default_value_t = caldera_estimator::PORT, value_name = "PORT")]
+    #[arg(long, default_value_t = caldera_crds::estimator::PORT, value_name = "PORT")]
     pub scheduler_estimator_port: u16,
     /// PEM bundle that signed the estimators' certificates. Without it TLS is not spoken.
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::D
 
 use anyhow::Context;
 use caldera_core::queue::{OrderPolicy, preemption::EvictionRate};
-use caldera_estimator::{desk::Settings, tls::Trust};
+use caldera_global_scheduler::estimators::{client::Trust, pool::Settings};
 use caldera_runtime::{
     client::{self, WriteCounts},
     clock::Clock,
@@ -120,7 +120,7 @@ fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
     };
     let ca_pem = args.scheduler_estimator_ca_file.as_deref().map(read_file).transpose()?;
     let trust = Trust { ca_pem, identity, insecure: args.insecure_skip_estimator_verify };
-    caldera_estimator::tls::client(&trust)?;
+    trust.client_config()?;
     Ok(Settings {
         enabled: args.enable_scheduler_estimator,
         prefix: args.scheduler_estimator_service_prefix.clone(),
@@ -164,7 +164,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
             let client_ca = args.grpc_client_ca_file.as_ref().filter(|_| !args.insecure_skip_grpc_client_verify);
             let files = [cert, key].into_iter().chain(client_ca).cloned().collect();
             Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-                caldera_estimator::tls::server(&read_identity(pems), pems.get(2).map(String::as_str))
+                caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
             })?)
         }
         _ => None,

@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod binding;
+pub mod estimator;
 pub mod inventory;
 pub mod job_admission;
 #[allow(missing_docs, reason = "fields are named and described by Karmada")]

@@ -15,22 +15,22 @@ use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::{proto::ObjectReference, read::gang};
+use caldera_crds::estimator::{convert::whole_gang, messages::ObjectReference};
 
 /// Pods of a task that fit.
 #[must_use]
-pub fn replicas(capacity: &Capacity, task: Task) -> i32 {
-    let fit = pods_that_fit(&gang(vec![task]), capacity);
+pub fn count_replicas(capacity: &Capacity, task: Task) -> i32 {
+    let fit = pods_that_fit(&whole_gang(vec![task]), capacity);
     i32::try_from(fit).unwrap_or(i32::MAX)
 }
 
 /// Whole sets that fit; of nothing, as many as one likes.
 #[must_use]
-pub fn sets(capacity: &Capacity, set: &Gang) -> i32 {
+pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
     let asked = || set.tasks.iter().filter(|task| task.replicas > 0);
     let alone = |task: &Task| {
         let one = Task { replicas: 1, min_available: 1, ..task.clone() };
-        pods_that_fit(&gang(vec![one]), capacity) / u64::from(task.replicas)
+        pods_that_fit(&whole_gang(vec![one]), capacity) / u64::from(task.replicas)
     };
     let Some(bound) = asked().map(alone).min() else { return i32::MAX };
     let pods = u64::from(set.replicas());
@@ -43,7 +43,7 @@ pub fn sets(capacity: &Capacity, set: &Gang) -> i32 {
             let replicas = task.replicas.saturating_mul(u32::try_from(sets).unwrap_or(u32::MAX));
             Task { replicas, min_available: replicas, ..task.clone() }
         };
-        split::fits(&gang(asked().map(times).collect()), capacity)
+        split::fits(&whole_gang(asked().map(times).collect()), capacity)
     };
     let (mut least, mut beyond) = (0, most + 1);
     while beyond - least > 1 {
@@ -55,7 +55,7 @@ pub fn sets(capacity: &Capacity, set: &Gang) -> i32 {
 
 /// The capacity without what was given to the cluster and is not bound yet.
 #[must_use]
-pub fn less(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
+pub fn without_assumed(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
     let taken = |capacity: Capacity, gang: &Gang| {
         let pods: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
         take_assumed(capacity, gang, &pods, &PinnedDomains::default())
@@ -65,7 +65,7 @@ pub fn less(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
 
 /// Pods of a workload that no node has taken for at least so long.
 #[must_use]
-pub fn unschedulable(pods: &[Value], of: &ObjectReference, threshold: SignedDuration, now: Timestamp) -> i32 {
+pub fn count_unschedulable(pods: &[Value], of: &ObjectReference, threshold: SignedDuration, now: Timestamp) -> i32 {
     let group = of.api_version.split_once('/').map_or("", |(group, _)| group);
     let workload = WorkloadRef {
         group: group.to_owned(),
@@ -137,18 +137,18 @@ mod tests {
     #[test]
     fn fragments_do_not_add_up() {
         let capacity = capacity(&[(8, 0), (8, 0), (3, 0)]);
-        assert_eq!(replicas(&capacity, task("a", 1, 5, 0)), 2);
-        assert_eq!(replicas(&capacity, task("a", 1, 0, 1)), 0);
+        assert_eq!(count_replicas(&capacity, task("a", 1, 5, 0)), 2);
+        assert_eq!(count_replicas(&capacity, task("a", 1, 0, 1)), 0);
     }
 
     #[test]
     fn sets_are_counted_whole() {
         // Two nodes of 8 cores and 4 cards: a set is a master of 2 cores and two workers of 1 core and 2 cards.
-        let set = gang(vec![task("master", 1, 2, 0), task("worker", 2, 1, 2)]);
-        assert_eq!(sets(&capacity(&[(8, 4), (8, 4)]), &set), 2);
-        assert_eq!(sets(&capacity(&[(8, 3), (8, 3)]), &set), 1);
-        assert_eq!(sets(&capacity(&[(2, 4)]), &set), 0);
-        assert_eq!(sets(&capacity(&[(2, 4)]), &gang(vec![])), i32::MAX);
+        let set = whole_gang(vec![task("master", 1, 2, 0), task("worker", 2, 1, 2)]);
+        assert_eq!(count_sets(&capacity(&[(8, 4), (8, 4)]), &set), 2);
+        assert_eq!(count_sets(&capacity(&[(8, 3), (8, 3)]), &set), 1);
+        assert_eq!(count_sets(&capacity(&[(2, 4)]), &set), 0);
+        assert_eq!(count_sets(&capacity(&[(2, 4)]), &whole_gang(vec![])), i32::MAX);
     }
 
     /// Set after set, each pod on the first node that takes it, as Karmada's server has it.
@@ -177,8 +177,8 @@ mod tests {
         for _ in 0..500 {
             let nodes: Vec<(i64, i64)> = (0..3).map(|_| (below(12), below(6))).collect();
             let mut one = |name: &str| task(name, u32::try_from(1 + below(2)).unwrap(), 1 + below(4), below(4));
-            let set = gang(vec![one("a"), one("b"), one("c")]);
-            let (ours, theirs) = (sets(&capacity(&nodes), &set), karmadas(&nodes, &set));
+            let set = whole_gang(vec![one("a"), one("b"), one("c")]);
+            let (ours, theirs) = (count_sets(&capacity(&nodes), &set), karmadas(&nodes, &set));
             assert!(ours >= theirs, "{ours} < {theirs}: {nodes:?} {set:?}");
             more += i32::from(ours > theirs);
         }
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn what_is_given_already_is_not_free() {
         let capacity = capacity(&[(8, 0), (8, 0)]);
-        let given = gang(vec![task("a", 1, 5, 0)]);
-        assert_eq!(replicas(&less(&capacity, std::slice::from_ref(&given)), task("b", 1, 4, 0)), 2);
-        assert_eq!(replicas(&less(&capacity, &[given.clone(), given]), task("b", 1, 4, 0)), 0);
+        let given = whole_gang(vec![task("a", 1, 5, 0)]);
+        assert_eq!(count_replicas(&without_assumed(&capacity, std::slice::from_ref(&given)), task("b", 1, 4, 0)), 2);
+        assert_eq!(count_replicas(&without_assumed(&capacity, &[given.clone(), given]), task("b", 1, 4, 0)), 0);
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
                 ("apps/v1".into(), "Deployment".into(), "ns".into(), name.into());
             let of = ObjectReference { api_version, kind, namespace, name };
             let now = "2026-01-01T00:01:00Z".parse().unwrap();
-            unschedulable(&pods, &of, SignedDuration::from_secs(seconds), now)
+            count_unschedulable(&pods, &of, SignedDuration::from_secs(seconds), now)
         };
         assert_eq!([count("web", 60), count("web", 5), count("other", 5)], [1, 2, 0]);
     }

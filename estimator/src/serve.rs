@@ -1,6 +1,10 @@
-//! The server: one member's nodes as they are published or watched, and three questions about them.
+//! The server: follows one member's nodes as they are published or watched, and answers three gRPC methods about them.
+//!
+//! Rule: Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are known
+//! the answer is [`UNKNOWN`].
 
 use std::{
+    future::{Future, ready},
     net::TcpListener,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -9,17 +13,26 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    extract::{DefaultBodyLimit, State},
+    extract::{Request, State},
     response::Response,
     routing::post,
 };
-use bytes::Bytes;
 use caldera_core::{
     fleet::Update,
     gang::Gang,
     inventory::{Capacity, Inventory},
 };
-use caldera_crds::karmada::cluster::Cluster;
+use caldera_crds::{
+    estimator::{
+        SERVICE, UNKNOWN, convert,
+        messages::{
+            AssumedWorkload, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
+            MaxAvailableReplicasRequest, MaxAvailableReplicasResponse, UnschedulableReplicasRequest,
+            UnschedulableReplicasResponse,
+        },
+    },
+    karmada::cluster::Cluster,
+};
 use caldera_runtime::{
     client::WriteCounts,
     clock::SharedClock,
@@ -33,17 +46,10 @@ use kube::{Client, runtime::watcher};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic_prost::ProstCodec;
 
-use crate::{
-    SERVICE, UNKNOWN, answer,
-    grpc::{LONGEST, Status, respond, unframe},
-    proto::{
-        AssumedWorkload, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
-        MaxAvailableReplicasRequest, MaxAvailableReplicasResponse, UnschedulableReplicasRequest,
-        UnschedulableReplicasResponse,
-    },
-    read,
-};
+use crate::answer;
 
 /// How long the member may take to list pods for one question.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
@@ -98,7 +104,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         counts: config.counts,
         view: Mutex::default(),
     });
-    tokio::spawn(follow(Arc::clone(&shared), config.ready, shutdown.clone()));
+    tokio::spawn(follow_member(Arc::clone(&shared), config.ready, shutdown.clone()));
     let routes = routes(shared).into_make_service();
     let handle = axum_server::Handle::new();
     let end = handle.clone();
@@ -115,7 +121,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
 }
 
 /// Keeps the view up to date.
-async fn follow(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) {
+async fn follow_member(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) {
     let stop = shutdown.child_token();
     let _stop = stop.clone().drop_guard();
     let (clusters, mut seen_clusters) = mpsc::channel(16);
@@ -129,12 +135,12 @@ async fn follow(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) 
             biased;
             () = shutdown.cancelled() => return,
             event = seen_clusters.recv() => match event {
-                Some(event) => shared.cluster(event, &mut members),
+                Some(event) => shared.observe_cluster(event, &mut members),
                 None => return,
             },
             Some(event) = changes.recv() => {
                 let mut view = shared.view();
-                view.apply(event.update);
+                view.apply_update(event.update);
                 ready.set_ready(view.inventory.is_complete());
             }
         }
@@ -142,7 +148,7 @@ async fn follow(shared: Arc<Shared>, ready: Ready, shutdown: CancellationToken) 
 }
 
 impl View {
-    fn apply(&mut self, update: Update) {
+    fn apply_update(&mut self, update: Update) {
         match update {
             Update::Change(change) => {
                 if self.inventory.apply_change(change) {
@@ -173,7 +179,7 @@ impl Shared {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cluster(&self, event: Event<Cluster>, members: &mut Members) {
+    fn observe_cluster(&self, event: Event<Cluster>, members: &mut Members) {
         let cluster = match event {
             Event::Reset(all) => all.into_iter().find(|one| one.metadata.name.as_deref() == Some(&self.cluster)),
             Event::Applied(cluster) => Some(cluster),
@@ -190,45 +196,47 @@ impl Shared {
         self.view().object = cluster;
     }
 
-    fn is_about_us(&self, cluster: &str) -> Result<(), Status> {
+    fn check_cluster(&self, cluster: &str) -> Result<(), Status> {
         if cluster == self.cluster {
             return Ok(());
         }
-        Err(Status::invalid(format!("this estimator knows cluster {:?}, not {cluster:?}", self.cluster)))
+        Err(Status::invalid_argument(format!("this estimator knows cluster {:?}, not {cluster:?}", self.cluster)))
     }
 
     /// What is free beside what was given to the cluster already.
-    fn capacity(&self, assumed: &[AssumedWorkload]) -> Result<Option<Capacity>, Status> {
+    fn capacity_beside(&self, assumed: &[AssumedWorkload]) -> Result<Option<Capacity>, Status> {
         let Some(capacity) = self.view().capacity() else { return Ok(None) };
-        let gangs = assumed.iter().map(|workload| read::set(&workload.components));
-        let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>().map_err(|error| Status::invalid(error.to_string()))?;
-        Ok(Some(answer::less(&capacity, &gangs)))
+        let gangs = assumed.iter().map(|workload| convert::read_gang(&workload.components));
+        let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>().map_err(|error| refuse(&error))?;
+        Ok(Some(answer::without_assumed(&capacity, &gangs)))
     }
 
-    fn replicas(&self, request: &MaxAvailableReplicasRequest) -> Result<MaxAvailableReplicasResponse, Status> {
-        self.is_about_us(&request.cluster)?;
-        let none = crate::proto::ReplicaRequirements::default();
-        let requirements = request.replica_requirements.as_ref().unwrap_or(&none);
-        let task = read::replica(requirements).map_err(|error| Status::invalid(error.to_string()))?;
-        let capacity = self.capacity(&request.assumed_workloads)?;
-        let max_replicas = capacity.map_or(UNKNOWN, |capacity| answer::replicas(&capacity, task));
+    fn max_replicas(&self, request: &MaxAvailableReplicasRequest) -> Result<MaxAvailableReplicasResponse, Status> {
+        self.check_cluster(&request.cluster)?;
+        let requirements = request.replica_requirements.clone().unwrap_or_default();
+        let task = convert::read_task(&requirements).map_err(|error| refuse(&error))?;
+        let capacity = self.capacity_beside(&request.assumed_workloads)?;
+        let max_replicas = capacity.map_or(UNKNOWN, |capacity| answer::count_replicas(&capacity, task));
         Ok(MaxAvailableReplicasResponse { max_replicas })
     }
 
-    fn sets(&self, request: &MaxAvailableComponentSetsRequest) -> Result<MaxAvailableComponentSetsResponse, Status> {
-        self.is_about_us(&request.cluster)?;
-        let set = read::set(&request.components).map_err(|error| Status::invalid(error.to_string()))?;
-        let capacity = self.capacity(&request.assumed_workloads)?;
-        let max_sets = capacity.map_or(UNKNOWN, |capacity| answer::sets(&capacity, &set));
+    fn max_sets(
+        &self,
+        request: &MaxAvailableComponentSetsRequest,
+    ) -> Result<MaxAvailableComponentSetsResponse, Status> {
+        self.check_cluster(&request.cluster)?;
+        let set = convert::read_gang(&request.components).map_err(|error| refuse(&error))?;
+        let capacity = self.capacity_beside(&request.assumed_workloads)?;
+        let max_sets = capacity.map_or(UNKNOWN, |capacity| answer::count_sets(&capacity, &set));
         Ok(MaxAvailableComponentSetsResponse { max_sets })
     }
 
-    async fn unschedulable(
+    async fn count_unschedulable(
         &self,
         request: &UnschedulableReplicasRequest,
     ) -> Result<UnschedulableReplicasResponse, Status> {
-        self.is_about_us(&request.cluster)?;
-        let Some(of) = &request.resource else { return Err(Status::invalid("it names no resource")) };
+        self.check_cluster(&request.cluster)?;
+        let Some(of) = &request.resource else { return Err(Status::invalid_argument("it names no resource")) };
         let Some(cluster) = self.view().object.clone() else {
             return Err(Status::unavailable("Karmada knows no such cluster"));
         };
@@ -242,43 +250,53 @@ impl Shared {
             Err(_) => return Err(Status::unavailable("the member does not list its pods in time")),
         };
         let threshold = SignedDuration::from_nanos(request.unschedulable_threshold);
-        let unschedulable_replicas = answer::unschedulable(&pods, of, threshold, self.clock.now());
+        let unschedulable_replicas = answer::count_unschedulable(&pods, of, threshold, self.clock.now());
         Ok(UnschedulableReplicasResponse { unschedulable_replicas })
     }
+}
+
+/// The status of a request that can not be read.
+fn refuse(error: &convert::ReadError) -> Status {
+    Status::invalid_argument(error.to_string())
 }
 
 fn routes(shared: Arc<Shared>) -> Router {
     let path = |method: &str| format!("/{SERVICE}/{method}");
     Router::new()
-        .route(&path("MaxAvailableReplicas"), post(replicas))
-        .route(&path("MaxAvailableComponentSets"), post(sets))
-        .route(&path("GetUnschedulableReplicas"), post(unschedulable))
-        .fallback(async || {
-            respond::<UnschedulableReplicasResponse>(Err(Status { code: 12, message: "no such method".into() }))
-        })
-        .layer(DefaultBodyLimit::max(LONGEST))
+        .route(
+            &path("MaxAvailableReplicas"),
+            post(async |State(shared): State<Arc<Shared>>, request: Request| {
+                answer_call(request, |message| ready(shared.max_replicas(&message))).await
+            }),
+        )
+        .route(
+            &path("MaxAvailableComponentSets"),
+            post(async |State(shared): State<Arc<Shared>>, request: Request| {
+                answer_call(request, |message| ready(shared.max_sets(&message))).await
+            }),
+        )
+        .route(
+            &path("GetUnschedulableReplicas"),
+            post(async |State(shared): State<Arc<Shared>>, request: Request| {
+                let shared = &shared;
+                answer_call(request, |message| async move { shared.count_unschedulable(&message).await }).await
+            }),
+        )
+        .fallback(async || Status::unimplemented("no such method").into_http::<Body>())
         .with_state(shared)
 }
 
-/// Decodes, answers, encodes.
-fn answered<Q: Message + Default, A: Message>(
-    body: &[u8],
-    answer: impl FnOnce(&Q) -> Result<A, Status>,
-) -> Response<Body> {
-    respond(unframe(body).and_then(|request| answer(&request)))
-}
-
-async fn replicas(State(shared): State<Arc<Shared>>, body: Bytes) -> Response<Body> {
-    answered(&body, |request| shared.replicas(request))
-}
-
-async fn sets(State(shared): State<Arc<Shared>>, body: Bytes) -> Response<Body> {
-    answered(&body, |request| shared.sets(request))
-}
-
-async fn unschedulable(State(shared): State<Arc<Shared>>, body: Bytes) -> Response<Body> {
-    match unframe(&body) {
-        Ok(request) => respond(shared.unschedulable(&request).await),
-        Err(status) => respond::<UnschedulableReplicasResponse>(Err(status)),
-    }
+/// One unary call: the message is decoded, answered and encoded.
+async fn answer_call<Q, A, F>(request: Request, answer: impl Fn(Q) -> F) -> Response
+where
+    Q: Message + Default + 'static,
+    A: Message + 'static,
+    F: Future<Output = Result<A, Status>>,
+{
+    let service = tower::service_fn(|request: tonic::Request<Q>| {
+        let answer = answer(request.into_inner());
+        async { answer.await.map(tonic::Response::new) }
+    });
+    let mut grpc = tonic::server::Grpc::new(ProstCodec::<A, Q>::default());
+    grpc.unary(service, request).await.map(Body::new)
 }

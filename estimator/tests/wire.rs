@@ -9,17 +9,19 @@ use caldera_core::{
     gang::{NodeClaim, Task, Toleration},
     quantity::Quantity,
 };
-use caldera_estimator::{
+use caldera_crds::estimator::{
     SERVICE,
-    ask::{AskError, Estimator},
-    grpc::Status,
-    proto::{
-        MaxAvailableReplicasResponse, ObjectReference, UnschedulableReplicasRequest, UnschedulableReplicasResponse,
+    convert::{whole_gang, write_components},
+    messages::{
+        AssumedWorkload, MaxAvailableReplicasResponse, ObjectReference, UnschedulableReplicasRequest,
+        UnschedulableReplicasResponse,
     },
-    read::{gang, write_set},
-    serve::{Config, run},
-    tls::{self, Trust},
 };
+use caldera_estimator::{
+    serve::{Config, run},
+    tls,
+};
+use caldera_global_scheduler::estimators::client::{EstimatorClient, EstimatorError, Trust};
 use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
@@ -29,6 +31,7 @@ use caldera_runtime::{
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
 use http_body_util::{BodyExt, Full};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 
 struct World {
     address: String,
@@ -76,10 +79,10 @@ fn task(name: &str, replicas: u32, cpu: i64) -> Task {
 #[tokio::test]
 async fn a_members_nodes_answer() {
     let world = world(None).await;
-    let estimator = Estimator::new(&world.address, &Trust::default()).unwrap();
+    let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
     let replicas = |task: Task| {
         let estimator = estimator.clone();
-        async move { estimator.replicas("member1", "ns", &task, Vec::new()).await.unwrap() }
+        async move { estimator.max_replicas("member1", "ns", &task, Vec::new()).await.unwrap() }
     };
     assert_eq!(replicas(task("a", 1, 5)).await, 2);
     assert_eq!(replicas(task("a", 1, 9)).await, 0);
@@ -90,20 +93,23 @@ async fn a_members_nodes_answer() {
     elsewhere.node.selector.insert("node.caldera.dev/pool".into(), "cpu".into());
     assert_eq!(replicas(elsewhere).await, 16);
 
-    let set = gang(vec![task("master", 1, 2), task("worker", 2, 3)]);
-    let sets = estimator.sets("member1", "ns", (&set, &[1, 2]), Vec::new()).await.unwrap();
+    let set = whole_gang(vec![task("master", 1, 2), task("worker", 2, 3)]);
+    let sets = estimator.max_sets("member1", "ns", (&set, &[1, 2]), Vec::new()).await.unwrap();
     assert_eq!(sets, 2);
-    let assumed = caldera_estimator::proto::AssumedWorkload {
+    let assumed = AssumedWorkload {
         namespace: "ns".into(),
-        components: write_set(&gang(vec![task("a", 1, 6)]), &[1]),
+        components: write_components(&whole_gang(vec![task("a", 1, 6)]), &[1]),
     };
-    assert_eq!(estimator.replicas("member1", "ns", &task("a", 1, 5), vec![assumed]).await.unwrap(), 1);
+    assert_eq!(estimator.max_replicas("member1", "ns", &task("a", 1, 5), vec![assumed]).await.unwrap(), 1);
 
-    let wrong = estimator.replicas("other", "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
-    assert!(matches!(&wrong, AskError::Refused(_, Status { code: 3, .. })), "{wrong}");
+    let wrong = estimator.max_replicas("other", "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
+    assert!(matches!(&wrong, EstimatorError::Refused(_, status) if status.code() == Code::InvalidArgument), "{wrong}");
     let none: Result<MaxAvailableReplicasResponse, _> =
-        estimator.call("NoSuchMethod", &ObjectReference::default()).await;
-    assert!(matches!(&none, Err(AskError::Refused(_, Status { code: 12, .. }))), "{none:?}");
+        estimator.call_method("NoSuchMethod", ObjectReference::default()).await;
+    assert!(
+        matches!(&none, Err(EstimatorError::Refused(_, status)) if status.code() == Code::Unimplemented),
+        "{none:?}"
+    );
     let request = UnschedulableReplicasRequest {
         cluster: "member1".into(),
         resource: Some(ObjectReference {
@@ -114,7 +120,8 @@ async fn a_members_nodes_answer() {
         }),
         unschedulable_threshold: 0,
     };
-    let stuck: UnschedulableReplicasResponse = estimator.call("GetUnschedulableReplicas", &request).await.unwrap();
+    let stuck: UnschedulableReplicasResponse =
+        estimator.call_method("GetUnschedulableReplicas", request).await.unwrap();
     assert_eq!(stuck.unschedulable_replicas, 0);
 }
 
@@ -146,19 +153,59 @@ async fn what_karmada_sends_byte_by_byte_is_answered() {
     assert_eq!(&body.to_bytes()[..], [0, 0, 0, 0, 2, 8, 4]);
 }
 
+/// A message that is shorter or longer than it says, compressed, or not the message that is expected.
+#[tokio::test]
+async fn a_message_comes_back_and_a_cut_one_does_not() {
+    let world = world(None).await;
+    let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+        .http2_only(true)
+        .build_http::<Full<Bytes>>();
+    let send = async |message: &[u8]| {
+        let request = http::Request::post(format!("http://{}/{SERVICE}/MaxAvailableReplicas", world.address))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Full::new(Bytes::copy_from_slice(message)))
+            .unwrap();
+        let response = http.request(request).await.unwrap();
+        let in_front = response.headers().get("grpc-status").cloned();
+        let body = response.into_body().collect().await.unwrap();
+        let behind = body.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+        (in_front.or(behind).unwrap().to_str().unwrap().to_owned(), body.to_bytes())
+    };
+    let whole = [&[0, 0, 0, 0, 9, 0x0a, 7][..], b"member1"].concat();
+    let (status, answer) = send(&whole).await;
+    assert_eq!((status.as_str(), &answer[..6]), ("0", &[0, 0, 0, 0, 2, 8][..]));
+    let compressed = [&[1][..], &whole[1..]].concat();
+    for bad in [&whole[..3], &whole[..6], &compressed, &[0, 0, 0, 0, 2, 255, 255]] {
+        let (status, answer) = send(bad).await;
+        assert!(status != "0" && answer.is_empty(), "{bad:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_for_people_travel_in_headers() {
+    let world = world(None).await;
+    let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
+    for name in ["plain", "100 % of \u{e4}pfel\n"] {
+        let refused = estimator.max_replicas(name, "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
+        let EstimatorError::Refused(_, status) = &refused else { panic!("{refused}") };
+        assert!(status.message().contains(&format!("{name:?}")), "{refused}");
+        assert!(refused.to_string().contains("(gRPC status 3)"), "{refused}");
+    }
+}
+
 #[tokio::test]
 async fn only_who_shows_a_certificate_is_answered() {
     let authority = Authority::new("test").unwrap();
-    let identity =
-        |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+    let identity = |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
     let client = client_authority.issue_client_identity("karmada-scheduler").unwrap();
-    let served = tls::server(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
+    let served = tls::server_config(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
     let world = world(Some(served.into())).await;
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
         let trust = Trust { ca_pem: ca.map(ToOwned::to_owned), identity, insecure };
-        let estimator = Estimator::new(&world.address, &trust).unwrap();
-        async move { estimator.replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
+        let estimator = EstimatorClient::new(&world.address, &trust).unwrap();
+        async move { estimator.max_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
     };
     let ca = authority.cert_pem.as_str();
     assert_eq!(ask(Some(ca), Some(client.clone()), false).await.unwrap(), 2);
@@ -174,8 +221,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let files = ["tls.crt", "tls.key"].map(|name| dir.path().join(name));
     let signed = || {
         let authority = Authority::new("test").unwrap();
-        let identity =
-            authority.issue_server_identity("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        let identity = authority.issue_server_identity("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
         (authority.cert_pem, identity)
     };
     let write = |identity: &Identity| {
@@ -185,13 +231,13 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let ((old_ca, old), (new_ca, new)) = (signed(), signed());
     write(&old);
     let served = ServedTls::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
-        tls::server(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
+        tls::server_config(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
     });
     let world = world(Some(served.unwrap())).await;
     let ask = |ca: &str| {
         let trust = Trust { ca_pem: Some(ca.to_owned()), identity: None, insecure: false };
-        let estimator = Estimator::new(&world.address, &trust).unwrap();
-        async move { estimator.replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
+        let estimator = EstimatorClient::new(&world.address, &trust).unwrap();
+        async move { estimator.max_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
     };
     assert!(ask(&old_ca).await.is_ok() && ask(&new_ca).await.is_err());
     write(&new);

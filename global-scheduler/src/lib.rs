@@ -7,7 +7,7 @@
 
 mod config;
 pub mod decide;
-mod estimates;
+pub mod estimators;
 mod metrics;
 pub mod observe;
 mod run;

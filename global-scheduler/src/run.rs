@@ -2,7 +2,6 @@
 
 use std::{pin::pin, time::Duration};
 
-use caldera_estimator::desk::Desk;
 use caldera_runtime::{
     lease::{self, LeaseRecord},
     members::Members,
@@ -13,7 +12,7 @@ use kube::Client;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, observe::host_watch::follow_host, scheduler::Scheduler};
+use crate::{config::Config, estimators::pool::EstimatorPool, observe::host_watch::follow_host, scheduler::Scheduler};
 
 /// Why the scheduler stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +41,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let members = Members::new(client.clone(), "scheduler", counts, clock, events, watches.clone());
     let (writer, mut outcomes) = Writer::start_writer(client.clone(), watches);
     writer.register_gauge(&config.registry, "caldera_scheduler");
-    let (desk, mut answers) = Desk::new(config.estimators.clone());
+    let (estimators, mut answers) = EstimatorPool::new(config.estimators.clone());
     // At most one read of the lease is under way.
     let (lease_reads, mut leases) = mpsc::channel::<Option<LeaseRecord>>(1);
     let lease = config.grants.clone();
-    let mut scheduler = Scheduler::new(config, members, writer, desk);
+    let mut scheduler = Scheduler::new(config, members, writer, estimators);
     loop {
         let mut wake = pin!(sleep_until(scheduler.next_wake()));
         tokio::select! {

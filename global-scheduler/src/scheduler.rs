@@ -11,7 +11,6 @@ use std::{
 };
 
 use caldera_core::place::{Decision, Target};
-use caldera_estimator::desk::{Desk, Said};
 use caldera_runtime::{
     clock::SharedClock,
     lease::LeaseRecord,
@@ -29,7 +28,10 @@ use crate::{
         lease_fence::LeaseFence,
         placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
     },
-    estimates,
+    estimators::{
+        gather_estimates,
+        pool::{EstimatorPool, Reply},
+    },
     metrics::Metrics,
     observe::{
         binding::{Binding, BindingKey},
@@ -83,7 +85,7 @@ pub(crate) struct Scheduler {
     retries: BTreeMap<BindingKey, Retry>,
     fence: LeaseFence,
     /// The estimators of members whose nodes can not be read.
-    desk: Desk,
+    estimators: EstimatorPool,
     /// See [`RECHECK_PERIOD`].
     recheck_at: Option<Instant>,
     topology_status: TopologyStatusWriter,
@@ -102,7 +104,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(config: Config, members: Members, writer: Writer<Tag>, desk: Desk) -> Self {
+    pub(crate) fn new(config: Config, members: Members, writer: Writer<Tag>, estimators: EstimatorPool) -> Self {
         let mut cache = Cache::default();
         cache.empty_workloads = config.empty_workloads;
         Self {
@@ -114,7 +116,7 @@ impl Scheduler {
             in_flight: BTreeMap::new(),
             retries: BTreeMap::new(),
             fence: LeaseFence::new(config.grants.is_some()),
-            desk,
+            estimators,
             recheck_at: None,
             topology_status: TopologyStatusWriter::default(),
             refused_at: BTreeMap::new(),
@@ -178,10 +180,10 @@ impl Scheduler {
             HostEvent::Clusters(event) => {
                 self.members.follow_clusters(&event);
                 match &*event {
-                    Event::Reset(all) => all.iter().for_each(|cluster| self.desk.observe(cluster)),
-                    Event::Applied(cluster) => self.desk.observe(cluster),
+                    Event::Reset(all) => all.iter().for_each(|cluster| self.estimators.observe_cluster(cluster)),
+                    Event::Applied(cluster) => self.estimators.observe_cluster(cluster),
                     Event::Deleted(cluster) => {
-                        self.desk.forget_cluster(cluster.metadata.name.as_deref().unwrap_or_default());
+                        self.estimators.forget_cluster(cluster.metadata.name.as_deref().unwrap_or_default());
                     }
                 }
                 let is_list = matches!(*event, Event::Reset(_));
@@ -197,8 +199,8 @@ impl Scheduler {
         self.cache.apply_member(&event.cluster, event.update);
     }
 
-    pub(crate) fn apply_estimate(&mut self, answer: Said) {
-        let key = self.desk.take(answer);
+    pub(crate) fn apply_estimate(&mut self, answer: Reply) {
+        let key = self.estimators.store_answer(answer);
         if let Some((namespace, name)) = key.split_once('/') {
             self.cache.mark_due(&BindingKey { namespace: namespace.to_owned(), name: name.to_owned() });
         }
@@ -247,7 +249,7 @@ impl Scheduler {
         self.fence.forget_binding(key);
         self.retries.remove(key);
         self.refused_at.remove(key);
-        self.desk.forget(&key.to_string());
+        self.estimators.forget_binding(&key.to_string());
         self.show_unschedulable();
     }
 
@@ -286,7 +288,7 @@ impl Scheduler {
         let started = std::time::Instant::now();
         let (request, fleet) = (self.cache.request_of(binding), &self.cache.fleet);
         // While it waits for estimators others go on; an answer makes it due again.
-        let Some(estimated) = estimates::gather_estimates(&mut self.desk, binding, request, fleet) else { return };
+        let Some(estimated) = gather_estimates(&mut self.estimators, binding, request, fleet) else { return };
         let context = self.cache.context_of(binding, self.clock.now());
         let Verdict { step, awaits_capacity } = placement::decide_binding(binding, request, context, fleet, &estimated);
         self.metrics.count_decision(&step, started.elapsed());

@@ -11,7 +11,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 
 pub use served::{RELOAD_EVERY, ServedTls};
 
@@ -143,20 +146,45 @@ fn common_name(name: &str) -> DistinguishedName {
 /// If the PEM is unusable.
 pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     install_provider();
-    let certs = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsError::Pem { what: "certificate", message: error.to_string() })?;
-    if certs.is_empty() {
-        return Err(TlsError::Pem { what: "certificate", message: "there is none".to_owned() });
-    }
-    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
-        .map_err(|error| TlsError::Pem { what: "private key", message: error.to_string() })?;
+    let (certs, key) = parse_identity(identity)?;
     let mut config = rustls::ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(certs, key)
         .map_err(|source| TlsError::Config { source })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The certificate chain and the key of an identity.
+///
+/// # Errors
+/// If the PEM is unusable.
+pub fn parse_identity(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
+        .map_err(|error| TlsError::Pem { what: "private key", message: error.to_string() })?;
+    Ok((parse_certificates("certificate", &identity.cert_pem)?, key))
+}
+
+/// The authorities in a PEM bundle.
+///
+/// # Errors
+/// If the PEM is unusable.
+pub fn parse_roots(pem: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for cert in parse_certificates("CA", pem)? {
+        roots.add(cert).map_err(|error| TlsError::Pem { what: "CA", message: error.to_string() })?;
+    }
+    Ok(roots)
+}
+
+fn parse_certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| TlsError::Pem { what, message: error.to_string() })?;
+    if all.is_empty() {
+        return Err(TlsError::Pem { what, message: "there is none".to_owned() });
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Asking for many: which member's estimator is where, what was asked of it, and what it said.
+//! The clients of all members' estimators, and a cache of what was asked and answered.
 //!
-//! A question is about one gang and takes into account what was promised to others in that member. What was said counts
-//! for [`FRESH`], and not at all once those promises are others. An estimator that does not answer is left alone for
-//! [`PAUSE`]: who asks waits for it once, and goes by something else until then.
+//! A question is about one gang in one member. It takes into account the pods of others that are assumed in that member.
+//! An answer counts for [`FRESH`], and not at all once other pods are assumed there. An estimator that does not answer is
+//! not asked again for [`PAUSE`]: bindings wait for it once, and are placed by the cluster's resource summary until then.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,18 +11,13 @@ use caldera_core::{
     inventory::{Amounts, Capacity, NodeRef, Shape, Source},
 };
 use caldera_crds::{
+    estimator::{PORT, SERVICE_PREFIX, convert::write_components, messages::AssumedWorkload},
     karmada::cluster::{Cluster, SyncMode},
     names::caldera::ESTIMATOR,
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::{
-    PORT, SERVICE_PREFIX,
-    ask::{AskError, Estimator},
-    proto::AssumedWorkload,
-    read::write_set,
-    tls::Trust,
-};
+use super::client::{EstimatorClient, EstimatorError, Trust};
 
 /// How long what was said counts.
 const FRESH: Duration = Duration::from_secs(5);
@@ -63,7 +58,7 @@ impl Default for Settings {
 impl Settings {
     /// Where a member's estimator is, if it has one.
     #[must_use]
-    pub fn address(&self, cluster: &Cluster) -> Option<String> {
+    pub fn estimator_address(&self, cluster: &Cluster) -> Option<String> {
         let named = cluster.metadata.annotations.as_ref().and_then(|all| all.get(ESTIMATOR));
         if let Some(address) = named {
             return Some(address.clone()).filter(|address| !address.is_empty());
@@ -75,9 +70,9 @@ impl Settings {
     }
 }
 
-/// What was promised to somebody and is not on a node yet.
+/// Pods of another workload that are assumed in the member and not on a node yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct Assumed {
     /// Namespace of the workload.
     pub namespace: String,
     /// Its gang.
@@ -97,8 +92,8 @@ pub struct Question {
     pub namespace: String,
     /// Its gang.
     pub gang: Arc<Gang>,
-    /// What others were promised there.
-    pub held: Vec<Held>,
+    /// What is assumed there for others.
+    pub assumed: Vec<Assumed>,
 }
 
 /// What is known of a question.
@@ -112,11 +107,11 @@ pub enum Answer {
     Silent(String),
 }
 
-/// An answer that has come; give it to [`Desk::take`].
+/// An answer that has come; give it to [`EstimatorPool::store_answer`].
 #[derive(Debug)]
-pub struct Said {
+pub struct Reply {
     question: Question,
-    result: Result<Capacity, AskError>,
+    result: Result<Capacity, EstimatorError>,
 }
 
 struct Asked {
@@ -125,65 +120,65 @@ struct Asked {
     said: Option<(Capacity, Instant)>,
 }
 
-/// See the module.
-pub struct Desk {
+/// The clients by member, and what was asked of them.
+pub struct EstimatorPool {
     settings: Settings,
-    estimators: BTreeMap<String, (String, Estimator)>,
+    clients: BTreeMap<String, (String, EstimatorClient)>,
     asked: BTreeMap<(String, String), Asked>,
     silent: BTreeMap<String, (String, Instant)>,
-    answers: mpsc::UnboundedSender<Said>,
+    answers: mpsc::UnboundedSender<Reply>,
 }
 
-impl Desk {
+impl EstimatorPool {
     /// Knows of no estimator yet; answers arrive at the returned receiver.
     #[must_use]
-    pub fn new(settings: Settings) -> (Self, mpsc::UnboundedReceiver<Said>) {
+    pub fn new(settings: Settings) -> (Self, mpsc::UnboundedReceiver<Reply>) {
         let (answers, arriving) = mpsc::unbounded_channel();
-        let (estimators, asked, silent) = Default::default();
-        (Self { settings, estimators, asked, silent, answers }, arriving)
+        let (clients, asked, silent) = Default::default();
+        (Self { settings, clients, asked, silent, answers }, arriving)
     }
 
     /// Takes in a Cluster object.
-    pub fn observe(&mut self, cluster: &Cluster) {
+    pub fn observe_cluster(&mut self, cluster: &Cluster) {
         let Some(name) = cluster.metadata.name.clone() else { return };
-        let address = self.settings.address(cluster);
-        if self.estimators.get(&name).map(|(known, _)| known) == address.as_ref() {
+        let address = self.settings.estimator_address(cluster);
+        if self.clients.get(&name).map(|(known, _)| known) == address.as_ref() {
             return;
         }
         self.forget_cluster(&name);
         let Some(address) = address else { return };
-        match Estimator::new(&address, &self.settings.trust) {
-            Ok(estimator) => drop(self.estimators.insert(name, (address, estimator))),
+        match EstimatorClient::new(&address, &self.settings.trust) {
+            Ok(estimator) => drop(self.clients.insert(name, (address, estimator))),
             Err(error) => tracing::warn!(cluster = name, %error, "the member's estimator can not be used"),
         }
     }
 
     /// A cluster is gone.
     pub fn forget_cluster(&mut self, name: &str) {
-        self.estimators.remove(name);
+        self.clients.remove(name);
         self.silent.remove(name);
         self.asked.retain(|(_, cluster), _| cluster != name);
     }
 
     /// Somebody asks no more.
-    pub fn forget(&mut self, key: &str) {
+    pub fn forget_binding(&mut self, key: &str) {
         self.asked.retain(|(asking, _), _| asking != key);
     }
 
     /// Whether no member has an estimator.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.estimators.is_empty()
+        self.clients.is_empty()
     }
 
     /// Whether a member has an estimator.
     #[must_use]
-    pub fn knows(&self, cluster: &str) -> bool {
-        self.estimators.contains_key(cluster)
+    pub fn has_estimator(&self, cluster: &str) -> bool {
+        self.clients.contains_key(cluster)
     }
 
     /// What is known of a question; it is asked if nothing is.
-    pub fn ask(&mut self, question: Question) -> Answer {
+    pub fn ask_about(&mut self, question: Question) -> Answer {
         let now = Instant::now();
         let cluster = &question.cluster;
         if let Some((why, _)) = self.silent.get(cluster).filter(|(_, until)| *until > now) {
@@ -197,21 +192,21 @@ impl Desk {
                 Some(_) => {}
             }
         }
-        let Some((_, estimator)) = self.estimators.get(cluster) else {
+        let Some((_, estimator)) = self.clients.get(cluster) else {
             return Answer::Silent("it has no estimator".to_owned());
         };
         let (estimator, answers) = (estimator.clone(), self.answers.clone());
         self.asked.insert(place, Asked { question: question.clone(), said: None });
         tokio::spawn(async move {
-            let result = find(&estimator, &question).await;
-            let _ = answers.send(Said { question, result });
+            let result = find_capacity(&estimator, &question).await;
+            let _ = answers.send(Reply { question, result });
         });
         Answer::Waiting
     }
 
     /// Takes in an answer; who asked.
-    pub fn take(&mut self, said: Said) -> String {
-        let Said { question, result } = said;
+    pub fn store_answer(&mut self, reply: Reply) -> String {
+        let Reply { question, result } = reply;
         let now = Instant::now();
         match result {
             Ok(capacity) => {
@@ -233,42 +228,43 @@ impl Desk {
 
 /// How much of a gang fits: pods of its only task, or whole sets of all of its tasks, and where not even one fits, of what
 /// it needs at least. Sets are a lower bound: that other mixtures would fit is not known.
-async fn find(estimator: &Estimator, question: &Question) -> Result<Capacity, AskError> {
-    let Question { cluster, namespace, gang, held, .. } = question;
-    let assumed = |held: &Held| AssumedWorkload {
+async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Result<Capacity, EstimatorError> {
+    let Question { cluster, namespace, gang, assumed, .. } = question;
+    let workload = |held: &Assumed| AssumedWorkload {
         namespace: held.namespace.clone(),
-        components: write_set(&held.gang, &held.pods),
+        components: write_components(&held.gang, &held.pods),
     };
-    let assumed: Vec<AssumedWorkload> = held.iter().map(assumed).collect();
+    let assumed: Vec<AssumedWorkload> = assumed.iter().map(workload).collect();
     if let [task] = gang.tasks.as_slice() {
-        let pods = estimator.replicas(cluster, namespace, task, assumed).await?;
-        return Ok(offers([(request(gang, 0, u64::from(pods)), 1)]));
+        let pods = estimator.max_replicas(cluster, namespace, task, assumed).await?;
+        return Ok(nodes_offering([(total_request(gang, 0, u64::from(pods)), 1)]));
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let least: Vec<u32> = gang.tasks.iter().map(|task| task.min_available).collect();
     for pods in [&whole, &least] {
-        let sets = estimator.sets(cluster, namespace, (gang, pods), assumed.clone()).await?;
+        let sets = estimator.max_sets(cluster, namespace, (gang, pods), assumed.clone()).await?;
         if sets > 0 {
             // Pods of one task may not be exchanged for pods of another: each has its own place.
-            let places = |(task, pods): (usize, &u32)| (request(gang, task, 1), sets.saturating_mul(*pods).min(MOST));
-            return Ok(offers(pods.iter().enumerate().map(places)));
+            let places =
+                |(task, pods): (usize, &u32)| (total_request(gang, task, 1), sets.saturating_mul(*pods).min(MOST));
+            return Ok(nodes_offering(pods.iter().enumerate().map(places)));
         }
         if whole == least {
             break;
         }
     }
-    Ok(offers([]))
+    Ok(nodes_offering([]))
 }
 
 /// Places of a task that are told at most; nobody places more at once in one member.
 const MOST: u32 = 10_000;
 
-fn request(gang: &Gang, task: usize, times: u64) -> Amounts {
+fn total_request(gang: &Gang, task: usize, times: u64) -> Amounts {
     gang.tasks[task].request.times(times).iter().map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
 /// So many nodes with so much free each, of which nothing else is known.
-fn offers(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
+fn nodes_offering(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
     let shape = |(free, count): (Amounts, u32)| Shape {
         allocatable: Arc::new(free.clone()),
         free: Arc::new(free),
@@ -295,32 +291,32 @@ mod tests {
         let pull = cluster(json!({"metadata": {"name": "m2"}, "spec": {"syncMode": "Pull"}}));
         let own = cluster(json!({"metadata": {"name": "m3", "annotations": {ESTIMATOR: "10.0.0.1:1"}}, "spec": {}}));
         let off = Settings::default();
-        assert_eq!((off.address(&push), off.address(&own).as_deref()), (None, Some("10.0.0.1:1")));
+        assert_eq!((off.estimator_address(&push), off.estimator_address(&own).as_deref()), (None, Some("10.0.0.1:1")));
         let on = Settings { enabled: true, pull: false, ..Settings::default() };
-        assert_eq!(on.address(&push).unwrap(), "karmada-scheduler-estimator-m1.karmada-system.svc:10352");
-        assert_eq!(on.address(&pull), None);
+        assert_eq!(on.estimator_address(&push).unwrap(), "karmada-scheduler-estimator-m1.karmada-system.svc:10352");
+        assert_eq!(on.estimator_address(&pull), None);
     }
 
     #[tokio::test]
     async fn one_that_does_not_answer_is_waited_for_once() {
-        let (mut desk, mut answers) = Desk::new(Settings::default());
+        let (mut pool, mut answers) = EstimatorPool::new(Settings::default());
         let annotations = json!({ESTIMATOR: "127.0.0.1:1"});
-        desk.observe(&cluster(json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}})));
-        assert!(desk.knows("m1"));
-        let gang = Arc::new(crate::read::gang(Vec::new()));
+        pool.observe_cluster(&cluster(json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}})));
+        assert!(pool.has_estimator("m1"));
+        let gang = Arc::new(caldera_crds::estimator::convert::whole_gang(Vec::new()));
         let question = |key: &str| Question {
             key: key.to_owned(),
             cluster: "m1".to_owned(),
             namespace: "ns".to_owned(),
             gang: Arc::clone(&gang),
-            held: Vec::new(),
+            assumed: Vec::new(),
         };
-        assert_eq!(desk.ask(question("a")), Answer::Waiting);
-        assert_eq!(desk.ask(question("a")), Answer::Waiting);
-        let said = answers.recv().await.unwrap();
-        assert_eq!(desk.take(said), "a");
+        assert_eq!(pool.ask_about(question("a")), Answer::Waiting);
+        assert_eq!(pool.ask_about(question("a")), Answer::Waiting);
+        let reply = answers.recv().await.unwrap();
+        assert_eq!(pool.store_answer(reply), "a");
         for key in ["a", "b"] {
-            assert!(matches!(desk.ask(question(key)), Answer::Silent(why) if why.contains("127.0.0.1:1")));
+            assert!(matches!(pool.ask_about(question(key)), Answer::Silent(why) if why.contains("127.0.0.1:1")));
         }
         assert!(answers.try_recv().is_err(), "it was asked once");
     }

@@ -1,4 +1,7 @@
-//! From the wire to core's values, and back.
+//! Conversion between the estimator's messages and core's values.
+//!
+//! Rule: Karmada's server (`pkg/estimator/server/estimate.go`): a request names the resources of one pod, its node claim and
+//! nothing else that decides. Where a field exists in the form of 1.18 and in that of 1.19, the newer one counts.
 
 use caldera_core::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task, Toleration},
@@ -7,7 +10,7 @@ use caldera_core::{
 };
 use prost::Message;
 
-use crate::proto;
+use super::messages;
 
 /// Why a request can not be answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,52 +30,57 @@ pub enum ReadError {
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn replica(requirements: &proto::ReplicaRequirements) -> Result<Task, ReadError> {
-    let request = request(&requirements.resource_request, &requirements.resource_request_bytes)?;
-    task("pods", requirements.node_claim.as_ref(), request, 1)
+pub fn read_task(requirements: &messages::ReplicaRequirements) -> Result<Task, ReadError> {
+    let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+    build_task("pods", requirements.node_claim.as_ref(), request, 1)
 }
 
 /// The gang of one set of components.
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn set(components: &[proto::Component]) -> Result<Gang, ReadError> {
-    let of = |component: &proto::Component| {
-        let none = proto::ComponentReplicaRequirements::default();
+pub fn read_gang(components: &[messages::Component]) -> Result<Gang, ReadError> {
+    let of = |component: &messages::Component| {
+        let none = messages::ComponentReplicaRequirements::default();
         let requirements = component.replica_requirements.as_ref().unwrap_or(&none);
-        let request = request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+        let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
         let replicas = u32::try_from(component.replicas).unwrap_or(0);
-        task(&component.name, requirements.node_claim.as_ref(), request, replicas)
+        build_task(&component.name, requirements.node_claim.as_ref(), request, replicas)
     };
-    Ok(gang(components.iter().map(of).collect::<Result<_, _>>()?))
+    Ok(whole_gang(components.iter().map(of).collect::<Result<_, _>>()?))
 }
 
 /// All of these tasks or nothing.
 #[must_use]
-pub fn gang(tasks: Vec<Task>) -> Gang {
+pub fn whole_gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().fold(0, |sum: u32, task| sum.saturating_add(task.replicas));
     Gang::new(tasks, min_available)
 }
 
-fn task(name: &str, claim: Option<&proto::NodeClaim>, request: Resources, replicas: u32) -> Result<Task, ReadError> {
+fn build_task(
+    name: &str,
+    claim: Option<&messages::NodeClaim>,
+    request: Resources,
+    replicas: u32,
+) -> Result<Task, ReadError> {
     Ok(Task {
         name: name.into(),
         replicas,
         min_available: replicas,
         request,
-        node: claim.map(node_claim).transpose()?.unwrap_or_default(),
+        node: claim.map(read_node_claim).transpose()?.unwrap_or_default(),
         priority_class: String::new(),
         partition: None,
     })
 }
 
-type Old = std::collections::BTreeMap<String, proto::Quantity>;
+type Old = std::collections::BTreeMap<String, messages::Quantity>;
 type New = std::collections::BTreeMap<String, Vec<u8>>;
 
 /// What a pod asks for, `pods: 1` included. Where both ages of a field are there the newer one counts.
-fn request(old: &Old, new: &New) -> Result<Resources, ReadError> {
+fn read_request(old: &Old, new: &New) -> Result<Resources, ReadError> {
     let mut request = Resources::new();
-    let mut set = |name: &str, amount: &proto::Quantity| {
+    let mut set = |name: &str, amount: &messages::Quantity| {
         let text = amount.string.as_deref().unwrap_or("0");
         let parsed: Option<Quantity> = text.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
         let amount = parsed.ok_or_else(|| ReadError::Amount(name.to_owned(), text.to_owned()))?;
@@ -83,46 +91,46 @@ fn request(old: &Old, new: &New) -> Result<Resources, ReadError> {
         set(name, amount)?;
     }
     for (name, bytes) in new {
-        set(name, &decode("a resource request", bytes)?)?;
+        set(name, &decode_message("a resource request", bytes)?)?;
     }
     request.set(ResourceName::PODS, Quantity::from_units(1));
     Ok(request)
 }
 
-fn decode<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, ReadError> {
+fn decode_message<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, ReadError> {
     M::decode(bytes).map_err(|error| ReadError::Wire(what, error))
 }
 
-fn node_claim(claim: &proto::NodeClaim) -> Result<NodeClaim, ReadError> {
+fn read_node_claim(claim: &messages::NodeClaim) -> Result<NodeClaim, ReadError> {
     let affinity = match (claim.node_affinity_bytes.as_slice(), &claim.node_affinity) {
         ([], old) => old.clone().unwrap_or_default(),
-        (bytes, _) => decode("the node affinity", bytes)?,
+        (bytes, _) => decode_message("the node affinity", bytes)?,
     };
     let tolerations = match claim.tolerations_bytes.as_slice() {
         [] => claim.tolerations.clone(),
-        new => new.iter().map(|bytes| decode("a toleration", bytes)).collect::<Result<_, _>>()?,
+        new => new.iter().map(|bytes| decode_message("a toleration", bytes)).collect::<Result<_, _>>()?,
     };
-    let term = |term: &proto::NodeSelectorTerm| {
-        let labels = term.match_expressions.iter().map(requirement).collect::<Result<_, _>>()?;
-        Ok(NodeTerm { labels, fields: term.match_fields.iter().map(requirement).collect::<Result<_, _>>()? })
+    let term = |term: &messages::NodeSelectorTerm| {
+        let labels = term.match_expressions.iter().map(read_requirement).collect::<Result<_, _>>()?;
+        Ok(NodeTerm { labels, fields: term.match_fields.iter().map(read_requirement).collect::<Result<_, _>>()? })
     };
     Ok(NodeClaim {
         selector: claim.node_selector.clone(),
         affinity: affinity.node_selector_terms.iter().map(term).collect::<Result<_, _>>()?,
-        tolerations: tolerations.into_iter().map(toleration).collect(),
+        tolerations: tolerations.into_iter().map(read_toleration).collect(),
         // The wire has no field for it.
         most_per_node: None,
     })
 }
 
-fn requirement(requirement: &proto::NodeSelectorRequirement) -> Result<Requirement, ReadError> {
+fn read_requirement(requirement: &messages::NodeSelectorRequirement) -> Result<Requirement, ReadError> {
     let word = requirement.operator.clone().unwrap_or_default();
     let known = Operator::parse(&word);
     let operator = known.ok_or(ReadError::Operator(word))?;
     Ok(Requirement { key: requirement.key.clone().unwrap_or_default(), operator, values: requirement.values.clone() })
 }
 
-fn toleration(toleration: proto::Toleration) -> Toleration {
+fn read_toleration(toleration: messages::Toleration) -> Toleration {
     Toleration {
         key: toleration.key.unwrap_or_default(),
         exists: toleration.operator.as_deref() == Some("Exists"),
@@ -133,9 +141,9 @@ fn toleration(toleration: proto::Toleration) -> Toleration {
 
 /// A task as a request for one template.
 #[must_use]
-pub fn write_replica(namespace: &str, task: &Task) -> proto::ReplicaRequirements {
+pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirements {
     let (resource_request, resource_request_bytes) = write_request(&task.request);
-    proto::ReplicaRequirements {
+    messages::ReplicaRequirements {
         node_claim: write_claim(&task.node),
         resource_request,
         namespace: namespace.to_owned(),
@@ -146,12 +154,12 @@ pub fn write_replica(namespace: &str, task: &Task) -> proto::ReplicaRequirements
 
 /// So many pods of each task as components.
 #[must_use]
-pub fn write_set(gang: &Gang, pods: &[u32]) -> Vec<proto::Component> {
+pub fn write_components(gang: &Gang, pods: &[u32]) -> Vec<messages::Component> {
     let component = |(task, pods): (&Task, &u32)| {
         let (resource_request, resource_request_bytes) = write_request(&task.request);
-        proto::Component {
+        messages::Component {
             name: task.name.to_string(),
-            replica_requirements: Some(proto::ComponentReplicaRequirements {
+            replica_requirements: Some(messages::ComponentReplicaRequirements {
                 node_claim: write_claim(&task.node),
                 resource_request,
                 priority_class_name: task.priority_class.clone(),
@@ -167,36 +175,36 @@ pub fn write_set(gang: &Gang, pods: &[u32]) -> Vec<proto::Component> {
 fn write_request(request: &Resources) -> (Old, New) {
     let asked = request.iter().filter(|(name, _)| name.as_str() != ResourceName::PODS);
     let quantities =
-        asked.map(|(name, amount)| (name.to_string(), proto::Quantity { string: Some(amount.to_string()) }));
+        asked.map(|(name, amount)| (name.to_string(), messages::Quantity { string: Some(amount.to_string()) }));
     let old: Old = quantities.collect();
     let new = old.iter().map(|(name, quantity)| (name.clone(), quantity.encode_to_vec())).collect();
     (old, new)
 }
 
-fn write_claim(claim: &NodeClaim) -> Option<proto::NodeClaim> {
+fn write_claim(claim: &NodeClaim) -> Option<messages::NodeClaim> {
     if *claim == NodeClaim::default() {
         return None;
     }
-    let requirement = |one: &Requirement| proto::NodeSelectorRequirement {
+    let requirement = |one: &Requirement| messages::NodeSelectorRequirement {
         key: Some(one.key.clone()),
         operator: Some(one.operator.as_str().to_owned()),
         values: one.values.clone(),
     };
-    let term = |term: &NodeTerm| proto::NodeSelectorTerm {
+    let term = |term: &NodeTerm| messages::NodeSelectorTerm {
         match_expressions: term.labels.iter().map(requirement).collect(),
         match_fields: term.fields.iter().map(requirement).collect(),
     };
     let affinity = (!claim.affinity.is_empty())
-        .then(|| proto::NodeSelector { node_selector_terms: claim.affinity.iter().map(term).collect() });
-    let toleration = |one: &Toleration| proto::Toleration {
+        .then(|| messages::NodeSelector { node_selector_terms: claim.affinity.iter().map(term).collect() });
+    let toleration = |one: &Toleration| messages::Toleration {
         key: Some(one.key.clone()),
         operator: Some(if one.exists { "Exists" } else { "Equal" }.to_owned()),
         value: Some(one.value.clone()),
         effect: Some(one.effect.clone()),
         toleration_seconds: None,
     };
-    let tolerations: Vec<proto::Toleration> = claim.tolerations.iter().map(toleration).collect();
-    Some(proto::NodeClaim {
+    let tolerations: Vec<messages::Toleration> = claim.tolerations.iter().map(toleration).collect();
+    Some(messages::NodeClaim {
         node_affinity_bytes: affinity.as_ref().map(Message::encode_to_vec).unwrap_or_default(),
         node_affinity: affinity,
         node_selector: claim.selector.clone(),
@@ -230,16 +238,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let written = write_replica("ns", &asks());
-        assert_eq!(replica(&written).unwrap(), asks());
-        let gang = gang(vec![asks()]);
-        assert_eq!(set(&write_set(&gang, &[1])).unwrap(), gang);
+        let written = write_task("ns", &asks());
+        assert_eq!(read_task(&written).unwrap(), asks());
+        let gang = whole_gang(vec![asks()]);
+        assert_eq!(read_gang(&write_components(&gang, &[1])).unwrap(), gang);
     }
 
     /// Karmada 1.17 knows only the older fields, 1.19 only the newer ones.
     #[test]
     fn either_age_alone_is_enough() {
-        let both = write_replica("ns", &asks());
+        let both = write_task("ns", &asks());
         let mut old = both.clone();
         old.resource_request_bytes.clear();
         let claim = old.node_claim.as_mut().unwrap();
@@ -248,18 +256,18 @@ mod tests {
         new.resource_request.clear();
         let claim = new.node_claim.as_mut().unwrap();
         (claim.node_affinity, claim.tolerations) = (None, Vec::new());
-        assert_eq!(replica(&old).unwrap(), asks());
-        assert_eq!(replica(&new).unwrap(), asks());
+        assert_eq!(read_task(&old).unwrap(), asks());
+        assert_eq!(read_task(&new).unwrap(), asks());
     }
 
     #[test]
     fn garbage_is_told() {
-        let with = |bytes: &[u8]| proto::ReplicaRequirements {
+        let with = |bytes: &[u8]| messages::ReplicaRequirements {
             resource_request_bytes: [("cpu".to_owned(), bytes.to_vec())].into(),
-            ..proto::ReplicaRequirements::default()
+            ..messages::ReplicaRequirements::default()
         };
-        assert!(replica(&with(&[0x0a, 0x09, b'1'])).is_err());
-        assert!(replica(&with(&[0x0a, 0x02, b'-', b'1'])).is_err());
-        assert_eq!(replica(&with(&[])).unwrap().request.to_string(), "pods 1");
+        assert!(read_task(&with(&[0x0a, 0x09, b'1'])).is_err());
+        assert!(read_task(&with(&[0x0a, 0x02, b'-', b'1'])).is_err());
+        assert_eq!(read_task(&with(&[])).unwrap().request.to_string(), "pods 1");
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{fleet::Fleet, inventory::Capacity};
-use caldera_estimator::desk::{Answer, Desk, Held, Question};
 
+use super::pool::{Answer, Assumed, EstimatorPool, Question};
 use crate::{
     decide::placement,
     observe::{binding::Binding, cache::WorkloadRequest},
@@ -12,15 +12,15 @@ use crate::{
 
 /// By cluster, what a binding may go by instead of the cluster's summary; `None` while answers are waited for.
 pub fn gather_estimates(
-    desk: &mut Desk,
+    pool: &mut EstimatorPool,
     binding: &Binding,
     request: Option<&WorkloadRequest>,
     fleet: &Fleet,
 ) -> Option<BTreeMap<String, Capacity>> {
-    if desk.is_empty() {
+    if pool.is_empty() {
         return Some(BTreeMap::new());
     }
-    let mut unread = fleet.unreadable_clusters().filter(|cluster| desk.knows(&cluster.name)).peekable();
+    let mut unread = fleet.unreadable_clusters().filter(|cluster| pool.has_estimator(&cluster.name)).peekable();
     if unread.peek().is_none() {
         return Some(BTreeMap::new());
     }
@@ -31,7 +31,7 @@ pub fn gather_estimates(
     let mut known = BTreeMap::new();
     let mut waits = false;
     for cluster in names {
-        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(promise, pods)| Held {
+        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(promise, pods)| Assumed {
             namespace: promise.workload.namespace.clone(),
             gang: promise.gang.clone(),
             pods: pods.to_vec(),
@@ -40,10 +40,10 @@ pub fn gather_estimates(
             key: key.clone(),
             namespace: binding.workload.namespace.clone(),
             gang: gang.clone(),
-            held: held.collect(),
+            assumed: held.collect(),
             cluster: cluster.clone(),
         };
-        match desk.ask(question) {
+        match pool.ask_about(question) {
             Answer::Waiting => waits = true,
             Answer::Fits(capacity) => drop(known.insert(cluster, capacity)),
             Answer::Silent(_) => {}
