@@ -68,7 +68,8 @@ fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
 fn division(bencher: Bencher<'_, '_>, (count, replicas): (usize, i64), division: Division) {
     let (clusters, binding) = (clusters(count), binding(replicas, division));
     let candidates = candidates(&clusters, replicas);
-    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher
+        .bench_local(|| replica_division::assign_replicas(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 #[divan::bench(args = SIZES)]
@@ -105,7 +106,8 @@ fn divide_growth_of_what_is_placed(bencher: Bencher<'_, '_>, (count, replicas): 
     let target = |cluster: &Cluster| Target { cluster: cluster.name.clone(), replicas: each };
     binding.previous = clusters.iter().step_by(2).map(target).collect();
     let candidates = candidates(&clusters, replicas);
-    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher
+        .bench_local(|| replica_division::assign_replicas(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 /// Clusters of eight node shapes each, four nodes of every shape.

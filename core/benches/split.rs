@@ -58,7 +58,8 @@ fn division(bencher: Bencher<'_, '_>, (count, replicas): (usize, i64), division:
         placement: Placement { division: Some(division), ..Placement::default() },
         ..Binding::default()
     };
-    bencher.bench_local(|| replica_division::assign(black_box(&binding), black_box(&candidates), false).unwrap());
+    bencher
+        .bench_local(|| replica_division::assign_replicas(black_box(&binding), black_box(&candidates), false).unwrap());
 }
 
 #[divan::bench(args = SIZES)]

@@ -254,7 +254,7 @@ impl Task {
 
     /// How close the pods of each partition must be, where they must.
     #[must_use]
-    pub fn close(&self) -> Option<&Topology> {
+    pub fn partition_topology(&self) -> Option<&Topology> {
         self.partition.as_ref()?.topology.as_ref().filter(|topology| topology.hard)
     }
 }
@@ -275,7 +275,7 @@ impl Gang {
     /// Whether partitions of some task must each lie in one domain.
     #[must_use]
     pub fn has_close_partitions(&self) -> bool {
-        self.tasks.iter().any(|task| task.close().is_some())
+        self.tasks.iter().any(|task| task.partition_topology().is_some())
     }
 
     /// What all pods ask for.

@@ -1,25 +1,34 @@
 //! What a member cluster can still take: its nodes and the pods bound to them, reduced to free capacity by node shape and by
 //! network domain.
 //!
-//! Rule: kube-scheduler's `NodeInfo`: free is allocatable minus the requests of every pod that is bound to the node and
-//! has not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing (Karmada's
-//! resource summary counts them: `cluster_status_controller.go:571`). Nodes that differ only in name are one [`Shape`]
-//! with a count: sums over nodes would let fragments add up to what no node holds.
+//! Rule: kube-scheduler's `NodeInfo`. Free is allocatable minus the requests of every pod that is bound to the node and has
+//! not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing, although
+//! Karmada's resource summary counts them (`cluster_status_controller.go:571`). Nodes that differ only in name are one
+//! [`Shape`] with a count, because sums over nodes would let fragments add up to what no node holds.
 //!
-//! Each change touches the shapes of the nodes that it is about, and equal labels, requests and owners are kept once: 200
+//! Each change touches the shapes of its own nodes only. Equal labels, requests and owners are stored once, so that 200
 //! members of 1,000 nodes are followed in one process (`examples/inventory.rs` measures it).
+//!
+//! | module | holds |
+//! |---|---|
+//! | `node_shapes` | nodes by kind and free amounts, kept up to date one by one |
+//! | `shape_labels`, `relabel` | which labels shapes carry, and shapes made anew when that changes |
+//! | `domain` | HyperNodes as a tree of domains over the nodes |
+//! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
+//! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts by resource: as small as can be |
+//! | `capacity`, `profile` | what a decision reads: free capacity by shape, and its sums and bounds |
 
 mod amounts;
+mod bound_pods;
 mod capacity;
 mod domain;
-mod held;
-mod named;
-mod pool;
+mod interner;
+mod node_ref;
+mod node_shapes;
 mod profile;
 mod relabel;
 mod removed_pods;
-mod shown;
-mod sorted;
+mod shape_labels;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,11 +36,11 @@ use std::{
 };
 
 pub use amounts::Amounts;
-pub(crate) use capacity::Less;
+pub(crate) use capacity::ReducedNodes;
 pub use capacity::{Capacity, Shape, Source};
 pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
-pub use named::NodeRef;
-pub use profile::{Profile, WHOLE, ceil, floor, scale};
+pub use node_ref::NodeRef;
+pub use profile::{Profile, WHOLE, packing_scale, round_down, round_up};
 pub use removed_pods::RemovedPods;
 
 use crate::{
@@ -39,12 +48,12 @@ use crate::{
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
+use bound_pods::{BoundPod, PodKey, Stem};
 use domain::Matcher;
-use held::{Held, PodKey, Stem};
-use named::Book;
-use pool::Pool;
-use shown::Shown;
-use sorted::{Demand, Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
+use interner::Interner;
+use node_ref::LabelStore;
+use node_shapes::{Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
+use shape_labels::ShapeLabels;
 
 /// A member's node as the inventory needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -133,18 +142,18 @@ pub enum Change {
 #[derive(Debug, Clone, Default)]
 pub struct Inventory {
     nodes: BTreeMap<Arc<str>, NodeState>,
-    pods: BTreeMap<PodKey, Held>,
+    pods: BTreeMap<PodKey, BoundPod>,
     owners: BTreeMap<(Arc<str>, Arc<Owner>), Seen>,
     hyper_nodes: BTreeMap<String, HyperNode>,
     domains: Arc<Domains>,
     matcher: Matcher,
     shapes: Shapes,
-    shown: Shown,
-    labels: Book,
-    kinds: Pool<Kind>,
-    requests: Pool<Demand>,
-    known_owners: Pool<Owner>,
-    stems: Pool<Stem>,
+    shown: ShapeLabels,
+    labels: LabelStore,
+    kinds: Interner<Kind>,
+    requests: Interner<Amounts>,
+    known_owners: Interner<Owner>,
+    stems: Interner<Stem>,
     namespaces: BTreeSet<Arc<str>>,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
@@ -192,38 +201,38 @@ impl Inventory {
                 let gone: Vec<Arc<str>> =
                     self.nodes.keys().filter(|name| !named.contains(name.as_ref())).cloned().collect();
                 for name in gone {
-                    self.node_gone(&name);
+                    self.remove_node(&name);
                 }
                 for node in nodes {
-                    self.node(node);
+                    self.set_node(node);
                 }
                 true
             }
-            Change::Node(node) => self.node(node),
-            Change::NodeGone(name) => self.node_gone(&name),
-            Change::Pods(pods) => self.pods(pods),
-            Change::Pod(pod) => self.pod(pod),
+            Change::Node(node) => self.set_node(node),
+            Change::NodeGone(name) => self.remove_node(&name),
+            Change::Pods(pods) => self.set_pods(pods),
+            Change::Pod(pod) => self.set_pod(pod),
             Change::PodGone(namespace, name) => {
-                let key = self.key(namespace, &name);
-                self.release(&key)
+                let key = self.pod_key(namespace, &name);
+                self.remove_pod(&key)
             }
             Change::HyperNodes(all) => {
                 let all = all.into_iter().map(|one| (one.name.clone(), one)).collect();
-                std::mem::replace(&mut self.hyper_nodes, all) != self.hyper_nodes && self.replant()
+                std::mem::replace(&mut self.hyper_nodes, all) != self.hyper_nodes && self.rebuild_domains()
             }
             Change::HyperNode(one) => {
                 let same = self.hyper_nodes.get(&one.name) == Some(&one);
                 self.hyper_nodes.insert(one.name.clone(), one);
-                !same && self.replant()
+                !same && self.rebuild_domains()
             }
-            Change::HyperNodeGone(name) => self.hyper_nodes.remove(&name).is_some() && self.replant(),
+            Change::HyperNodeGone(name) => self.hyper_nodes.remove(&name).is_some() && self.rebuild_domains(),
         }
     }
 
     /// The workload of a pod that is, or was, on a node.
     #[must_use]
     pub fn workload_of(&self, namespace: &str, name: &str) -> Option<WorkloadRef> {
-        let held = self.pods.get(&PodKey::new(&mut Pool::default(), namespace.into(), name))?;
+        let held = self.pods.get(&PodKey::new(&mut Interner::default(), namespace.into(), name))?;
         held.owner.as_ref().map(|owner| owner.workload(namespace))
     }
 
@@ -254,8 +263,7 @@ impl Inventory {
         let mut sum = Resources::new();
         if self.is_complete() {
             for (free, places) in self.shapes.values().flatten() {
-                let one: Resources = free.iter().map(|(name, amount)| (name.clone(), *amount)).collect();
-                sum.add(&one.times(places.len() as u64));
+                sum.add(&Resources::from(&**free).times(places.len() as u64));
             }
         }
         sum
@@ -264,26 +272,26 @@ impl Inventory {
     /// What would be free if all pods of such workloads were gone.
     #[must_use]
     pub fn capacity_without_all(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
-        let given_back = self.given_back_by(gone);
-        self.with_given_back(&given_back)
+        let freed = self.freed_by(gone);
+        self.capacity_with_freed(&freed)
     }
 
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
     pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
-        self.with_given_back(&self.given_back(gone))
+        self.capacity_with_freed(&self.freed(gone))
     }
 
-    fn with_given_back(&self, given_back: &BTreeMap<&str, Demand>) -> Capacity {
+    fn capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
         if !self.is_complete() {
             return Capacity::default();
         }
         let moved;
-        let by_kind = if given_back.is_empty() {
+        let by_kind = if freed.is_empty() {
             &self.shapes
         } else {
-            moved = self.shapes_with(given_back);
+            moved = self.shapes_with(freed);
             &moved
         };
         let mut shapes = Vec::with_capacity(by_kind.values().map(BTreeMap::len).sum());
@@ -298,12 +306,12 @@ impl Inventory {
                     domains: Vec::new(),
                 };
                 for (NoneLast(domain), node) in places {
-                    shape.push(*domain, node.clone());
+                    shape.push_node(*domain, node.clone());
                 }
                 shapes.push(shape);
             }
         }
-        let idle = self.specs().filter(|spec| !spec.usable);
+        let idle = self.node_specs().filter(|spec| !spec.usable);
         let mut capacity = Capacity::new(shapes, Source::Nodes);
         capacity.domains = Arc::clone(&self.domains);
         capacity.idle = idle.filter_map(|spec| Some((spec.domain?, spec.node.clone()))).collect();
@@ -311,25 +319,25 @@ impl Inventory {
         capacity
     }
 
-    fn specs(&self) -> impl Iterator<Item = &NodeSpec> + Clone {
+    fn node_specs(&self) -> impl Iterator<Item = &NodeSpec> + Clone {
         self.nodes.values().filter_map(|state| state.spec.as_ref())
     }
 
     /// The shapes where some nodes get something back.
-    fn shapes_with(&self, given_back: &BTreeMap<&str, Demand>) -> Shapes {
+    fn shapes_with(&self, freed: &BTreeMap<&str, Amounts>) -> Shapes {
         let mut shapes = self.shapes.clone();
-        for (name, back) in given_back {
+        for (name, back) in freed {
             let Some(state) = self.nodes.get(*name) else { continue };
             take_out(&mut shapes, state);
             let mut state = state.clone();
-            state.used = Arc::new(state.used.plus(back, -1));
+            state.used = Arc::new(state.used.minus(back));
             put_in(&mut shapes, &state);
         }
         shapes
     }
 
     /// All nodes anew by shape.
-    fn sort(&mut self) {
+    fn sort_nodes(&mut self) {
         self.shapes.clear();
         for state in self.nodes.values() {
             put_in(&mut self.shapes, state);
@@ -337,8 +345,8 @@ impl Inventory {
     }
 
     /// The tree of domains anew, and every node's place in it.
-    fn replant(&mut self) -> bool {
-        let (domains, matcher) = domain::tree(self.hyper_nodes.values());
+    fn rebuild_domains(&mut self) -> bool {
+        let (domains, matcher) = domain::build_tree(self.hyper_nodes.values());
         (self.domains, self.matcher) = (Arc::new(domains), matcher);
         for state in self.nodes.values_mut() {
             let Some(spec) = &state.spec else { continue };
@@ -352,16 +360,18 @@ impl Inventory {
         true
     }
 
-    fn node(&mut self, node: Node) -> bool {
+    fn set_node(&mut self, node: Node) -> bool {
         let name: Arc<str> = self.name_of(&node.name);
-        let named = self.labels.node(Arc::clone(&name), node.labels);
+        let named = self.labels.make_node(Arc::clone(&name), node.labels);
         let domain = self.matcher.domain_of(&named);
         let mut taints = node.taints;
         taints.sort();
-        let allocatable: Amounts =
-            node.allocatable.iter().map(|(resource, amount)| (resource.clone(), amount)).collect();
-        let labels = Arc::new(self.shown.of(&named));
-        let kind = KindRef(self.kinds.keep(Kind { labels, taints: taints.into(), allocatable: Arc::new(allocatable) }));
+        let labels = Arc::new(self.shown.labels_of(&named));
+        let kind = KindRef(self.kinds.intern_value(Kind {
+            labels,
+            taints: taints.into(),
+            allocatable: Arc::new(Amounts::from(&node.allocatable)),
+        }));
         let usable = node.ready && !node.unschedulable;
         let state = self.nodes.entry(name).or_default();
         let same = |spec: &NodeSpec| spec.usable == usable && spec.kind == kind && spec.node == named;
@@ -369,22 +379,22 @@ impl Inventory {
             return false;
         }
         take_out(&mut self.shapes, state);
-        self.shown.enters(&named);
+        self.shown.add_node(&named);
         let before = state.spec.replace(NodeSpec { node: named, kind, usable, domain });
         put_in(&mut self.shapes, state);
         if let Some(before) = before {
-            self.shown.leaves(&before.node);
+            self.shown.remove_node(&before.node);
         }
-        if self.shown.settle() {
-            self.relabel();
+        if self.shown.update_keys() {
+            self.relabel_shapes();
         }
         if self.labels.is_full() {
-            self.part_labels();
+            self.split_labels();
         }
         true
     }
 
-    fn node_gone(&mut self, name: &str) -> bool {
+    fn remove_node(&mut self, name: &str) -> bool {
         let Some(state) = self.nodes.get_mut(name) else { return false };
         take_out(&mut self.shapes, state);
         // Its pods may be reported for a while yet.
@@ -392,9 +402,9 @@ impl Inventory {
         if state.used.is_empty() {
             self.nodes.remove(name);
         }
-        had.iter().for_each(|spec| self.shown.leaves(&spec.node));
-        if self.shown.settle() {
-            self.relabel();
+        had.iter().for_each(|spec| self.shown.remove_node(&spec.node));
+        if self.shown.update_keys() {
+            self.relabel_shapes();
         }
         had.is_some()
     }
@@ -405,33 +415,33 @@ impl Inventory {
     }
 
     /// A node holds more, or less.
-    fn hold(&mut self, node: &Arc<str>, request: &Demand, sign: i128) {
+    fn charge_node(&mut self, node: &Arc<str>, change: impl Fn(&Amounts) -> Amounts) {
         let state = self.nodes.entry(Arc::clone(node)).or_default();
         take_out(&mut self.shapes, state);
-        state.used = self.requests.keep(state.used.plus(request, sign));
+        state.used = self.requests.intern_value(change(&state.used));
         put_in(&mut self.shapes, state);
         if state.spec.is_none() && state.used.is_empty() {
             self.nodes.remove(node);
         }
     }
 
-    fn key(&mut self, namespace: String, name: &str) -> PodKey {
-        let namespace = self.namespace(namespace);
+    fn pod_key(&mut self, namespace: String, name: &str) -> PodKey {
+        let namespace = self.intern_namespace(namespace);
         PodKey::new(&mut self.stems, namespace, name)
     }
 
     /// What a pod holds; `None` if it holds nothing and is nobody's.
-    fn held(&mut self, pod: Pod) -> Option<Held> {
+    fn bound_pod(&mut self, pod: Pod) -> Option<BoundPod> {
         let node = pod.node.filter(|_| !(pod.finished && pod.owner.is_none()))?;
-        Some(Held {
+        Some(BoundPod {
             node: self.name_of(&node),
-            request: (!pod.finished).then(|| self.requests.keep(Demand::of(&whole_units(&pod.request)))),
-            owner: pod.owner.map(|owner| self.known_owners.keep(owner)),
+            request: (!pod.finished).then(|| self.requests.intern_value(Amounts::from(&whole_units(&pod.request)))),
+            owner: pod.owner.map(|owner| self.known_owners.intern_value(owner)),
         })
     }
 
     /// These are all pods.
-    fn pods(&mut self, pods: Vec<Pod>) -> bool {
+    fn set_pods(&mut self, pods: Vec<Pod>) -> bool {
         self.listed.1 = true;
         self.shapes.clear();
         for state in self.nodes.values_mut() {
@@ -441,14 +451,14 @@ impl Inventory {
         self.owners.clear();
         let mut all = BTreeMap::new();
         for mut pod in pods {
-            let key = self.key(std::mem::take(&mut pod.namespace), &pod.name);
-            all.insert(key, self.held(pod));
+            let key = self.pod_key(std::mem::take(&mut pod.namespace), &pod.name);
+            all.insert(key, self.bound_pod(pod));
         }
-        let mut used: BTreeMap<&Arc<str>, Demand> = BTreeMap::new();
+        let mut used: BTreeMap<&Arc<str>, Amounts> = BTreeMap::new();
         for (key, held) in all.iter().filter_map(|(key, held)| Some((key, held.as_ref()?))) {
             if let Some(request) = &held.request {
                 let sum = used.entry(&held.node).or_default();
-                *sum = sum.plus(request, 1);
+                *sum = sum.plus(request);
             }
             if let Some(owner) = &held.owner {
                 let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
@@ -456,25 +466,25 @@ impl Inventory {
             }
         }
         for (node, used) in used {
-            self.nodes.entry(Arc::clone(node)).or_default().used = self.requests.keep(used);
+            self.nodes.entry(Arc::clone(node)).or_default().used = self.requests.intern_value(used);
         }
         // Made of all at once a map has no gaps.
         self.pods = all.into_iter().filter_map(|(key, held)| Some((key, held?))).collect();
         self.nodes.retain(|_, state| state.spec.is_some() || !state.used.is_empty());
-        self.sort();
+        self.sort_nodes();
         true
     }
 
-    fn pod(&mut self, mut pod: Pod) -> bool {
-        let key = self.key(std::mem::take(&mut pod.namespace), &pod.name);
-        let held = self.held(pod);
+    fn set_pod(&mut self, mut pod: Pod) -> bool {
+        let key = self.pod_key(std::mem::take(&mut pod.namespace), &pod.name);
+        let held = self.bound_pod(pod);
         if self.pods.get(&key) == held.as_ref() {
             return false;
         }
-        let gave_back = self.release(&key);
+        let gave_back = self.remove_pod(&key);
         let Some(held) = held else { return gave_back };
         if let Some(request) = &held.request {
-            self.hold(&held.node, request, 1);
+            self.charge_node(&held.node, |used| used.plus(request));
         }
         if let Some(owner) = &held.owner {
             let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
@@ -484,7 +494,7 @@ impl Inventory {
         true
     }
 
-    fn namespace(&mut self, name: String) -> Arc<str> {
+    fn intern_namespace(&mut self, name: String) -> Arc<str> {
         if let Some(known) = self.namespaces.get(name.as_str()) {
             return Arc::clone(known);
         }
@@ -493,10 +503,10 @@ impl Inventory {
         name
     }
 
-    fn release(&mut self, key: &PodKey) -> bool {
+    fn remove_pod(&mut self, key: &PodKey) -> bool {
         let Some(held) = self.pods.remove(key) else { return false };
         if let Some(request) = &held.request {
-            self.hold(&held.node, request, -1);
+            self.charge_node(&held.node, |used| used.minus(request));
         }
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(key.namespace()), owner);

@@ -41,7 +41,7 @@ impl NodeClaim {
 
     /// The same on nodes that satisfy one of these alternatives, too; as it is where there are none.
     #[must_use]
-    pub fn within(&self, nodes: &[Vec<Requirement>]) -> Self {
+    pub fn restrict_to(&self, nodes: &[Vec<Requirement>]) -> Self {
         if nodes.is_empty() {
             return self.clone();
         }
@@ -82,12 +82,12 @@ impl Requirement {
             Operator::NotIn => !listed(),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::Gt => self.compare(value, |value, wanted| value > wanted),
-            Operator::Lt => self.compare(value, |value, wanted| value < wanted),
+            Operator::Gt => self.compare_integers(value, |value, wanted| value > wanted),
+            Operator::Lt => self.compare_integers(value, |value, wanted| value < wanted),
         }
     }
 
-    fn compare(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
+    fn compare_integers(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let (Some(value), [wanted]) = (value, self.values.as_slice()) else { return false };
         matches!((value.parse(), wanted.parse()), (Ok(value), Ok(wanted)) if holds(value, wanted))
     }
@@ -103,12 +103,12 @@ impl Taint {
     /// True if one of the tolerations stands this taint.
     #[must_use]
     pub fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
-        tolerations.iter().any(|toleration| toleration.stands(self))
+        tolerations.iter().any(|toleration| toleration.tolerates_taint(self))
     }
 }
 
 impl Toleration {
-    fn stands(&self, taint: &Taint) -> bool {
+    fn tolerates_taint(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
             && (self.exists || self.value == taint.value)
@@ -129,13 +129,13 @@ mod tests {
         let rack = [vec![one("rack", "1")], vec![one("rack", "2")]];
         let term = |labels| NodeTerm { labels, fields: vec![] };
         let admits = |affinity: Vec<NodeTerm>, pairs: &[(&str, &str)]| {
-            NodeClaim { affinity, ..NodeClaim::default() }.within(&rack).admits("n", &labels(pairs), &[])
+            NodeClaim { affinity, ..NodeClaim::default() }.restrict_to(&rack).admits("n", &labels(pairs), &[])
         };
         assert!(admits(vec![], &[("rack", "2")]) && !admits(vec![], &[("rack", "3")]));
         let gpu = vec![term(vec![one("gpu", "a")]), term(vec![])];
         assert!(admits(gpu.clone(), &[("rack", "1"), ("gpu", "a")]) && !admits(gpu.clone(), &[("gpu", "a")]));
         assert!(!admits(gpu, &[("rack", "1")]), "an empty term still matches nothing");
-        assert_eq!(NodeClaim::default().within(&[]), NodeClaim::default());
+        assert_eq!(NodeClaim::default().restrict_to(&[]), NodeClaim::default());
     }
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

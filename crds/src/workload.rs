@@ -169,14 +169,14 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     let root = Field::root(object);
     let places = [find_pod_template(&root), Some(root)];
     let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
-    duration::seconds(told.value.as_str()?)
+    duration::whole_seconds(told.value.as_str()?)
 }
 
 /// The estimated running time of a workload, in seconds: our annotation, else `activeDeadlineSeconds`. A value that is
 /// not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
-    let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::seconds);
+    let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::whole_seconds);
     told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
 }
 

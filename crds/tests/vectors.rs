@@ -100,7 +100,7 @@ fn division() {
             })
             .collect();
         let empty = input["enableEmptyWorkloadPropagation"] == true;
-        let ours = replica_division::assign(&binding(input), &candidates, empty)
+        let ours = replica_division::assign_replicas(&binding(input), &candidates, empty)
             .map(|targets| {
                 let one = |target: &place::Target| json!({"name": target.cluster, "replicas": target.replicas});
                 json!({"clusters": targets.iter().map(one).collect::<Vec<_>>()})

@@ -43,7 +43,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
             let replicas = task.replicas.saturating_mul(u32::try_from(sets).unwrap_or(u32::MAX));
             Task { replicas, min_available: replicas, ..task.clone() }
         };
-        split::fits(&whole_gang(asked().map(times).collect()), capacity)
+        split::gang_fits(&whole_gang(asked().map(times).collect()), capacity)
     };
     let (mut least, mut beyond) = (0, most + 1);
     while beyond - least > 1 {

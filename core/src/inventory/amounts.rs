@@ -1,8 +1,11 @@
 //! Amounts of several resources on a node: as small as it can be, for there is one for each state that a node is in.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, collections::BTreeMap};
 
-use crate::{quantity::Quantity, resources::ResourceName};
+use crate::{
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
 
 /// Amounts by name, zeros included, with an order, so that shapes can be sorted and grouped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +44,25 @@ impl Amounts {
         self.0.is_empty()
     }
 
+    /// This and `other`.
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        self.combine(other, Quantity::saturating_add)
+    }
+
+    /// This without `other`; amounts never go below zero.
+    pub(super) fn minus(&self, other: &Self) -> Self {
+        self.combine(other, Quantity::saturating_sub)
+    }
+
+    fn combine(&self, other: &Self, by: fn(Quantity, Quantity) -> Quantity) -> Self {
+        let mut sum: BTreeMap<&ResourceName, Quantity> = self.iter().map(|(name, amount)| (name, *amount)).collect();
+        for (name, amount) in other.iter() {
+            let known = sum.entry(name).or_default();
+            *known = by(*known, *amount);
+        }
+        Self(sum.into_iter().filter(|(_, sum)| !sum.is_zero()).map(|(name, sum)| (name.clone(), sum)).collect())
+    }
+
     fn find<N: Ord + ?Sized>(&self, name: &N) -> Option<usize>
     where
         ResourceName: Borrow<N>,
@@ -63,5 +85,17 @@ impl FromIterator<(ResourceName, Quantity)> for Amounts {
 impl<const N: usize> From<[(ResourceName, Quantity); N]> for Amounts {
     fn from(amounts: [(ResourceName, Quantity); N]) -> Self {
         amounts.into_iter().collect()
+    }
+}
+
+impl From<&Resources> for Amounts {
+    fn from(amounts: &Resources) -> Self {
+        Self(amounts.iter().map(|(name, amount)| (name.clone(), amount)).collect())
+    }
+}
+
+impl From<&Amounts> for Resources {
+    fn from(amounts: &Amounts) -> Self {
+        amounts.iter().map(|(name, amount)| (name.clone(), *amount)).collect()
     }
 }

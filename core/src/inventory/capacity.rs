@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Amounts, DomainId, Domains, NodeRef, Profile, scale};
+use super::{Amounts, DomainId, Domains, NodeRef, Profile, packing_scale};
 use crate::{
     gang::{Operator, Requirement, Taint},
     node_affinity::HOSTNAME,
@@ -75,12 +75,12 @@ pub struct Shape {
 
 /// Nodes of one shape that have less free.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Less {
+pub(crate) struct ReducedNodes {
     /// Place of the shape.
     pub shape: usize,
     /// How many of its nodes.
     pub nodes: usize,
-    /// How much less each has, as pods are packed ([`scale`]).
+    /// How much less each has, as pods are packed ([`packing_scale`]).
     pub used: Vec<(ResourceName, i64)>,
 }
 
@@ -94,7 +94,7 @@ impl Capacity {
     /// What Karmada's resource summary says is free: one node as large as the whole cluster, of unknown labels.
     #[must_use]
     pub fn from_summary(allocatable: &Resources, allocated: &Resources, allocating: &Resources) -> Self {
-        let allocatable: Amounts = allocatable.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+        let allocatable = Amounts::from(allocatable);
         let mut used = allocated.clone();
         used.add(allocating);
         let left =
@@ -113,7 +113,7 @@ impl Capacity {
 
     /// The same cluster where some nodes have less free: of each shape the last, which become shapes after all others.
     #[must_use]
-    pub(crate) fn with_less(mut self, less: &[Less]) -> Self {
+    pub(crate) fn with_less(mut self, less: &[ReducedNodes]) -> Self {
         let (resources, rows) = (self.profile().resources().to_vec(), self.profile().rows_with(less));
         let mut keeps: BTreeMap<usize, usize> = BTreeMap::new();
         for part in less {
@@ -128,14 +128,14 @@ impl Capacity {
             let free = Arc::make_mut(&mut split.free);
             for (name, used) in part.used.iter().filter(|(_, used)| *used != 0) {
                 if let Some(amount) = free.get_mut(name) {
-                    let used = i128::from(*used).saturating_mul(scale(name));
+                    let used = i128::from(*used).saturating_mul(packing_scale(name));
                     *amount = amount.saturating_sub(Quantity::from_nano(used));
                 }
             }
             self.shapes.push(split);
         }
         for (shape, keeps) in keeps {
-            self.shapes[shape].truncate(keeps);
+            self.shapes[shape].keep_first(keeps);
         }
         let width = resources.len();
         let mut left = Vec::with_capacity(rows.len());
@@ -157,20 +157,19 @@ impl Capacity {
     /// All that is free, over all nodes (for showing; never for deciding what fits).
     #[must_use]
     pub fn free(&self) -> Resources {
-        self.sum(|shape| &shape.free)
+        self.sum_over_nodes(|shape| &shape.free)
     }
 
     /// All that there is, over all usable nodes.
     #[must_use]
     pub fn allocatable(&self) -> Resources {
-        self.sum(|shape| &shape.allocatable)
+        self.sum_over_nodes(|shape| &shape.allocatable)
     }
 
-    fn sum(&self, amounts: impl Fn(&Shape) -> &Amounts) -> Resources {
+    fn sum_over_nodes(&self, amounts: impl Fn(&Shape) -> &Amounts) -> Resources {
         let mut sum = Resources::new();
         for shape in &self.shapes {
-            let one: Resources = amounts(shape).iter().map(|(name, amount)| (name.clone(), *amount)).collect();
-            sum.add(&one.times(shape.nodes.len() as u64));
+            sum.add(&Resources::from(amounts(shape)).times(shape.nodes.len() as u64));
         }
         sum
     }
@@ -183,7 +182,7 @@ impl Capacity {
 
     /// Whether shapes carry a label, so that nodes of one are alike in it. No shape carries the nodes' names.
     #[must_use]
-    pub fn shows(&self, label: &str) -> bool {
+    pub fn carries_label(&self, label: &str) -> bool {
         label != HOSTNAME && self.shown.as_ref().is_none_or(|shown| shown.contains(label))
     }
 
@@ -191,7 +190,7 @@ impl Capacity {
     /// selected so (then also nodes that join it later), else the list of its nodes by label `kubernetes.io/hostname`
     /// (Kubernetes takes only one value for a node's name as a field).
     #[must_use]
-    pub fn pin(&self, domain: DomainId) -> Vec<Vec<Requirement>> {
+    pub fn node_selectors(&self, domain: DomainId) -> Vec<Vec<Requirement>> {
         if let Some(labels) = self.domains.get(domain).and_then(|domain| domain.labels.clone()) {
             return labels;
         }
@@ -239,13 +238,13 @@ impl Shape {
             domains: Vec::new(),
         };
         for (domain, node) in nodes {
-            part.push(domain, node.clone());
+            part.push_node(domain, node.clone());
         }
         part
     }
 
     /// Keeps so many of its nodes.
-    fn truncate(&mut self, nodes: usize) {
+    fn keep_first(&mut self, nodes: usize) {
         self.nodes.truncate(nodes);
         let mut left = nodes;
         for (_, inside) in &mut self.domains {
@@ -256,7 +255,7 @@ impl Shape {
     }
 
     /// Adds a node that comes after those that are there.
-    pub(super) fn push(&mut self, domain: Option<DomainId>, node: NodeRef) {
+    pub(super) fn push_node(&mut self, domain: Option<DomainId>, node: NodeRef) {
         match (domain, self.domains.last_mut()) {
             (Some(domain), Some((last, nodes))) if *last == domain => *nodes += 1,
             (Some(domain), _) => self.domains.push((domain, 1)),

@@ -145,7 +145,7 @@ impl Matcher {
         found.chain(self.names.get(name).copied()).min()
     }
 
-    fn add(&mut self, member: &Member, id: DomainId) {
+    fn add_member(&mut self, member: &Member, id: DomainId) {
         match member {
             Member::Node(name) => {
                 let known = self.names.entry(name.clone()).or_insert(id);
@@ -170,7 +170,7 @@ impl Matcher {
 
 /// The tree that these HyperNodes make, and how nodes find their place in it. A member that is not there, is not lower
 /// than the HyperNode that names it, or was named by another one before, is not taken.
-pub(super) fn tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, Matcher) {
+pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, Matcher) {
     let mut nodes: Vec<&HyperNode> = nodes.collect();
     nodes.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
     let ids: BTreeMap<&str, DomainId> = nodes.iter().map(|node| node.name.as_str()).zip((0..).map(DomainId)).collect();
@@ -179,15 +179,15 @@ pub(super) fn tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, 
     for (id, node) in (0..).map(DomainId).zip(&nodes) {
         let mut labels = Some(Vec::new());
         for member in &node.members {
-            matcher.add(member, id);
+            matcher.add_member(member, id);
             match member {
                 Member::Labels(wanted) if wanted.is_empty() => {}
-                Member::Labels(wanted) => either(&mut labels, Some(std::slice::from_ref(wanted))),
+                Member::Labels(wanted) => add_alternatives(&mut labels, Some(std::slice::from_ref(wanted))),
                 Member::HyperNode(name) => {
                     let child = ids.get(name.as_str()).and_then(|child| all.get_mut(child.index()));
                     if let Some(child) = child.filter(|child| child.parent.is_none() && child.tier < node.tier) {
                         child.parent = Some(id);
-                        either(&mut labels, child.labels.as_deref());
+                        add_alternatives(&mut labels, child.labels.as_deref());
                     }
                 }
                 Member::Node(_) | Member::Pattern(_) => labels = None,
@@ -205,7 +205,7 @@ pub(super) fn tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Domains, 
 }
 
 /// Adds alternatives; two that ask one label for different values become one that takes either.
-fn either(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
+fn add_alternatives(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
     let (Some(known), Some(more)) = (labels.as_mut(), more) else {
         *labels = None;
         return;

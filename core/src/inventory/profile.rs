@@ -3,7 +3,7 @@
 //! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as pods are
 //! packed by: milli cores, and units of all else, rounded down for each node.
 
-use super::{Capacity, Less};
+use super::{Capacity, ReducedNodes};
 use crate::{quantity::Quantity, resources::ResourceName};
 
 /// Sums and bounds of a capacity.
@@ -36,14 +36,14 @@ impl Profile {
         }
         let mut shapes = Vec::with_capacity(capacity.shapes.len() * resources.len());
         for shape in &capacity.shapes {
-            let free = |name| shape.free.get(name).map_or(0, |amount| floor(name, *amount).max(0));
+            let free = |name| shape.free.get(name).map_or(0, |amount| round_down(name, *amount).max(0));
             shapes.extend(resources.iter().map(free));
         }
         Self::of_rows(capacity, resources, shapes)
     }
 
     /// The rows of these shapes, and after them those of nodes that have less free.
-    pub(super) fn rows_with(&self, less: &[Less]) -> Vec<i64> {
+    pub(super) fn rows_with(&self, less: &[ReducedNodes]) -> Vec<i64> {
         let mut rows = self.shapes.clone();
         for part in less {
             let from = rows.len();
@@ -65,9 +65,9 @@ impl Profile {
         let mut profile = Self { shapes: Vec::new(), free, largest, nodes: vec![0; rows], tiers, resources };
         for (at, shape) in capacity.shapes.iter().enumerate() {
             let each = &shapes[at * width..(at + 1) * width];
-            profile.add(WHOLE, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
+            profile.add_nodes(WHOLE, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
             for (domain, nodes) in &shape.domains {
-                profile.add(domain.index() + 1, each, *nodes);
+                profile.add_nodes(domain.index() + 1, each, *nodes);
             }
         }
         profile.shapes = shapes;
@@ -80,7 +80,7 @@ impl Profile {
         profile
     }
 
-    fn add(&mut self, row: usize, each: &[i64], nodes: u32) {
+    fn add_nodes(&mut self, row: usize, each: &[i64], nodes: u32) {
         let width = self.resources.len();
         self.nodes[row] = self.nodes[row].saturating_add(nodes);
         for (column, each) in each.iter().enumerate() {
@@ -147,18 +147,18 @@ impl Profile {
 
 /// Nano units in one of the units that a resource is packed by.
 #[must_use]
-pub fn scale(name: &ResourceName) -> i128 {
+pub fn packing_scale(name: &ResourceName) -> i128 {
     if name.as_str() == ResourceName::CPU { 1_000_000 } else { 1_000_000_000 }
 }
 
 /// An amount in those units, rounded down.
 #[must_use]
-pub fn floor(name: &ResourceName, amount: Quantity) -> i64 {
-    i64::try_from(amount.as_nano().div_euclid(scale(name))).unwrap_or(i64::MAX)
+pub fn round_down(name: &ResourceName, amount: Quantity) -> i64 {
+    i64::try_from(amount.as_nano().div_euclid(packing_scale(name))).unwrap_or(i64::MAX)
 }
 
 /// An amount in those units, rounded up.
 #[must_use]
-pub fn ceil(name: &ResourceName, amount: Quantity) -> i64 {
-    i64::try_from(-(-amount.as_nano()).div_euclid(scale(name))).unwrap_or(i64::MAX)
+pub fn round_up(name: &ResourceName, amount: Quantity) -> i64 {
+    i64::try_from(-(-amount.as_nano()).div_euclid(packing_scale(name))).unwrap_or(i64::MAX)
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    Demand, Inventory,
-    held::{Held, PodKey},
+    Amounts, Inventory,
+    bound_pods::{BoundPod, PodKey},
 };
 use crate::gang::{TaskName, WorkloadRef};
 
@@ -22,44 +22,44 @@ pub enum RemovedPods {
 
 impl Inventory {
     /// What nodes get back.
-    pub(super) fn given_back<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Demand> {
-        let mut given_back: BTreeMap<&str, Demand> = BTreeMap::new();
+    pub(super) fn freed<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Amounts> {
+        let mut freed: BTreeMap<&str, Amounts> = BTreeMap::new();
         for (workload, gone) in gone {
-            for held in self.going(workload, gone) {
+            for held in self.removed_of(workload, gone) {
                 let Some(request) = &held.request else { continue };
-                let sum = given_back.entry(&held.node).or_default();
-                *sum = sum.plus(request, 1);
+                let sum = freed.entry(&held.node).or_default();
+                *sum = sum.plus(request);
             }
         }
-        given_back
+        freed
     }
 
     /// What nodes get back if all pods of such workloads go.
-    pub(super) fn given_back_by(&self, gone: impl Fn(&WorkloadRef) -> bool) -> BTreeMap<&str, Demand> {
+    pub(super) fn freed_by(&self, gone: impl Fn(&WorkloadRef) -> bool) -> BTreeMap<&str, Amounts> {
         let goes = self.owners.keys().filter(|(namespace, owner)| gone(&owner.workload(namespace)));
         // Owners are kept once, so that where they are says which they are.
         let goes: HashSet<_> = goes.map(|(namespace, owner)| (&**namespace, Arc::as_ptr(owner))).collect();
-        let mut given_back: BTreeMap<&str, Demand> = BTreeMap::new();
+        let mut freed: BTreeMap<&str, Amounts> = BTreeMap::new();
         for (key, held) in &self.pods {
             let (Some(request), Some(owner)) = (&held.request, &held.owner) else { continue };
             if goes.contains(&(&**key.namespace(), Arc::as_ptr(owner))) {
-                let sum = given_back.entry(&held.node).or_default();
-                *sum = sum.plus(request, 1);
+                let sum = freed.entry(&held.node).or_default();
+                *sum = sum.plus(request);
             }
         }
-        given_back
+        freed
     }
 
     /// Pods of a workload that go.
-    fn going<'a>(&'a self, workload: &'a WorkloadRef, gone: &RemovedPods) -> Vec<&'a Held> {
+    fn removed_of<'a>(&'a self, workload: &'a WorkloadRef, gone: &RemovedPods) -> Vec<&'a BoundPod> {
         let namespace: Arc<str> = Arc::from(workload.namespace.as_str());
-        let is_its = |held: &Held| {
+        let is_its = |held: &BoundPod| {
             let owner = held.owner.as_ref();
             owner.is_some_and(|owner| {
                 owner.name == workload.name && owner.kind == workload.kind && owner.group == workload.group
             })
         };
-        let mut pods: Vec<(&PodKey, &Held)> = self
+        let mut pods: Vec<(&PodKey, &BoundPod)> = self
             .pods
             .range(PodKey::first(Arc::clone(&namespace))..)
             .take_while(|(key, _)| *key.namespace() == namespace)

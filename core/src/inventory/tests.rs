@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task},
     node_affinity::HOSTNAME,
-    place::{Cluster, replica_estimate::Estimate},
+    place::{Cluster, replica_estimate::ReplicaEstimate},
     split::{self, pods_that_fit},
 };
 
@@ -209,7 +209,7 @@ fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_
     let capacity = inventory.capacity();
     let pin = |name: &str| {
         let id = capacity.domains.iter().find(|(_, domain)| *domain.name == *name).unwrap().0;
-        capacity.pin(id)
+        capacity.node_selectors(id)
     };
     assert_eq!(pin("r2"), [[label("rack", &["2"])]]);
     assert_eq!(pin("spine"), [[label("rack", &["2", "3"])]]);
@@ -259,7 +259,7 @@ fn shapes_carry_only_the_labels_that_are_selected_on_and_none_that_tells_most_no
     for node in nodes.iter().filter(|node| node.labels["rack"].parse::<u32>().unwrap() > 63) {
         inventory.apply_change(Change::NodeGone(node.name.clone()));
     }
-    assert!(inventory.capacity().shows("rack"));
+    assert!(inventory.capacity().carries_label("rack"));
     assert!(inventory.carry_labels(&labels(&[])));
     assert_eq!(shapes(&inventory), 1);
 }
@@ -337,7 +337,7 @@ proptest! {
         inventory.carry_labels(&labels(&shown));
         let capacity = inventory.capacity();
         prop_assert_eq!(i128::from(pods_that_fit(&gang, &capacity)), want);
-        prop_assert_eq!(i128::from(Estimate::new(&gang).replicas(&Cluster::default(), &capacity)), want);
+        prop_assert_eq!(i128::from(ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity)), want);
         let left = split::take_assumed(capacity.clone(), &gang, &[2], &Default::default());
         prop_assert_eq!(i128::from(pods_that_fit(&gang, &left)), (want - 2).max(0));
     }

@@ -57,7 +57,7 @@ impl FromStr for Data {
     type Err = ParseDataError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let pieces: Vec<Piece> = text.split(',').map(piece).collect::<Result<_, _>>()?;
+        let pieces: Vec<Piece> = text.split(',').map(parse_piece).collect::<Result<_, _>>()?;
         if pieces.len() > MOST_PIECES || pieces.iter().any(|piece| piece.places.len() > MOST_PLACES) {
             return Err(ParseDataError::TooMany);
         }
@@ -65,17 +65,17 @@ impl FromStr for Data {
     }
 }
 
-fn piece(text: &str) -> Result<Piece, ParseDataError> {
+fn parse_piece(text: &str) -> Result<Piece, ParseDataError> {
     let (places, size) = match text.rsplit_once(':') {
         Some((places, size)) => (places, size.trim()),
         None => (text, "1"),
     };
     let number = size.parse::<i64>().ok().filter(|number| (1..=LARGEST).contains(number));
     let size = number.ok_or_else(|| ParseDataError::Size(size.to_owned()))?;
-    Ok(Piece { places: places.split('|').map(place).collect::<Result<_, _>>()?, size })
+    Ok(Piece { places: places.split('|').map(parse_place).collect::<Result<_, _>>()?, size })
 }
 
-fn place(text: &str) -> Result<Place, ParseDataError> {
+fn parse_place(text: &str) -> Result<Place, ParseDataError> {
     let malformed = || ParseDataError::Malformed(text.trim().to_owned());
     let (key, value) = text.split_once('=').ok_or_else(malformed)?;
     let value = value.trim().to_owned();

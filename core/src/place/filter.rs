@@ -82,7 +82,7 @@ impl Reason<'_> {
         }
     }
 
-    fn text(&self) -> Cow<'static, str> {
+    fn message(&self) -> Cow<'static, str> {
         match self {
             Self::NotSelected => "cluster(s) did not match the placement cluster affinity constraint".into(),
             Self::Evicting => "cluster(s) is in the process of eviction".into(),
@@ -101,7 +101,7 @@ impl Reason<'_> {
 
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        f.write_str(&self.message())
     }
 }
 
@@ -134,7 +134,7 @@ impl<'a> Filter<'a> {
         let targets = binding.previous.iter().map(|target| (target.cluster.as_str(), target.replicas));
         Self {
             binding,
-            tiers: tiers(binding),
+            tiers: tier_selectors(binding),
             held: Lookup::new(targets),
             evicting: Lookup::names(&binding.evicting),
             api: (binding.api_version.clone(), binding.kind.clone()),
@@ -168,7 +168,7 @@ impl<'a> Filter<'a> {
         let taint = || cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations));
         let taint = if held { None } else { taint().map(Reason::Taint) };
         let api = (!held && !self.is_served(cluster)).then_some(Reason::NoApi);
-        let lacks = self.binding.placement.spread.iter().find_map(|spread| lacks(spread.by, cluster));
+        let lacks = self.binding.placement.spread.iter().find_map(|spread| missing_property(spread.by, cluster));
         let peers = &self.binding.peers;
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
         let there = !held && peers.apart.contains(&cluster.name);
@@ -204,7 +204,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn tiers(binding: &Binding) -> Option<Vec<Selector<'_>>> {
+fn tier_selectors(binding: &Binding) -> Option<Vec<Selector<'_>>> {
     if let Some(affinity) = &binding.placement.affinity {
         return Some(vec![Selector::new(affinity)]);
     }
@@ -213,7 +213,7 @@ fn tiers(binding: &Binding) -> Option<Vec<Selector<'_>>> {
     Some(std::iter::once(affinity).chain(overflow).map(Selector::new).collect())
 }
 
-fn lacks(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
+fn missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
     match by {
         SpreadBy::Provider => cluster.provider.is_empty().then_some("provider"),
         SpreadBy::Region => cluster.region.is_empty().then_some("region"),
@@ -289,7 +289,7 @@ fn field_matches(field: &Requirement, cluster: &Cluster) -> bool {
 pub fn fit_error<'a>(clusters: usize, reasons: impl IntoIterator<Item = Reason<'a>>) -> String {
     let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
     for reason in reasons {
-        *counts.entry(reason.text()).or_default() += 1;
+        *counts.entry(reason.message()).or_default() += 1;
     }
     let mut sentences: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     sentences.sort();

@@ -4,8 +4,8 @@
 //! Rule: `GeneralEstimator.MaxAvailableReplicas` (`pkg/estimator/client/general.go`), with its traps: sums over nodes count
 //! fragments that no pod fits in, and nodes that are cordoned or not ready; where the cluster has resource models, each free
 //! node counts as its grade's lower end and 110 pods, and a resource that is in no model is not there, so that GPUs and
-//! `ephemeral-storage` give 0 with the models that Karmada adds to every cluster. [`Published::replicas`] is Karmada's
-//! number; [`Published::replicas_mended`] is the one to place by: models count only for what they model.
+//! `ephemeral-storage` give 0 with the models that Karmada adds to every cluster. [`Published::max_replicas`] is Karmada's
+//! number; [`Published::max_replicas_mended`] is the one to place by: models count only for what they model.
 
 use crate::{quantity::Quantity, resources::Resources};
 
@@ -38,21 +38,21 @@ pub struct Grade {
 impl Published {
     /// Karmada's number. `None` asks for nothing but a place for a pod.
     #[must_use]
-    pub fn replicas(&self, request: Option<&Resources>) -> i64 {
-        self.estimate(request, |_| true)
+    pub fn max_replicas(&self, request: Option<&Resources>) -> i64 {
+        self.estimate_replicas(request, |_| true)
     }
 
     /// The same, but models do not speak for a request that names something which is in none of them.
     #[must_use]
-    pub fn replicas_mended(&self, request: Option<&Resources>) -> i64 {
-        let modelled = |name: &str| self.grades.iter().flat_map(|grade| &grade.least).any(|l| has(l, name));
-        self.estimate(request, |request| {
+    pub fn max_replicas_mended(&self, request: Option<&Resources>) -> i64 {
+        let modelled = |name: &str| self.grades.iter().flat_map(|grade| &grade.least).any(|l| names_resource(l, name));
+        self.estimate_replicas(request, |request| {
             request.iter().all(|(name, _)| name.as_str() == "pods" || modelled(name.as_str()))
         })
     }
 
-    fn estimate(&self, request: Option<&Resources>, models_count: impl Fn(&Resources) -> bool) -> i64 {
-        let pods = self.free("pods");
+    fn estimate_replicas(&self, request: Option<&Resources>, models_count: impl Fn(&Resources) -> bool) -> i64 {
+        let pods = self.free_units("pods");
         if pods <= 0 {
             return 0;
         }
@@ -62,16 +62,16 @@ impl Published {
     }
 
     /// `allocatable - allocated - allocating` in the unit in which Karmada counts: thousandths of cores, else whole ones.
-    fn free(&self, name: &str) -> i64 {
-        let of = |list: &Resources| whole(name, list.get(name));
+    fn free_units(&self, name: &str) -> i64 {
+        let of = |list: &Resources| whole_units(name, list.get(name));
         of(&self.allocatable).saturating_sub(of(&self.allocated)).saturating_sub(of(&self.allocating))
     }
 
     fn by_sums(&self, request: &Resources) -> i64 {
-        let asked = request.iter().map(|(name, amount)| (name.as_str(), whole(name.as_str(), amount)));
+        let asked = request.iter().map(|(name, amount)| (name.as_str(), whole_units(name.as_str(), amount)));
         asked
             .filter(|(_, asked)| *asked > 0)
-            .map(|(name, asked)| self.free(name).max(0) / asked)
+            .map(|(name, asked)| self.free_units(name).max(0) / asked)
             .min()
             .unwrap_or(i64::MAX)
     }
@@ -86,7 +86,8 @@ impl Published {
             // A grade without a model has no nodes.
             let Some(least) = &grade.least else { continue };
             let fits = request.iter().filter(|(name, _)| is_counted(name.as_str())).filter_map(|(name, amount)| {
-                let (offered, asked) = (whole(name.as_str(), least.get(name.as_str())), whole(name.as_str(), amount));
+                let (offered, asked) =
+                    (whole_units(name.as_str(), least.get(name.as_str())), whole_units(name.as_str(), amount));
                 (asked > 0).then(|| offered / asked)
             });
             let each = fits.min().unwrap_or(i64::MAX).min(PODS_OF_A_MODEL);
@@ -96,7 +97,7 @@ impl Published {
     }
 }
 
-fn has(list: &Resources, name: &str) -> bool {
+fn names_resource(list: &Resources, name: &str) -> bool {
     list.iter().any(|(known, _)| known.as_str() == name)
 }
 
@@ -106,7 +107,7 @@ fn is_counted(name: &str) -> bool {
 }
 
 /// As apimachinery's `MilliValue` for cores and `Value` for the rest: rounded up.
-fn whole(name: &str, amount: Quantity) -> i64 {
+fn whole_units(name: &str, amount: Quantity) -> i64 {
     let unit = if name == "cpu" { NANO / 1000 } else { NANO };
     i64::try_from(-(-amount.as_nano()).div_euclid(unit)).unwrap_or(i64::MAX)
 }
@@ -132,17 +133,17 @@ mod tests {
     #[test]
     fn a_node_is_as_small_as_its_grade_allows() {
         let request = list(&[("cpu", 2), ("pods", 1)]);
-        assert_eq!(published(true).replicas(Some(&request)), 8);
-        assert_eq!(published(true).replicas_mended(Some(&request)), 8);
-        assert_eq!(published(false).replicas(Some(&request)), 16);
+        assert_eq!(published(true).max_replicas(Some(&request)), 8);
+        assert_eq!(published(true).max_replicas_mended(Some(&request)), 8);
+        assert_eq!(published(false).max_replicas(Some(&request)), 16);
     }
 
     /// karmada.md 6.1: the GPU trap.
     #[test]
     fn what_no_model_names_is_taken_from_the_sums_and_not_for_absent() {
         let request = list(&[("cpu", 2), ("nvidia.com/gpu", 1)]);
-        assert_eq!(published(true).replicas(Some(&request)), 0, "Karmada's answer");
-        assert_eq!(published(true).replicas_mended(Some(&request)), 8);
+        assert_eq!(published(true).max_replicas(Some(&request)), 0, "Karmada's answer");
+        assert_eq!(published(true).max_replicas_mended(Some(&request)), 8);
     }
 
     /// karmada.md 14.18: the model path never looks at the sums.
@@ -152,17 +153,17 @@ mod tests {
         published.grades[0].least = Some(list(&[("cpu", 16), ("nvidia.com/gpu", 4)]));
         published.allocatable.set("nvidia.com/gpu", Quantity::ZERO);
         let request = list(&[("nvidia.com/gpu", 1)]);
-        assert_eq!(published.replicas(Some(&request)), 4);
+        assert_eq!(published.max_replicas(Some(&request)), 4);
     }
 
     #[test]
     fn free_pods_bound_every_answer() {
         let mut published = published(false);
         published.allocated = list(&[("pods", 107)]);
-        assert_eq!(published.replicas(None), 3);
-        assert_eq!(published.replicas(Some(&list(&[("cpu", 1)]))), 3);
+        assert_eq!(published.max_replicas(None), 3);
+        assert_eq!(published.max_replicas(Some(&list(&[("cpu", 1)]))), 3);
         published.allocating = list(&[("pods", 3)]);
-        assert_eq!(published.replicas(None), 0);
+        assert_eq!(published.max_replicas(None), 0);
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         for (count, least, want) in [(1, None, 8), (-1, Some(list(&[("cpu", 16)])), 16)] {
             let mut published = published(true);
             published.grades.push(Grade { count, least });
-            assert_eq!(published.replicas(Some(&request)), want);
+            assert_eq!(published.max_replicas(Some(&request)), want);
         }
     }
 }

@@ -50,11 +50,11 @@ pub fn place_within_queues<'q>(
                 continue;
             }
             let Some(left) = queue(&cluster.name).map(Queue::left) else { continue };
-            let asked = added(&decision, request, &cluster.name);
+            let asked = added_demand(&decision, request, &cluster.name);
             if left.iter().any(|(name, left)| asked.get(name.as_str()) > left) {
                 let numbers: Vec<String> = left.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
                 bounded.push(format!("{}: its own queue has {} left", cluster.name, numbers.join(", ")));
-                exceeds = Some((at, within(capacity, request.gang, &left)));
+                exceeds = Some((at, bound_capacity(capacity, request.gang, &left)));
                 break;
             }
         }
@@ -66,7 +66,7 @@ pub fn place_within_queues<'q>(
 }
 
 /// What a decision adds in a cluster to what is there.
-fn added(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources {
+fn added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources {
     let share = |plan: Option<&Plan>| plan.and_then(|plan| plan.clusters.get(&ClusterName::from(cluster))).cloned();
     let (now, before) = (share(decision.plan.as_ref()), share(request.previous));
     let mut asked = Resources::new();
@@ -80,7 +80,7 @@ fn added(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources
 }
 
 /// The capacity with no more than `left` free in all. For a gang of one task as many of its pods fit as would in `left`.
-fn within(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
+fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     let mut left: BTreeMap<_, Quantity> = left.iter().map(|(name, amount)| (name.clone(), amount)).collect();
     let sole = match gang.tasks.as_slice() {
         [task] => Some(&task.request),
@@ -90,7 +90,7 @@ fn within(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     for shape in &capacity.shapes {
         for node in shape.with_domains() {
             let mut part = shape.of_nodes(std::iter::once(node));
-            let most = sole.map(|request| pods(request, &part));
+            let most = sole.map(|request| pods_per_node(request, &part));
             let free = Arc::make_mut(&mut part.free);
             for (name, left) in &mut left {
                 let Some(amount) = free.get_mut(name) else { continue };
@@ -108,9 +108,8 @@ fn within(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
 }
 
 /// Pods that fit a node by their requests.
-fn pods(request: &Resources, node: &Shape) -> u64 {
-    let offer: Resources = node.free.iter().map(|(name, amount)| (name.clone(), *amount)).collect();
-    request.times_in(&offer).unwrap_or(0)
+fn pods_per_node(request: &Resources, node: &Shape) -> u64 {
+    request.times_in(&Resources::from(&*node.free)).unwrap_or(0)
 }
 
 #[cfg(test)]

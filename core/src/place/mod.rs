@@ -1,8 +1,19 @@
-//! Where a released binding goes: Karmada's filters, its cluster selection and its division, and the gang-aware split.
+//! Where a released binding goes: Karmada's filters, its choice of clusters and its division, or the gang-aware split.
 //!
-//! Rule: karmada-scheduler's `genericScheduler.Schedule` (`pkg/scheduler/core/generic_scheduler.go`) with our own
-//! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`replica_division`]. The
-//! controller asks the same [`place_binding`] whether a gated binding would fit now.
+//! Rule: karmada-scheduler's `genericScheduler.Schedule` (`pkg/scheduler/core/generic_scheduler.go`), with our own capacity
+//! in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`replica_division`]. The controller
+//! asks the same [`place_binding`] whether a gated binding would fit now.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `schedule` | the whole decision: filter, choose, divide; affinity terms one after the other |
+//! | [`filter`] | which clusters a binding may go to |
+//! | [`spread_constraints`] | which of them Karmada would choose; `schedule/region_sets`: which other regions would do |
+//! | [`score`], [`data_locality`] | which of them come first by the policy's weights, and by where data is |
+//! | [`replica_division`] | how many replicas each gets |
+//! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
+//! | `member_queues` | what the queues of a member's own Volcano let start there |
+//! | `workload_affinity` | where the others of its affinity groups are |
 
 pub mod data_locality;
 pub mod filter;

@@ -27,7 +27,7 @@ pub enum DivideError {
 ///
 /// # Errors
 /// [`DivideError`], in Karmada's words.
-pub fn assign(
+pub fn assign_replicas(
     binding: &Binding,
     candidates: &[Candidate<'_>],
     empty_workloads: bool,
@@ -36,7 +36,8 @@ pub fn assign(
         return Err(DivideError::Other("no clusters available to schedule".to_owned()));
     }
     let divided = binding.divisible && binding.components <= 1;
-    let replicas = if divided { House::new(binding, candidates).divide()? } else { vec![0; candidates.len()] };
+    let replicas =
+        if divided { ReplicaDivision::new(binding, candidates).divide_replicas()? } else { vec![0; candidates.len()] };
     let all = !divided || empty_workloads;
     let mut targets: Vec<Target> = candidates
         .iter()
@@ -57,7 +58,7 @@ struct Held {
 }
 
 /// Replicas to divide over candidates.
-struct House<'a> {
+struct ReplicaDivision<'a> {
     binding: &'a Binding,
     replicas: i64,
     candidates: &'a [Candidate<'a>],
@@ -65,7 +66,7 @@ struct House<'a> {
     held: Vec<Option<Held>>,
 }
 
-impl<'a> House<'a> {
+impl<'a> ReplicaDivision<'a> {
     fn new(binding: &'a Binding, candidates: &'a [Candidate<'a>]) -> Self {
         let targets = binding.previous.iter().enumerate();
         let held = |(position, target): (usize, &'a Target)| {
@@ -80,16 +81,16 @@ impl<'a> House<'a> {
         Self { binding, replicas: binding.replicas, candidates, held }
     }
 
-    fn held(&self, candidate: usize) -> Option<Held> {
+    fn held_by(&self, candidate: usize) -> Option<Held> {
         self.held.get(candidate).copied().flatten()
     }
 
-    fn has(&self, candidate: usize) -> i64 {
-        self.held(candidate).map_or(0, |held| held.replicas)
+    fn replicas_held(&self, candidate: usize) -> i64 {
+        self.held_by(candidate).map_or(0, |held| held.replicas)
     }
 
     /// Replicas by candidate.
-    fn divide(&self) -> Result<Vec<i64>, DivideError> {
+    fn divide_replicas(&self) -> Result<Vec<i64>, DivideError> {
         let tiered = self.binding.placement.affinity.is_none()
             && self.binding.term().is_some_and(|term| !term.overflow.is_empty());
         if tiered { self.by_tier() } else { self.by_strategy() }
@@ -113,8 +114,9 @@ impl<'a> House<'a> {
                 continue;
             }
             let candidates: Vec<Candidate<'_>> = members.iter().map(|i| self.candidates[*i]).collect();
-            let held = members.iter().map(|i| self.held(*i)).collect();
-            let part = House { binding: self.binding, replicas: left.min(available), candidates: &candidates, held };
+            let held = members.iter().map(|i| self.held_by(*i)).collect();
+            let part =
+                ReplicaDivision { binding: self.binding, replicas: left.min(available), candidates: &candidates, held };
             for (member, got) in members.into_iter().zip(part.by_strategy()?) {
                 replicas[member] = got;
             }
@@ -132,10 +134,10 @@ impl<'a> House<'a> {
             None | Some(Division::Duplicated) => Ok(vec![self.replicas; self.candidates.len()]),
             Some(Division::StaticWeight { rules, .. }) => {
                 let weights = static_weights(rules, self.candidates.iter().map(|candidate| candidate.cluster));
-                Ok(self.seats(self.replicas, weights.into_iter().enumerate()))
+                Ok(self.give_seats(self.replicas, weights.into_iter().enumerate()))
             }
-            Some(Division::Aggregated) => self.dynamic(true),
-            Some(Division::DynamicWeight) => self.dynamic(false),
+            Some(Division::Aggregated) => self.divide_by_capacity(true),
+            Some(Division::DynamicWeight) => self.divide_by_capacity(false),
             Some(Division::Unsupported) => Err(DivideError::Other(
                 "unsupported replica scheduling strategy, replicaSchedulingType: Divided, replicaDivisionPreference: \
                  , please try another scheduling strategy"
@@ -145,36 +147,36 @@ impl<'a> House<'a> {
     }
 
     /// By what is free, with what is assigned staying where it is: Fresh, down, the same, or up.
-    fn dynamic(&self, aggregated: bool) -> Result<Vec<i64>, DivideError> {
+    fn divide_by_capacity(&self, aggregated: bool) -> Result<Vec<i64>, DivideError> {
         let fewest = |order: Order| if aggregated { Some(order) } else { None };
         let all = 0..self.candidates.len();
         if self.binding.fresh {
-            let own = all.map(|i| self.candidates[i].allocatable.saturating_add(self.has(i))).collect();
+            let own = all.map(|i| self.candidates[i].allocatable.saturating_add(self.replicas_held(i))).collect();
             return self
-                .share(self.replicas, own, fewest(Order::Candidates))
-                .map_err(|error| within("failed to do fresh scale", error));
+                .share_out(self.replicas, own, fewest(Order::Candidates))
+                .map_err(|error| with_context("failed to do fresh scale", error));
         }
-        let assigned: i64 = all.clone().map(|i| self.has(i)).fold(0, i64::saturating_add);
+        let assigned: i64 = all.clone().map(|i| self.replicas_held(i)).fold(0, i64::saturating_add);
         if assigned > self.replicas {
             return self
-                .share(self.replicas, all.map(|i| self.has(i)).collect(), fewest(Order::Targets))
-                .map_err(|error| within("failed to scale down", error));
+                .share_out(self.replicas, all.map(|i| self.replicas_held(i)).collect(), fewest(Order::Targets))
+                .map_err(|error| with_context("failed to scale down", error));
         }
         if assigned == self.replicas {
-            return Ok(all.map(|i| self.has(i)).collect());
+            return Ok(all.map(|i| self.replicas_held(i)).collect());
         }
         let free = self.candidates.iter().map(|candidate| candidate.allocatable).collect();
         let mut replicas = self
-            .share(self.replicas - assigned, free, fewest(Order::UsedFirst))
-            .map_err(|error| within("failed to scale up", error))?;
+            .share_out(self.replicas - assigned, free, fewest(Order::UsedFirst))
+            .map_err(|error| with_context("failed to scale up", error))?;
         for (i, replicas) in replicas.iter_mut().enumerate() {
-            *replicas += self.has(i);
+            *replicas += self.replicas_held(i);
         }
         Ok(replicas)
     }
 
     /// `replicas` over what is available: over everybody, or over the fewest in an order.
-    fn share(&self, replicas: i64, available: Vec<i64>, fewest: Option<Order>) -> Result<Vec<i64>, DivideError> {
+    fn share_out(&self, replicas: i64, available: Vec<i64>, fewest: Option<Order>) -> Result<Vec<i64>, DivideError> {
         let total = available.iter().copied().fold(0, i64::saturating_add);
         if total < replicas {
             let message = format!("Clusters available replicas {total} are not enough to schedule.");
@@ -182,26 +184,30 @@ impl<'a> House<'a> {
         }
         let votes = |free: i64| u64::try_from(free).unwrap_or(0);
         let Some(order) = fewest else {
-            return Ok(self.seats(replicas, available.into_iter().map(votes).enumerate()));
+            return Ok(self.give_seats(replicas, available.into_iter().map(votes).enumerate()));
         };
         let ranked = !self.binding.ranking.is_empty();
         let mut places: Vec<Place> = available
             .into_iter()
             .enumerate()
             .map(|(candidate, free)| Place {
-                later: order == Order::UsedFirst && self.has(candidate) <= 0,
+                later: order == Order::UsedFirst && self.replicas_held(candidate) <= 0,
                 rank: Reverse(if ranked && order != Order::Targets { self.candidates[candidate].score } else { 0 }),
                 free: Reverse(votes(free)),
-                turn: if order == Order::Targets { self.held(candidate).map_or(0, |h| h.position) } else { candidate },
+                turn: if order == Order::Targets {
+                    self.held_by(candidate).map_or(0, |h| h.position)
+                } else {
+                    candidate
+                },
                 candidate,
             })
             .collect();
         let chosen = shortest_prefix(&mut places, votes(replicas));
-        Ok(self.seats(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
+        Ok(self.give_seats(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
     }
 
     /// Webster over some of the candidates, each with its votes.
-    fn seats(&self, replicas: i64, votes: impl Iterator<Item = (usize, u64)>) -> Vec<i64> {
+    fn give_seats(&self, replicas: i64, votes: impl Iterator<Item = (usize, u64)>) -> Vec<i64> {
         let (chosen, claims): (Vec<usize>, Vec<(u64, &str)>) = votes
             .map(|(candidate, votes)| (candidate, (votes, self.candidates[candidate].cluster.name.as_str())))
             .unzip();
@@ -215,7 +221,7 @@ impl<'a> House<'a> {
     }
 }
 
-fn within(what: &str, error: DivideError) -> DivideError {
+fn with_context(what: &str, error: DivideError) -> DivideError {
     match error {
         DivideError::Unschedulable(why) => DivideError::Unschedulable(format!("{what}: {why}")),
         DivideError::Other(why) => DivideError::Other(format!("{what}: {why}")),

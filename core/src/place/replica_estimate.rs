@@ -2,7 +2,7 @@
 //!
 //! The same number as [`split::pods_that_fit`], for a gang of one task, without copying the cluster's free capacity: a
 //! decision asks it of every cluster that passes the filters. Of a cluster of which no more than Karmada's summary is
-//! known, at most what Karmada's own estimate gives ([`Published::replicas_mended`]).
+//! known, at most what Karmada's own estimate gives ([`Published::max_replicas_mended`]).
 
 #[cfg(doc)]
 use crate::place::Published;
@@ -16,7 +16,7 @@ use crate::{
 
 /// What a replica asks for, ready to be held against many clusters.
 #[derive(Debug, Clone)]
-pub struct Estimate<'a> {
+pub struct ReplicaEstimate<'a> {
     gang: &'a Gang,
     /// The task, where it is the only one and does not tell nodes apart by name.
     sole: Option<&'a Task>,
@@ -24,7 +24,7 @@ pub struct Estimate<'a> {
     asked: Vec<(&'a ResourceName, i128)>,
 }
 
-impl<'a> Estimate<'a> {
+impl<'a> ReplicaEstimate<'a> {
     /// For the gang's task; for several tasks the replicas of the whole gang are counted.
     #[must_use]
     pub fn new(gang: &'a Gang) -> Self {
@@ -42,18 +42,18 @@ impl<'a> Estimate<'a> {
 
     /// Replicas that fit what is free in the cluster.
     #[must_use]
-    pub fn replicas(&self, cluster: &Cluster, capacity: &Capacity) -> u64 {
-        let fit = self.fit(capacity);
+    pub fn max_replicas(&self, cluster: &Cluster, capacity: &Capacity) -> u64 {
+        let fit = self.count_fitting(capacity);
         match (self.gang.tasks.as_slice(), &cluster.published, capacity.source) {
             ([task], Some(published), Source::Summary) => {
-                fit.min(u64::try_from(published.replicas_mended(Some(&task.request))).unwrap_or(0))
+                fit.min(u64::try_from(published.max_replicas_mended(Some(&task.request))).unwrap_or(0))
             }
             _ => fit,
         }
     }
 
-    fn fit(&self, capacity: &Capacity) -> u64 {
-        let by_shape = |task: &&Task| task.node.labels().all(|label| capacity.shows(label));
+    fn count_fitting(&self, capacity: &Capacity) -> u64 {
+        let by_shape = |task: &&Task| task.node.labels().all(|label| capacity.carries_label(label));
         let Some(task) = self.sole.filter(by_shape) else { return split::pods_that_fit(self.gang, capacity) };
         let on_shape = |shape: &Shape| {
             // Fields are out of the question here, so that the name does not matter.
@@ -141,7 +141,7 @@ mod tests {
             for selector in [&[][..], &[("pool", "a")], &[("kubernetes.io/hostname", "n1")]] {
                 let mut gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
                 gang.tasks[0].node.most_per_node = most;
-                let ours = Estimate::new(&gang).replicas(&Cluster::default(), &capacity);
+                let ours = ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity);
                 prop_assert_eq!(ours, split::pods_that_fit(&gang, &capacity));
             }
         }
@@ -159,7 +159,7 @@ mod tests {
         let published = Published { allocatable, grades, ..Published::default() };
         let cluster = Cluster { published: Some(Arc::new(published)), ..Cluster::default() };
         let replicas = |request: &[(&str, i64)], capacity: &Capacity| {
-            Estimate::new(&gang(list(request), &[])).replicas(&cluster, capacity)
+            ReplicaEstimate::new(&gang(list(request), &[])).max_replicas(&cluster, capacity)
         };
         assert_eq!(replicas(&[("cpu", 5), ("pods", 1)], &capacity), 4, "one on each node");
         assert_eq!(replicas(&[("cpu", 5), ("nvidia.com/gpu", 2), ("pods", 1)], &capacity), 2, "no model names GPUs");

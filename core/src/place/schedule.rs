@@ -9,13 +9,16 @@ mod region_sets;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
-    Affinity, Binding, Cluster, Division, Spread, SpreadBy, Target,
+    Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
     filter::{self, Filter, Passed, Reason},
     replica_division::{self, DivideError, static_weights},
-    replica_estimate::Estimate,
+    replica_estimate::ReplicaEstimate,
     score::Site,
     spread_constraints::{self, Candidate, is_duplicated},
 };
@@ -78,21 +81,28 @@ pub enum NotPlaced {
 /// # Errors
 /// [`NotPlaced`], in a sentence with numbers.
 pub fn place_binding(request: &Request<'_>) -> Result<Decision, NotPlaced> {
-    let terms = &request.binding.placement.affinities;
-    if request.binding.placement.affinity.is_some() || terms.is_empty() {
-        return attempt(request, request.binding);
-    }
-    let observed = terms.iter().position(|term| term.name == request.binding.observed_affinity);
-    let start = if request.binding.fresh { 0 } else { observed.unwrap_or(0) };
     let mut first = None;
-    for term in &terms[start..] {
-        let binding = Binding { observed_affinity: term.name.clone(), ..request.binding.clone() };
-        match attempt(request, &binding) {
-            Ok(decision) => return Ok(Decision { affinity: Some(term.name.clone()), ..decision }),
+    for binding in bindings_by_term(request.binding) {
+        match place_by_term(request, &binding) {
+            Ok(decision) => {
+                let affinity = matches!(binding, Cow::Owned(_)).then(|| binding.observed_affinity.clone());
+                return Ok(Decision { affinity, ..decision });
+            }
             Err(error) => drop(first.get_or_insert(error)),
         }
     }
     Err(first.unwrap_or_else(|| NotPlaced::Unsupported("no affinity term to try".to_owned())))
+}
+
+/// The binding with each affinity term that is tried, in turn; as it is where it has no terms.
+fn bindings_by_term(binding: &Binding) -> impl Iterator<Item = Cow<'_, Binding>> {
+    let placement = &binding.placement;
+    let terms = if placement.affinity.is_some() { &[] } else { placement.affinities.as_slice() };
+    let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
+    let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
+    let with_term = |term: &AffinityTerm| Binding { observed_affinity: term.name.clone(), ..binding.clone() };
+    let as_it_is = terms.is_empty().then_some(Cow::Borrowed(binding));
+    as_it_is.into_iter().chain(terms[start..].iter().map(move |term| Cow::Owned(with_term(term))))
 }
 
 /// Clusters that each get all of a duplicated binding, as its filters, its affinity terms and its spread constraints
@@ -119,13 +129,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
             if candidates.is_empty() { None } else { spread_constraints::select_clusters(binding, candidates).ok() };
         chosen.map(|chosen| chosen.len()).filter(|chosen| *chosen > 0)
     };
-    let terms = &binding.placement.affinities;
-    if binding.placement.affinity.is_some() || terms.is_empty() {
-        return chosen(binding);
-    }
-    let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
-    let start = if binding.fresh { 0 } else { observed.unwrap_or(0) };
-    terms[start..].iter().find_map(|term| chosen(&Binding { observed_affinity: term.name.clone(), ..binding.clone() }))
+    bindings_by_term(binding).find_map(|binding| chosen(&binding))
 }
 
 /// True if some affinity of the placement may ever select the cluster, whatever its state.
@@ -153,7 +157,7 @@ struct Fitting<'a> {
 
 impl<'a> Fitting<'a> {
     /// Whether it has pods of the binding that do not move.
-    fn stays(&self, binding: &Binding) -> bool {
+    fn stays_placed(&self, binding: &Binding) -> bool {
         !binding.fresh && self.passed.held.is_some()
     }
 
@@ -162,7 +166,7 @@ impl<'a> Fitting<'a> {
     }
 }
 
-fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
+fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
     let nothing = Capacity::default();
     let filter = Filter::new(binding);
     let mut fitting = Vec::with_capacity(request.clusters.len());
@@ -180,18 +184,18 @@ fn attempt(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlac
     if fitting.is_empty() {
         return Err(NotPlaced::NoClusterFits(filter::fit_error(request.clusters.len(), reasons)));
     }
-    if request.whole { gang(request, binding, &fitting) } else { replicas(request, binding, &fitting) }
+    if request.whole { place_gang(request, binding, &fitting) } else { place_replicas(request, binding, &fitting) }
 }
 
-fn candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
-    let estimate = Estimate::new(request.gang);
+fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+    let estimate = ReplicaEstimate::new(request.gang);
     let ranked = if binding.ranking.is_empty() {
         Vec::new()
     } else {
         binding.ranking.scores(request.gang, &fitting.iter().map(Fitting::site).collect::<Vec<_>>())
     };
     let candidate = |(index, fitting): (usize, &Fitting<'a>)| {
-        let fits = estimate.replicas(fitting.cluster, fitting.capacity);
+        let fits = estimate.max_replicas(fitting.cluster, fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
         let Passed { tier, held } = fitting.passed;
         Candidate {
@@ -206,12 +210,12 @@ fn candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'
 }
 
 /// The candidates that the spread constraints leave, in the order in which Karmada divides over them.
-fn selected<'a>(
+fn select_candidates<'a>(
     request: &Request<'_>,
     binding: &Binding,
     fitting: &[Fitting<'a>],
 ) -> Result<Vec<Candidate<'a>>, NotPlaced> {
-    let candidates = candidates(request, binding, fitting);
+    let candidates = score_candidates(request, binding, fitting);
     let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
     if in_order && spread_constraints::keeps_all(binding) && !spread_constraints::order_matters(binding) {
         return Ok(candidates);
@@ -220,7 +224,7 @@ fn selected<'a>(
 }
 
 /// Pods that a member starts only together are not divided: it counts those of its own part alone.
-fn together(binding: &Binding) -> Binding {
+fn aggregate_in_one_cluster(binding: &Binding) -> Binding {
     let mut binding = binding.clone();
     binding.placement.division = Some(Division::Aggregated);
     binding.placement.spread.retain(|spread| spread.by != SpreadBy::Cluster);
@@ -229,33 +233,34 @@ fn together(binding: &Binding) -> Binding {
 }
 
 /// Karmada's division with our capacity.
-fn replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+fn place_replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
     let divided = !spread_constraints::is_duplicated(binding.placement.division.as_ref());
-    let one = (divided && request.gang.one_cluster.is_some()).then(|| together(binding));
+    let one = (divided && request.gang.one_cluster.is_some()).then(|| aggregate_in_one_cluster(binding));
     let binding = one.as_ref().unwrap_or(binding);
-    let candidates = selected(request, binding, fitting)?;
-    let targets =
-        replica_division::assign(binding, &candidates, binding.empty_workloads).map_err(|error| match error {
+    let candidates = select_candidates(request, binding, fitting)?;
+    let targets = replica_division::assign_replicas(binding, &candidates, binding.empty_workloads).map_err(
+        |error| match error {
             DivideError::Unschedulable(why) => NotPlaced::Unschedulable(why),
             DivideError::Other(why) => NotPlaced::Unsupported(why),
-        })?;
+        },
+    )?;
     Ok(Decision { targets, plan: None, affinity: None })
 }
 
 /// As many of its pods as can be in clusters that the spread constraints permit: in those that Karmada would choose, and where
 /// these do not hold it whole, in others.
-fn gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
-    let among = spread(request, binding, fitting)?;
+fn place_gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+    let among = apply_spread_constraints(request, binding, fitting)?;
     let pods = |decision: &Decision| decision.plan.as_ref().map_or(0, Plan::replicas);
-    let keeps = fitting.iter().filter(|one| one.stays(binding)).all(|one| among.holds(&one.cluster.name));
-    let mut best = gang_among(request, binding, &among);
+    let keeps = fitting.iter().filter(|one| one.stays_placed(binding)).all(|one| among.has_cluster(&one.cluster.name));
+    let mut best = place_gang_among(request, binding, &among);
     if !among.by_region || best.as_ref().is_ok_and(|best| keeps && pods(best) >= request.gang.replicas()) {
         return best;
     }
     // What is placed does not move to where Karmada would go now.
     let mut stays = keeps;
-    for among in region_sets::others(request, binding, fitting) {
-        let Ok(found) = gang_among(request, binding, &among) else { continue };
+    for among in region_sets::list_region_sets(request, binding, fitting) {
+        let Ok(found) = place_gang_among(request, binding, &among) else { continue };
         if !stays || best.as_ref().map_or(0, pods) < pods(&found) {
             (best, stays) = (Ok(found), true);
         }
@@ -279,13 +284,13 @@ struct Among<'a, 'b> {
 }
 
 impl Among<'_, '_> {
-    fn holds(&self, name: &str) -> bool {
+    fn has_cluster(&self, name: &str) -> bool {
         self.clusters.iter().any(|one| one.cluster.name == name)
     }
 }
 
 /// Where the gang goes among these.
-fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -> Result<Decision, NotPlaced> {
+fn place_gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -> Result<Decision, NotPlaced> {
     let division = binding.placement.division.as_ref();
     let strategy = match division {
         None | Some(Division::Duplicated) => Strategy::Duplicated,
@@ -305,7 +310,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
     let missing = |one: &Fitting<'_>| request.gang.data.as_ref().map_or(0, |data| data.missing_in(one.cluster));
     let data: Vec<i64> = chosen.iter().map(|one| missing(one)).collect();
     let by_score = binding.ranking.weights.come_first();
-    let turns = if by_score { turns(chosen, &costs, &data) } else { vec![0; chosen.len()] };
+    let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
     // With the clusters of the first tiers, and of those the first so many by score.
     let solve = |tier: u32, most: usize| {
@@ -331,7 +336,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
             copies: request.previous,
             most_clusters,
             regions: regions.as_ref().map(|(of, more)| split::Regions { of, more: *more }),
-            levels: &levels(request.linked, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
+            levels: &closeness_levels(request.linked, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -343,7 +348,7 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
     let all = chosen.len();
     let wholly = |tier: u32| {
         let best = |most: usize| solve(tier, most).ok().filter(whole);
-        if by_score { fewest(all, best) } else { best(all) }
+        if by_score { find_fewest(all, best) } else { best(all) }
     };
     let early = tiers.into_iter().find_map(&wholly);
     let early = early.or_else(|| if by_score { wholly(last) } else { None });
@@ -356,7 +361,10 @@ fn gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -
 }
 
 /// Clusters with a declared link are close, those of one region less so, those of one provider still less.
-fn levels<'a>(near: &[LinkedGroups], clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>) -> Vec<Level> {
+fn closeness_levels<'a>(
+    near: &[LinkedGroups],
+    clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>,
+) -> Vec<Level> {
     let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
     let mut names = Vec::new();
     for (place, (name, cluster)) in (0..).zip(clusters) {
@@ -378,7 +386,7 @@ fn levels<'a>(near: &[LinkedGroups], clusters: impl Iterator<Item = (&'a Cluster
 }
 
 /// Each cluster's turn by cost, then what of the data it lacks, then name.
-fn turns(chosen: &[&Fitting<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
+fn rank_by_cost(chosen: &[&Fitting<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..chosen.len()).collect();
     order.sort_by_key(|index| (costs[*index], data[*index], &chosen[*index].cluster.name));
     let mut turns = vec![0; chosen.len()];
@@ -389,7 +397,7 @@ fn turns(chosen: &[&Fitting<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
 }
 
 /// What the least number (at most `all`) gives anything for, where more never gives less.
-fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
+fn find_fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
     let (mut none, mut some, mut found) = (0, all, of(all)?);
     while some - none > 1 {
         let middle = none + (some - none) / 2;
@@ -403,7 +411,7 @@ fn fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
 
 /// The clusters that a gang may use under its spread constraints. Which ones is left to the split where the number is all that
 /// is constrained; regions (and which clusters get a duplicate) are first chosen as Karmada does.
-fn spread<'a, 'b>(
+fn apply_spread_constraints<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,
     fitting: &'b [Fitting<'a>],
@@ -426,7 +434,7 @@ fn spread<'a, 'b>(
         }
         return Ok(all(Some(most)));
     }
-    let selected = selected(request, binding, fitting)?;
+    let selected = select_candidates(request, binding, fitting)?;
     let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
     let by_region = by(SpreadBy::Region).is_some() && !duplicated && !spread_constraints::keeps_all(binding);
     let chosen = fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str()));

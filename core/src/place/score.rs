@@ -64,7 +64,7 @@ impl Plugin for Binpack {
     }
 
     fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        sites.iter().map(|site| taken(gang, site.capacity)).collect()
+        sites.iter().map(|site| taken_percent(gang, site.capacity)).collect()
     }
 }
 
@@ -74,7 +74,7 @@ impl Plugin for Spread {
     }
 
     fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        sites.iter().map(|site| BEST - taken(gang, site.capacity)).collect()
+        sites.iter().map(|site| BEST - taken_percent(gang, site.capacity)).collect()
     }
 }
 
@@ -99,7 +99,7 @@ impl Plugin for Cheapest {
 }
 
 /// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its resources.
-fn taken(gang: &Gang, capacity: &Capacity) -> i64 {
+fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
     let sum = |name: &str, amount: fn(&Shape, &str) -> Option<Quantity>| -> i128 {
         let of = |shape: &Shape| amount(shape, name).map_or(0, Quantity::as_nano) * shape.nodes.len() as i128;
         capacity.shapes.iter().map(of).sum()

@@ -32,7 +32,7 @@ pub fn select_clusters<'a>(
     binding: &Binding,
     mut candidates: Vec<Candidate<'a>>,
 ) -> Result<Vec<Candidate<'a>>, String> {
-    sort(&mut candidates);
+    sort_candidates(&mut candidates);
     if keeps_all(binding) {
         return Ok(candidates);
     }
@@ -46,7 +46,7 @@ pub fn select_clusters<'a>(
 }
 
 /// Best first.
-fn sort(candidates: &mut [Candidate<'_>]) {
+fn sort_candidates(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| {
         (a.tier, b.score, b.available)
             .cmp(&(b.tier, a.score, a.available))
@@ -75,7 +75,7 @@ pub fn is_duplicated(division: Option<&Division>) -> bool {
     matches!(division, None | Some(Division::Duplicated))
 }
 
-fn count(number: i64) -> usize {
+fn to_count(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
@@ -84,10 +84,10 @@ fn by_cluster<'a>(
     mut candidates: Vec<Candidate<'a>>,
     spread: &Spread,
 ) -> Result<Vec<Candidate<'a>>, String> {
-    if candidates.len() < count(spread.min) {
+    if candidates.len() < to_count(spread.min) {
         return Err("the number of feasible clusters is less than spreadConstraint.MinGroups".to_owned());
     }
-    let needed = count(spread.max).min(candidates.len());
+    let needed = to_count(spread.max).min(candidates.len());
     let mut rest = candidates.split_off(needed);
     if is_duplicated(binding.placement.division.as_ref()) {
         return Ok(candidates);
@@ -141,19 +141,19 @@ fn by_region<'a>(
     for candidate in candidates.into_iter().filter(|candidate| !candidate.cluster.region.is_empty()) {
         grouped.entry(&candidate.cluster.region).or_default().push(candidate);
     }
-    if grouped.len() < count(region.min) {
+    if grouped.len() < to_count(region.min) {
         return Err("the number of feasible region is less than spreadConstraint.MinGroups".to_owned());
     }
     let least = region.min.max(cluster.map_or(0, |spread| spread.min));
     let mut regions: Vec<Region<'a>> = grouped
         .into_iter()
-        .map(|(name, clusters)| Region { name, weight: weight(binding, &clusters, region.min, least), clusters })
+        .map(|(name, clusters)| Region { name, weight: region_weight(binding, &clusters, region.min, least), clusters })
         .collect();
-    keep_heaviest(&mut regions, MOST_REGIONS.max(count(region.min)));
+    keep_heaviest(&mut regions, MOST_REGIONS.max(to_count(region.min)));
     regions.sort_by(|a, b| {
         (a.clusters.len(), b.weight).cmp(&(b.clusters.len(), a.weight)).then_with(|| a.name.cmp(b.name))
     });
-    let chosen = best_path(&regions, region, cluster.map_or(0, |spread| count(spread.min)));
+    let chosen = best_path(&regions, region, cluster.map_or(0, |spread| to_count(spread.min)));
     if chosen.is_empty() {
         return Err("the number of clusters is less than the cluster spreadConstraint.MinGroups".to_owned());
     }
@@ -163,15 +163,15 @@ fn by_region<'a>(
         selected.push(regions[index].clusters[0]);
         rest.extend_from_slice(&regions[index].clusters[1..]);
     }
-    let most = cluster.map_or(0, |spread| count(spread.max));
-    sort(&mut rest);
+    let most = cluster.map_or(0, |spread| to_count(spread.max));
+    sort_candidates(&mut rest);
     let more = (selected.len() + rest.len()).min(most).saturating_sub(selected.len());
     selected.extend(rest.into_iter().take(more));
     Ok(selected)
 }
 
 /// How good a region is: first whether it takes its part of the replicas, then its clusters' scores.
-fn weight(binding: &Binding, clusters: &[Candidate<'_>], min_groups: i64, least: i64) -> i64 {
+fn region_weight(binding: &Binding, clusters: &[Candidate<'_>], min_groups: i64, least: i64) -> i64 {
     const UNIT: i64 = 1000;
     if is_duplicated(binding.placement.division.as_ref()) {
         let valid = || clusters.iter().filter(|candidate| candidate.available >= binding.replicas);
@@ -205,7 +205,7 @@ struct Path {
 /// sorted by ascending number of clusters.
 fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usize> {
     let mut paths = Vec::new();
-    search(regions, (count(spread.min), count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
+    search_paths(regions, (to_count(spread.min), to_count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
     // Stable: among equals the first that was found.
     paths.sort_by_key(|path| std::cmp::Reverse((path.weight, path.clusters)));
     let mut paths = paths.into_iter();
@@ -218,7 +218,7 @@ fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usiz
     best.regions
 }
 
-fn search(
+fn search_paths(
     regions: &[Region<'_>],
     (least, most): (usize, usize),
     target: usize,
@@ -243,7 +243,7 @@ fn search(
     }
     for index in begin..regions.len() {
         current.push(index);
-        search(regions, (least, most), target, index + 1, current, found);
+        search_paths(regions, (least, most), target, index + 1, current, found);
         current.pop();
     }
 }

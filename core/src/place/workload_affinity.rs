@@ -33,7 +33,7 @@ const NAMED: usize = 4;
 
 impl Peers {
     /// Takes in the clusters of another one of the affinity group; one that is not placed says nothing.
-    pub fn join<'a>(&mut self, name: &impl Display, clusters: impl IntoIterator<Item = &'a str>) {
+    pub fn add_affinity<'a>(&mut self, name: &impl Display, clusters: impl IntoIterator<Item = &'a str>) {
         let theirs: BTreeSet<String> = clusters.into_iter().map(ToOwned::to_owned).collect();
         if theirs.is_empty() {
             return;
@@ -46,7 +46,7 @@ impl Peers {
     }
 
     /// Takes in the clusters of another one of the anti-affinity group.
-    pub fn part<'a>(&mut self, name: &impl Display, clusters: impl IntoIterator<Item = &'a str>) {
+    pub fn add_anti_affinity<'a>(&mut self, name: &impl Display, clusters: impl IntoIterator<Item = &'a str>) {
         for cluster in clusters {
             self.apart.insert(cluster.to_owned());
             self.names.1.entry(cluster.to_owned()).or_insert_with(|| name.to_string());
@@ -137,8 +137,8 @@ impl<K: Ord + Clone + Display> Groups<K> {
             let clusters = of(other);
             let clusters = clusters.iter().map(String::as_str);
             match group {
-                Group::Together(_) => peers.join(other, clusters),
-                Group::Apart(_) => peers.part(other, clusters),
+                Group::Together(_) => peers.add_affinity(other, clusters),
+                Group::Apart(_) => peers.add_anti_affinity(other, clusters),
             }
         }
         peers

@@ -18,15 +18,15 @@ const CLUSTER: &str = "cluster";
 
 /// What of one cluster is close enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct AllowedTiers {
     /// The highest tier of its domains; `None` if domains are not looked at, or none is close enough.
     pub tier: Option<u32>,
     /// The whole cluster.
     pub cluster: bool,
 }
 
-impl Reach {
-    pub(super) fn of(topology: Option<&Topology>, capacity: &Capacity, levels: &[Level]) -> Self {
+impl AllowedTiers {
+    pub(super) fn read_topology(topology: Option<&Topology>, capacity: &Capacity, levels: &[Level]) -> Self {
         let Some(topology) = topology else { return Self { tier: None, cluster: true } };
         let all = Self { tier: Some(u32::MAX), cluster: true };
         if !topology.hard {
@@ -50,7 +50,7 @@ impl Reach {
 }
 
 /// How many of the levels are close enough, from the near end; and whether clusters may be farther apart than all of them.
-fn admitted(topology: Option<&Topology>, levels: &[Level]) -> (usize, bool) {
+fn count_admitted_levels(topology: Option<&Topology>, levels: &[Level]) -> (usize, bool) {
     let Some(topology) = topology.filter(|topology| topology.hard) else { return (levels.len(), true) };
     let last = match (topology.highest_tier, topology.highest_tier_name.as_deref()) {
         (Some(highest), _) => levels.iter().rposition(|level| level.tier.is_some_and(|tier| tier <= highest)),
@@ -62,8 +62,12 @@ fn admitted(topology: Option<&Topology>, levels: &[Level]) -> (usize, bool) {
 
 /// Groups of sites by level as far as they are close enough, and whether sites may be farther apart. `order` has each site's
 /// place among the candidates.
-pub(super) fn levels(topology: Option<&Topology>, levels: &[Level], order: &[usize]) -> (Vec<Vec<Vec<usize>>>, bool) {
-    let (count, far) = admitted(topology, levels);
+pub(super) fn admitted_levels(
+    topology: Option<&Topology>,
+    levels: &[Level],
+    order: &[usize],
+) -> (Vec<Vec<Vec<usize>>>, bool) {
+    let (count, far) = count_admitted_levels(topology, levels);
     if count == 0 {
         return (Vec::new(), far);
     }

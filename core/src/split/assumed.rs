@@ -4,42 +4,42 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
     ORDERS, exact_packing,
-    node_scope::Where,
-    packing::{Group, Kit, Room, units},
+    node_scope::NodeScope,
+    packing::{FreeNodes, GangRequests, Group, packing_units},
     priced_packing, total,
 };
 use crate::{
     gang::{Gang, Task, TaskName},
-    inventory::{Capacity, Less, Shape},
+    inventory::{Capacity, ReducedNodes, Shape},
     plan::{Domain, Part, PinnedDomains},
 };
 
 /// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
 /// inventory has changed since): only into the domains that they are kept in, or there first where it is only preferred.
-fn without(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
+fn take_anywhere(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
     if within.parts.is_empty() {
-        return within_one(&Kit::new(gang), capacity, pods, within.domain.as_ref());
+        return within_one(&GangRequests::new(gang), capacity, pods, within.domain.as_ref());
     }
     let (gang, pods) = by_part(gang, pods, &within.parts);
-    within_one(&Kit::new(&gang), capacity, &pods, within.domain.as_ref())
+    within_one(&GangRequests::new(&gang), capacity, &pods, within.domain.as_ref())
 }
 
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a thousand
 /// promises one after the other.
 #[must_use]
 pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
-    let kit = Kit::new(gang);
-    if !pinned.parts.is_empty() || pinned.domain.is_some() || kit.parts_shapes(&capacity) {
-        return without(&capacity, gang, pods, pinned);
+    let requests = GangRequests::new(gang);
+    if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.parts_shapes(&capacity) {
+        return take_anywhere(&capacity, gang, pods, pinned);
     }
-    let original = kit.room(&capacity, Where::Cluster);
-    let before = original.groups().len();
-    let Packed { room, .. } = packed(&kit, &original, pods, |_| 1);
-    let changed = room.groups().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
+    let original = requests.free_nodes(&capacity, NodeScope::Cluster);
+    let before = original.classes_and_sizes().len();
+    let Packed { room, .. } = pack_pods(&requests, &original, pods, |_| 1);
+    let changed = room.classes_and_sizes().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
     let less = changed.map(|(index, (class, nodes))| {
-        let amounts = original.free_of(&kit, class).iter().zip(room.free_of(&kit, index));
-        let used = kit.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
-        Less { shape: class, nodes, used }
+        let amounts = original.free_of(&requests, class).iter().zip(room.free_of(&requests, index));
+        let used = requests.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
+        ReducedNodes { shape: class, nodes, used }
     });
     capacity.with_less(&less.collect::<Vec<_>>())
 }
@@ -54,7 +54,7 @@ fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> 
         for part in parts.get(&task.name).into_iter().flatten().rev() {
             let own = part.partitions.saturating_mul(task.unit()).min(left);
             left -= own;
-            let node = task.node.within(&part.domain.nodes);
+            let node = task.node.restrict_to(&part.domain.nodes);
             by_part.tasks.push(Task { replicas: own, min_available: own, node, ..task.clone() });
             counts.push(own);
         }
@@ -64,44 +64,46 @@ fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> 
     (by_part, counts)
 }
 
-fn within_one(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32], domain: Option<&Domain>) -> Capacity {
-    let Some(domain) = domain else { return capacity.with(filled(kit, capacity, pods).0) };
+fn within_one(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32], domain: Option<&Domain>) -> Capacity {
+    let Some(domain) = domain else { return capacity.with(fill_nodes(requests, capacity, pods).0) };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
-        _ if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
-        Some(id) => Where::Domain(id),
-        None => Where::Cluster,
+        _ if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
+        Some(id) => NodeScope::Domain(id),
+        None => NodeScope::Cluster,
     };
-    let (inside, outside) = place.parted(capacity);
-    let (mut shapes, left) = filled(kit, &capacity.with(inside), pods);
-    let outside = if domain.nodes.is_empty() { filled(kit, &capacity.with(outside), &left).0 } else { outside };
+    let (inside, outside) = place.split_nodes(capacity);
+    let (mut shapes, left) = fill_nodes(requests, &capacity.with(inside), pods);
+    let outside =
+        if domain.nodes.is_empty() { fill_nodes(requests, &capacity.with(outside), &left).0 } else { outside };
     shapes.extend(outside);
     capacity.with(shapes)
 }
 
 /// These nodes with the pods on them, and the pods that did not fit.
-fn filled(kit: &Kit<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
+fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
     let mut shapes = Cow::Borrowed(capacity);
-    if kit.parts_shapes(capacity) {
+    if requests.parts_shapes(capacity) {
         shapes = Cow::Owned(capacity.with(capacity.shapes.iter().flat_map(single_nodes).collect()));
     }
-    let original = kit.room(&shapes, Where::Cluster);
-    let before = original.groups().len();
-    let Packed { room, left, .. } = packed(kit, &original, pods, |_| 1);
+    let original = requests.free_nodes(&shapes, NodeScope::Cluster);
+    let before = original.classes_and_sizes().len();
+    let Packed { room, left, .. } = pack_pods(requests, &original, pods, |_| 1);
     let mut names: Vec<_> = shapes.shapes.iter().map(Shape::with_domains).collect();
-    let mut parts = Vec::with_capacity(room.groups().len());
-    for (index, (class, nodes)) in room.groups().enumerate() {
+    let mut parts = Vec::with_capacity(room.classes_and_sizes().len());
+    for (index, (class, nodes)) in room.classes_and_sizes().enumerate() {
         let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(nodes));
         if part.nodes.is_empty() {
             continue;
         }
         if index >= before {
             let free = Arc::make_mut(&mut part.free);
-            let (before, now) = (original.free_of(kit, class), room.free_of(kit, index));
-            for (resource, used) in kit.resources().iter().zip(before.iter().zip(now).map(|(before, now)| before - now))
+            let (before, now) = (original.free_of(requests, class), room.free_of(requests, index));
+            for (resource, used) in
+                requests.resources().iter().zip(before.iter().zip(now).map(|(before, now)| before - now))
             {
                 if let Some(amount) = free.get_mut(resource) {
-                    *amount = amount.saturating_sub(units(resource, i128::from(used)));
+                    *amount = amount.saturating_sub(packing_units(resource, i128::from(used)));
                 }
             }
         }
@@ -117,7 +119,7 @@ const STEPS: u32 = 50_000;
 
 /// Pods in a room.
 struct Packed {
-    room: Room,
+    room: FreeNodes,
     /// Those that found no place, by task.
     left: Vec<u32>,
     /// Those on nodes of each class, by task and class.
@@ -128,26 +130,28 @@ struct Packed {
 pub(super) type Classes = BTreeMap<(usize, u32), u32>;
 
 /// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
-pub(super) fn classes(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Option<Classes> {
-    let packed = packed(kit, room, pods, |task| kit.unit(task));
+pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Option<Classes> {
+    let packed = pack_pods(requests, room, pods, |task| requests.unit(task));
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
 /// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order, or the
-/// gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
-fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
-    let wanted: Vec<u32> = (0..kit.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
-    let needed = kit.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
+/// gang's minimum first and then the rest, or by trying). NodeScope nothing packs them all, what packs most.
+fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
+    let wanted: Vec<u32> = (0..requests.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
+    let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
     let mut best: Option<(u64, Packed)> = None;
-    let steps = [vec![0; kit.tasks()], needed];
-    for (order, first) in orders(kit, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first))) {
+    let steps = [vec![0; requests.tasks()], needed];
+    for (order, first) in
+        task_orders(requests, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first)))
+    {
         let mut trial = room.clone();
         let (mut left, mut classes) = (wanted.clone(), Classes::new());
         let rest: Vec<u32> = wanted.iter().zip(first).map(|(wanted, first)| wanted - first).collect();
         for step in [first, &rest] {
             for task in order {
                 let took = &mut |group: Group, pods| *classes.entry((*task, group.class)).or_default() += pods;
-                left[*task] -= trial.put_at(kit, *task, step[*task], unit(*task), None, took);
+                left[*task] -= trial.place_pods_in(requests, *task, step[*task], unit(*task), None, took);
             }
         }
         let missing = left.iter().map(|pods| u64::from(*pods)).sum();
@@ -158,10 +162,10 @@ fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32)
             best = Some((missing, Packed { room: trial, left, classes }));
         }
     }
-    if let Some((room, classes)) = exact_packing::packed(kit, room, &wanted, &Cell::new(STEPS)) {
+    if let Some((room, classes)) = exact_packing::pack_pods(requests, room, &wanted, &Cell::new(STEPS)) {
         return Packed { room, left: vec![0; wanted.len()], classes };
     }
-    if let Some(packed) = by_price(kit, room, &wanted, unit)
+    if let Some(packed) = pack_by_price(requests, room, &wanted, unit)
         && best.as_ref().is_none_or(|(least, _)| total(&packed.left) < *least)
     {
         return packed;
@@ -171,29 +175,34 @@ fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], unit: impl Fn(usize) -> u32)
 }
 
 /// Single pods by prices, as the split packs many; `None` if there are partitions.
-fn by_price(kit: &Kit<'_>, room: &Room, wanted: &[u32], unit: impl Fn(usize) -> u32) -> Option<Packed> {
+fn pack_by_price(
+    requests: &GangRequests<'_>,
+    room: &FreeNodes,
+    wanted: &[u32],
+    unit: impl Fn(usize) -> u32,
+) -> Option<Packed> {
     if (0..wanted.len()).any(|task| unit(task) > 1) {
         return None;
     }
-    let packing = priced_packing::pack(kit, room, wanted, &Cell::new(STEPS))?;
+    let packing = priced_packing::pack_by_price(requests, room, wanted, &Cell::new(STEPS))?;
     let (mut room, mut classes) = (room.clone(), Classes::new());
     for pick in &packing.picks {
         let class = room.class_of(pick.group);
         for (task, pods) in pick.mix.iter().enumerate().filter(|(_, pods)| **pods > 0) {
             *classes.entry((task, class)).or_default() += pods * pick.nodes;
         }
-        room.take_mix(kit, pick.group, pick.nodes, &pick.mix);
+        room.take_mix(requests, pick.group, pick.nodes, &pick.mix);
     }
     Some(Packed { room, left: packing.left, classes })
 }
 
 /// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several clusters
 /// when it ordered them).
-fn orders(kit: &Kit<'_>, room: &Room) -> Vec<Vec<usize>> {
-    let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| kit.order(&[room], *order)).collect();
-    if (3..=TASKS).contains(&kit.tasks()) {
+fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>> {
+    let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[room], *order)).collect();
+    if (3..=TASKS).contains(&requests.tasks()) {
         let mut all = vec![Vec::new()];
-        for task in 0..kit.tasks() {
+        for task in 0..requests.tasks() {
             let longer = |order: &Vec<usize>| {
                 let order = order.clone();
                 (0..=order.len()).map(move |at| [&order[..at], &[task], &order[at..]].concat()).collect::<Vec<_>>()
@@ -268,7 +277,7 @@ mod tests {
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
                 now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
-                copy = without(&copy, &gang, &pods, &PinnedDomains::default());
+                copy = take_anywhere(&copy, &gang, &pods, &PinnedDomains::default());
                 prop_assert_eq!(&now, &copy);
                 let anew = copy.with(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());

@@ -1,75 +1,75 @@
 //! A few clusters: every set of them is looked at, best key first.
 
-use super::{Choice, Key, Pods, Search, Spot, total, upper_bounds::Ask};
+use super::{Assignment, Key, Pods, Search, Spot, total, upper_bounds::TotalDemand};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;
 
 /// A site, and the most pods that it could take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hopeful {
+pub(super) struct PromisingCluster {
     pub most: u64,
     pub site: usize,
 }
 
 impl Search<'_> {
     /// All of `want` in several clusters.
-    pub(super) fn several(&self, want: &[u32]) -> Option<Choice> {
-        let sites = self.promising(want)?;
-        if sites.len() > FEW { self.many(&sites, want) } else { self.few(&places(&sites), want) }
+    pub(super) fn place_in_several_clusters(&self, want: &[u32]) -> Option<Assignment> {
+        let sites = self.promising_clusters(want)?;
+        if sites.len() > FEW { self.place_greedily(&sites, want) } else { self.try_every_set(&sites_of(&sites), want) }
     }
 
     /// The best set of these sites that takes all of `want`.
-    pub(super) fn few(&self, sites: &[usize], want: &[u32]) -> Option<Choice> {
-        let ask = Ask::of(&self.kit, want);
-        self.sets(sites).into_iter().find_map(|(_, spots)| {
+    pub(super) fn try_every_set(&self, sites: &[usize], want: &[u32]) -> Option<Assignment> {
+        let ask = TotalDemand::of(&self.requests, want);
+        self.list_cluster_sets(sites).into_iter().find_map(|(_, spots)| {
             let sites: Vec<usize> = spots.iter().map(|spot| spot.site).collect();
             let pods = self.bounds.might_take_together(&sites, &ask).then(|| self.pack_into(&spots, want))??;
-            let pods = self.gathered(&spots, pods);
-            Some(Choice { spots, pods })
+            let pods = self.gather_pods(&spots, pods);
+            Some(Assignment { spots, pods })
         })
     }
 
     /// Sites that could take something, those that hold pods among them; `None` if there may be only one.
-    fn promising(&self, want: &[u32]) -> Option<Vec<Hopeful>> {
+    fn promising_clusters(&self, want: &[u32]) -> Option<Vec<PromisingCluster>> {
         let held = self.kept.len();
         if self.limit <= 1 && held <= 1 {
             return None;
         }
         let open = held < self.limit;
         let hopeful = |site: usize| {
-            if !(self.holds(site) || open && self.sites[site].reach.cluster) {
+            if !(self.holds_pods(site) || open && self.sites[site].reach.cluster) {
                 return None;
             }
-            let most = self.bounds.most(&self.kit, Spot { site, domain: None }, want);
-            (most > 0 || self.holds(site)).then_some(Hopeful { most, site })
+            let most = self.bounds.max_pods(&self.requests, Spot { site, domain: None }, want);
+            (most > 0 || self.holds_pods(site)).then_some(PromisingCluster { most, site })
         };
         Some((0..self.sites.len()).filter_map(hopeful).collect())
     }
 
     /// The minimum, and as much more of `want` as fits.
-    pub(super) fn elastic(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
-        let one = self.one_elastic(want, need);
-        let several = self.promising(want).and_then(|sites| {
+    pub(super) fn place_elastic(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
+        let one = self.place_elastic_in_one_spot(want, need);
+        let several = self.promising_clusters(want).and_then(|sites| {
             if sites.len() > FEW {
-                self.many_elastic(&sites, want, need)
+                self.place_elastic_greedily(&sites, want, need)
             } else {
-                self.few_elastic(&places(&sites), want, need)
+                self.try_every_set_elastic(&sites_of(&sites), want, need)
             }
         });
         match (one, several) {
             // At the same size one cluster is closer than several.
-            (Some(one), Some(several)) if several.placed() > one.placed() => Some(several),
+            (Some(one), Some(several)) if several.placed_pods() > one.placed_pods() => Some(several),
             (Some(one), _) => Some(one),
             (None, several) => several,
         }
     }
 
     /// The best set of these sites of those that take most of `want`, with all of `need`.
-    pub(super) fn few_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Choice> {
+    pub(super) fn try_every_set_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Assignment> {
         let least = self.at_least();
         let mut best: Option<(Key, Vec<Spot>, Pods)> = None;
-        for (key, spots) in self.sets(sites) {
+        for (key, spots) in self.list_cluster_sets(sites) {
             let Some(pods) = self.most_into(&spots, want, need) else { continue };
             let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
             let key = Key { missing: total(want) - placed, ..key };
@@ -79,14 +79,14 @@ impl Search<'_> {
             }
         }
         best.map(|(_, spots, pods)| {
-            let pods = self.gathered(&spots, pods);
-            Choice { spots, pods }
+            let pods = self.gather_pods(&spots, pods);
+            Assignment { spots, pods }
         })
     }
 
     /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best first.
-    fn sets(&self, sites: &[usize]) -> Vec<(Key, Vec<Spot>)> {
-        let (held, others): (Vec<usize>, Vec<usize>) = sites.iter().partition(|site| self.holds(**site));
+    fn list_cluster_sets(&self, sites: &[usize]) -> Vec<(Key, Vec<Spot>)> {
+        let (held, others): (Vec<usize>, Vec<usize>) = sites.iter().partition(|site| self.holds_pods(**site));
         let mut sets = Vec::new();
         for chosen in 0..1_u32 << others.len() {
             let more = (0..others.len()).filter(|at| chosen >> at & 1 == 1).map(|at| others[at]);
@@ -96,7 +96,7 @@ impl Search<'_> {
                 continue;
             }
             let spots: Vec<Spot> = set.into_iter().map(|site| Spot { site, domain: None }).collect();
-            let key = self.key(&spots, 0);
+            let key = self.objective_key(&spots, 0);
             if self.far || key.distance != super::Distance::Far {
                 sets.push((key, spots));
             }
@@ -107,6 +107,6 @@ impl Search<'_> {
     }
 }
 
-pub(super) fn places(sites: &[Hopeful]) -> Vec<usize> {
+pub(super) fn sites_of(sites: &[PromisingCluster]) -> Vec<usize> {
     sites.iter().map(|one| one.site).collect()
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use super::{
     assumed::Classes,
-    packing::{Kit, Room},
+    packing::{FreeNodes, GangRequests},
 };
 
 /// Most pods that are tried.
@@ -22,8 +22,8 @@ struct Node {
 }
 
 struct Trial<'a> {
-    kit: &'a Kit<'a>,
-    room: &'a Room,
+    requests: &'a GangRequests<'a>,
+    room: &'a FreeNodes,
     nodes: Vec<Node>,
     /// Tasks of the pods, in the order in which they are placed.
     pods: Vec<usize>,
@@ -32,9 +32,15 @@ struct Trial<'a> {
 }
 
 /// All of `pods` over joined clusters: by cluster, then task. `None` if they do not fit, or too many would have to be tried.
-pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps: &Cell<u32>) -> Option<Vec<Vec<u32>>> {
-    let trial = tried(kit, room, pods, steps)?;
-    let mut placed = vec![vec![0; kit.tasks()]; sites];
+pub(super) fn pack_clusters(
+    requests: &GangRequests<'_>,
+    room: &FreeNodes,
+    pods: &[u32],
+    sites: usize,
+    steps: &Cell<u32>,
+) -> Option<Vec<Vec<u32>>> {
+    let trial = try_orders(requests, room, pods, steps)?;
+    let mut placed = vec![vec![0; requests.tasks()]; sites];
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         placed[trial.nodes[*node].site as usize][*task] += 1;
     }
@@ -42,8 +48,13 @@ pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], sites: usize, steps
 }
 
 /// The room of one cluster with all of `pods` in it, and how many of each task are on nodes of each class.
-pub(super) fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<(Room, Classes)> {
-    let trial = tried(kit, room, pods, steps)?;
+pub(super) fn pack_pods(
+    requests: &GangRequests<'_>,
+    room: &FreeNodes,
+    pods: &[u32],
+    steps: &Cell<u32>,
+) -> Option<(FreeNodes, Classes)> {
+    let trial = try_orders(requests, room, pods, steps)?;
     let mut classes = Classes::new();
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         *classes.entry((*task, trial.nodes[*node].class)).or_default() += 1;
@@ -51,26 +62,31 @@ pub(super) fn packed(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>
     Some((room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))), classes))
 }
 
-fn tried<'a>(kit: &'a Kit<'a>, room: &'a Room, pods: &[u32], steps: &'a Cell<u32>) -> Option<Trial<'a>> {
+fn try_orders<'a>(
+    requests: &'a GangRequests<'a>,
+    room: &'a FreeNodes,
+    pods: &[u32],
+    steps: &'a Cell<u32>,
+) -> Option<Trial<'a>> {
     if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > PODS {
         return None;
     }
-    let nodes = room.single_nodes(kit, NODES)?;
+    let nodes = room.single_nodes(requests, NODES)?;
     let nodes = nodes.into_iter().map(|(site, class, free)| Node { site, class, free }).collect();
     // The pods that fewest nodes take come first: they fail soonest.
-    let mut tasks: Vec<usize> = (0..kit.tasks()).collect();
-    tasks.sort_by_key(|task| room.most(kit, *task));
+    let mut tasks: Vec<usize> = (0..requests.tasks()).collect();
+    tasks.sort_by_key(|task| room.max_pods(requests, *task));
     let pods = tasks.into_iter().flat_map(|task| std::iter::repeat_n(task, pods[task] as usize)).collect();
-    let mut trial = Trial { kit, room, nodes, pods, chosen: Vec::new(), steps };
-    trial.place(0).then_some(trial)
+    let mut trial = Trial { requests, room, nodes, pods, chosen: Vec::new(), steps };
+    trial.place_next(0).then_some(trial)
 }
 
 impl Trial<'_> {
     /// Whether the pods from `pod` on find a place.
-    fn place(&mut self, pod: usize) -> bool {
+    fn place_next(&mut self, pod: usize) -> bool {
         let Some(task) = self.pods.get(pod).copied() else { return true };
         self.steps.set(self.steps.get().saturating_sub(1));
-        let unit = self.kit.unit(task) as usize;
+        let unit = self.requests.unit(task) as usize;
         let first = self.pods.iter().position(|other| *other == task).unwrap_or(pod);
         let begins = (pod - first).is_multiple_of(unit);
         // Equal pods are placed in the order of the nodes; partitions in the order of their first pods.
@@ -79,42 +95,42 @@ impl Trial<'_> {
             (true, unit) if pod > first => self.chosen[pod - unit],
             _ => 0,
         };
-        let home = |node: &Node| (node.site, self.room.block(self.kit, node.class, task));
+        let home = |node: &Node| (node.site, self.room.block_of(self.requests, node.class, task));
         let first_at = (!begins).then(|| home(&self.nodes[self.chosen[pod - 1]]));
         for node in from..self.nodes.len() {
             if self.steps.get() == 0 {
                 return false;
             }
-            if first_at.is_some_and(|first| home(&self.nodes[node]) != first) || !self.fits(node, task) {
+            if first_at.is_some_and(|first| home(&self.nodes[node]) != first) || !self.fits_node(node, task) {
                 continue;
             }
-            if (from..node).any(|other| self.alike(other, node)) {
+            if (from..node).any(|other| self.is_like_earlier(other, node)) {
                 continue;
             }
-            self.change(node, task, -1);
+            self.change_free(node, task, -1);
             self.chosen.push(node);
-            if self.place(pod + 1) {
+            if self.place_next(pod + 1) {
                 return true;
             }
             self.chosen.pop();
-            self.change(node, task, 1);
+            self.change_free(node, task, 1);
         }
         false
     }
 
-    fn fits(&self, node: usize, task: usize) -> bool {
+    fn fits_node(&self, node: usize, task: usize) -> bool {
         let node = &self.nodes[node];
-        self.room.class_admits(self.kit, node.class, task)
-            && self.kit.request(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
+        self.room.class_admits(self.requests, node.class, task)
+            && self.requests.request(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
     }
 
-    fn alike(&self, a: usize, b: usize) -> bool {
+    fn is_like_earlier(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.nodes[a], &self.nodes[b]);
         a.site == b.site && a.class == b.class && a.free == b.free
     }
 
-    fn change(&mut self, node: usize, task: usize, sign: i64) {
-        for (free, asked) in self.nodes[node].free.iter_mut().zip(self.kit.request(task)) {
+    fn change_free(&mut self, node: usize, task: usize, sign: i64) {
+        for (free, asked) in self.nodes[node].free.iter_mut().zip(self.requests.request(task)) {
             *free += sign * asked;
         }
     }

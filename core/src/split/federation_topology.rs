@@ -1,6 +1,6 @@
 //! How close clusters are to each other: levels from near to far, each a list of groups.
 //!
-//! Where an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which have a link that
+//! NodeScope an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which have a link that
 //! is good enough. Regions and providers make groups of their own (`place`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ pub struct Link {
 }
 
 impl LinkTier {
-    fn admits(&self, link: &Link) -> bool {
+    fn admits_link(&self, link: &Link) -> bool {
         self.most_latency.is_none_or(|most| link.latency <= most)
             && self.least_bandwidth.is_none_or(|least| link.bandwidth >= least)
     }
@@ -87,11 +87,11 @@ impl FederationTopology {
         let ends: Vec<(Set, Set)> = self.links.iter().map(|link| (set(&link.from), set(&link.to))).collect();
         let near = |tier: &LinkTier| {
             let mut close: Vec<Set> = (0..names.len()).map(|at| Set::of(names.len()).with(at)).collect();
-            for (_, (from, to)) in self.links.iter().zip(&ends).filter(|(link, _)| tier.admits(link)) {
+            for (_, (from, to)) in self.links.iter().zip(&ends).filter(|(link, _)| tier.admits_link(link)) {
                 from.iter().for_each(|at| close[at].join(to));
                 to.iter().for_each(|at| close[at].join(from));
             }
-            let groups: BTreeSet<Vec<usize>> = (0..names.len()).filter_map(|seed| grown(seed, &close)).collect();
+            let groups: BTreeSet<Vec<usize>> = (0..names.len()).filter_map(|seed| grow_group(seed, &close)).collect();
             let named = |group: Vec<usize>| group.into_iter().map(|at| names[at].clone()).collect();
             LinkedGroups { name: tier.name.clone(), tier: tier.tier, groups: groups.into_iter().map(named).collect() }
         };
@@ -113,7 +113,7 @@ impl LinkedGroups {
     }
 }
 
-fn grown(seed: usize, close: &[Set]) -> Option<Vec<usize>> {
+fn grow_group(seed: usize, close: &[Set]) -> Option<Vec<usize>> {
     let mut group = vec![seed];
     let mut to_all = close[seed].clone();
     for other in close[seed].iter().filter(|other| *other != seed) {

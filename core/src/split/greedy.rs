@@ -9,11 +9,11 @@ use std::{
 };
 
 use super::{
-    Choice, Key, ORDERS, Search, Spot,
-    cluster_sets::{FEW, Hopeful, places},
-    packing::{Order, Room},
+    Assignment, Key, ORDERS, Search, Spot,
+    cluster_sets::{FEW, PromisingCluster, sites_of},
+    packing::{FreeNodes, Order},
     total,
-    upper_bounds::Ask,
+    upper_bounds::TotalDemand,
 };
 
 /// Clusters that are looked at closely for the next one, where their number is not bounded.
@@ -22,7 +22,7 @@ const LOOKS: usize = 8;
 const SHORT: usize = 8;
 
 /// A greedy run: what is still wanted, and what each site was given.
-struct Run<'s, 'a> {
+struct GreedyRun<'s, 'a> {
     search: &'s Search<'a>,
     order: Vec<usize>,
     left: Vec<u32>,
@@ -39,180 +39,188 @@ type Price = (i64, i64);
 
 impl<'a> Search<'a> {
     /// All of `want`, as close as it can be.
-    pub(super) fn many(&self, sites: &[Hopeful], want: &[u32]) -> Option<Choice> {
+    pub(super) fn place_greedily(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<Assignment> {
         for groups in &self.levels {
             let within = groups.iter().filter_map(|group| self.in_group(sites, group, want));
-            let best = within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first(&a.1).cmp(&self.first(&b.1))));
+            let best =
+                within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first_winner(&a.1).cmp(&self.first_winner(&b.1))));
             if let Some((_, choice)) = best {
                 return Some(choice);
             }
         }
-        if self.far { self.anywhere(sites, want).map(|(_, choice)| choice) } else { None }
+        if self.far { self.place_anywhere(sites, want).map(|(_, choice)| choice) } else { None }
     }
 
     /// All of `want` in one group, which has all that hold pods.
-    fn in_group(&self, sites: &[Hopeful], group: &[usize], want: &[u32]) -> Option<(Key, Choice)> {
-        if self.held().iter().any(|site| group.binary_search(site).is_err()) {
+    fn in_group(&self, sites: &[PromisingCluster], group: &[usize], want: &[u32]) -> Option<(Key, Assignment)> {
+        if self.sites_in_use().iter().any(|site| group.binary_search(site).is_err()) {
             return None;
         }
-        let group = inside(sites, group);
+        let group = clusters_of_group(sites, group);
         if group.len() > FEW {
-            return self.anywhere(&group, want);
+            return self.place_anywhere(&group, want);
         }
-        let choice = self.few(&places(&group), want)?;
-        Some((self.key(&choice.spots, 0), choice))
+        let choice = self.try_every_set(&sites_of(&group), want)?;
+        Some((self.objective_key(&choice.spots, 0), choice))
     }
 
     /// All of `want` somewhere in these sites: the better of what greed finds and the best of a short list.
-    fn anywhere(&self, sites: &[Hopeful], want: &[u32]) -> Option<(Key, Choice)> {
-        if !self.bounds.might_take_together(&places(sites), &Ask::of(&self.kit, want)) {
+    fn place_anywhere(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<(Key, Assignment)> {
+        if !self.bounds.might_take_together(&sites_of(sites), &TotalDemand::of(&self.requests, want)) {
             return None;
         }
-        let open = self.open(sites);
+        let open = self.unused_clusters(sites);
         let whole = |order: &Order| {
-            let run = self.run(&open, want, *order);
-            (total(&run.left) == 0).then(|| run.choice())
+            let run = self.run_greedily(&open, want, *order);
+            (total(&run.left) == 0).then(|| run.into_assignment())
         };
-        let greedy = self.orders().iter().find_map(whole);
-        let listed = self.few(&self.short_list(sites, greedy.as_ref()), want);
-        let keyed = |choice: Choice| (self.key(&choice.spots, 0), choice);
+        let greedy = self.task_orders().iter().find_map(whole);
+        let listed = self.try_every_set(&self.short_list(sites, greedy.as_ref()), want);
+        let keyed = |choice: Assignment| (self.objective_key(&choice.spots, 0), choice);
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
 
-    fn orders(&self) -> &'static [Order] {
-        if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
+    fn task_orders(&self) -> &'static [Order] {
+        if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
     }
 
     /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
-    fn short_list(&self, sites: &[Hopeful], greedy: Option<&Choice>) -> Vec<usize> {
+    fn short_list(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
-        let mut list = self.held();
-        list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds(*site)).take(SHORT));
+        let mut list = self.sites_in_use();
+        list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds_pods(*site)).take(SHORT));
         let others = sites.iter().filter(|one| !list.contains(&one.site));
         let mut others: Vec<(Reverse<u64>, usize)> =
-            others.map(|one| (Reverse(one.most), self.winner(one.site))).collect();
+            others.map(|one| (Reverse(one.most), self.winning_rank(one.site))).collect();
         let more = SHORT.saturating_sub(list.len());
         if more < others.len() {
             others.select_nth_unstable(more);
             others.truncate(more);
         }
-        list.extend(others.into_iter().map(|(_, winner)| self.winner(winner)));
+        list.extend(others.into_iter().map(|(_, winner)| self.winning_rank(winner)));
         list
     }
 
     /// All of `need`, and as much more of `want` as fits.
-    pub(super) fn many_elastic(&self, sites: &[Hopeful], want: &[u32], need: &[u32]) -> Option<Choice> {
-        let held = self.held();
+    pub(super) fn place_elastic_greedily(
+        &self,
+        sites: &[PromisingCluster],
+        want: &[u32],
+        need: &[u32],
+    ) -> Option<Assignment> {
+        let held = self.sites_in_use();
         let around = |group: &&Vec<usize>| held.iter().all(|site| group.binary_search(site).is_ok());
-        let groups: Vec<Vec<Hopeful>> = match self.far {
+        let groups: Vec<Vec<PromisingCluster>> = match self.far {
             true => vec![sites.to_vec()],
-            false => self.levels.iter().flatten().filter(around).map(|group| inside(sites, group)).collect(),
+            false => self.levels.iter().flatten().filter(around).map(|group| clusters_of_group(sites, group)).collect(),
         };
         let found = groups.iter().flat_map(|group| {
-            let listed = self.few_elastic(&self.short_list(group, None), want, need);
-            let open = self.open(group);
-            let grown = self.orders().iter().filter_map(move |order| self.grown(&open, want, need, *order));
+            let listed = self.try_every_set_elastic(&self.short_list(group, None), want, need);
+            let open = self.unused_clusters(group);
+            let grown = self.task_orders().iter().filter_map(move |order| self.place_grown(&open, want, need, *order));
             grown.chain(listed)
         });
-        let keyed = found.map(|choice| (self.key(&choice.spots, total(want) - choice.placed()), choice));
+        let keyed = found.map(|choice| (self.objective_key(&choice.spots, total(want) - choice.placed_pods()), choice));
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
-    fn grown(&self, open: &Open, want: &[u32], need: &[u32], order: Order) -> Option<Choice> {
-        let mut run = Some(self.run(open, need, order)).filter(|run| total(&run.left) == 0)?;
+    fn place_grown(&self, open: &Open, want: &[u32], need: &[u32], order: Order) -> Option<Assignment> {
+        let mut run = Some(self.run_greedily(open, need, order)).filter(|run| total(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
-        run.grow();
-        Some(run.choice()).filter(|choice| choice.placed() >= self.at_least())
+        run.fill_roomiest();
+        Some(run.into_assignment()).filter(|choice| choice.placed_pods() >= self.at_least())
     }
 
     /// How many pods of `want` find a place in these clusters together.
     pub(super) fn most_together(&self, sites: &[usize], want: &[u32]) -> u64 {
-        let most = |site: usize| self.bounds.most(&self.kit, Spot { site, domain: None }, want);
-        let sites: Vec<Hopeful> = sites.iter().map(|site| Hopeful { most: most(*site), site: *site }).collect();
-        total(want) - total(&self.run(&self.open(&sites), want, ORDERS[0]).left)
+        let most = |site: usize| self.bounds.max_pods(&self.requests, Spot { site, domain: None }, want);
+        let sites: Vec<PromisingCluster> =
+            sites.iter().map(|site| PromisingCluster { most: most(*site), site: *site }).collect();
+        total(want) - total(&self.run_greedily(&self.unused_clusters(&sites), want, ORDERS[0]).left)
     }
 
     /// The site of a choice that wins among equals.
-    fn first(&self, choice: &Choice) -> usize {
-        choice.spots.iter().map(|spot| self.winner(spot.site)).min().unwrap_or(usize::MAX)
+    fn first_winner(&self, choice: &Assignment) -> usize {
+        choice.spots.iter().map(|spot| self.winning_rank(spot.site)).min().unwrap_or(usize::MAX)
     }
 
     /// A site's place in the order in which equals win; of that place, the site.
-    fn winner(&self, site: usize) -> usize {
-        if self.rank(0, 1).is_lt() { site } else { self.sites.len() - 1 - site }
+    fn winning_rank(&self, site: usize) -> usize {
+        if self.compare_names(0, 1).is_lt() { site } else { self.sites.len() - 1 - site }
     }
 
-    fn open(&self, sites: &[Hopeful]) -> Open {
-        let unheld = sites.iter().filter(|one| !self.holds(one.site));
-        let entry =
-            |one: &Hopeful| (one.most, Reverse(self.sites[one.site].price()), usize::MAX - self.winner(one.site));
+    fn unused_clusters(&self, sites: &[PromisingCluster]) -> Open {
+        let unheld = sites.iter().filter(|one| !self.holds_pods(one.site));
+        let entry = |one: &PromisingCluster| {
+            (one.most, Reverse(self.sites[one.site].data_and_cost()), usize::MAX - self.winning_rank(one.site))
+        };
         unheld.map(entry).collect()
     }
 
-    fn run<'s>(&'s self, open: &Open, want: &[u32], order: Order) -> Run<'s, 'a> {
-        let (used, pods, open) = (self.held(), BTreeMap::new(), open.clone());
-        let mut run = Run { search: self, order: Vec::new(), left: want.to_vec(), pods, used, open };
+    fn run_greedily<'s>(&'s self, open: &Open, want: &[u32], order: Order) -> GreedyRun<'s, 'a> {
+        let (used, pods, open) = (self.sites_in_use(), BTreeMap::new(), open.clone());
+        let mut run = GreedyRun { search: self, order: Vec::new(), left: want.to_vec(), pods, used, open };
         run.order = run.task_order(order);
-        run.fill();
+        run.fill_tightest();
         run
     }
 }
 
 /// Of `sites` those of a group.
-fn inside(sites: &[Hopeful], group: &[usize]) -> Vec<Hopeful> {
+fn clusters_of_group(sites: &[PromisingCluster], group: &[usize]) -> Vec<PromisingCluster> {
     sites.iter().copied().filter(|one| group.binary_search(&one.site).is_ok()).collect()
 }
 
-impl Run<'_, '_> {
+impl GreedyRun<'_, '_> {
     /// The order of tasks by what the roomiest sites have.
     fn task_order(&self, order: Order) -> Vec<usize> {
-        let roomy = self.open.iter().take(LOOKS).map(|one| self.site(one));
-        let few: Vec<&Room> = self.used.iter().copied().chain(roomy).map(|site| self.search.room(site)).collect();
-        self.search.kit.order(&few, order)
+        let roomy = self.open.iter().take(LOOKS).map(|one| self.site_of_entry(one));
+        let few: Vec<&FreeNodes> = self.used.iter().copied().chain(roomy).map(|site| self.search.room(site)).collect();
+        self.search.requests.order_tasks(&few, order)
     }
 
-    fn site(&self, open: &(u64, Reverse<Price>, usize)) -> usize {
-        self.search.winner(usize::MAX - open.2)
+    fn site_of_entry(&self, open: &(u64, Reverse<Price>, usize)) -> usize {
+        self.search.winning_rank(usize::MAX - open.2)
     }
 
     /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the roomiest.
-    fn fill(&mut self) {
+    fn fill_tightest(&mut self) {
         for site in self.used.clone() {
-            self.put(site);
+            self.fill_site(site);
         }
         while total(&self.left) > 0 && self.used.len() < self.search.limit {
-            let Some(site) = self.holder().or_else(|| self.roomiest()) else { return };
+            let Some(site) = self.take_tightest_holder().or_else(|| self.take_roomiest()) else { return };
             self.open_site(site);
         }
     }
 
     /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
-    fn grow(&mut self) {
+    fn fill_roomiest(&mut self) {
         for site in self.used.clone() {
             let mut room = self.search.room(site).clone();
             // What is there already is packed again with the rest.
             let before = self.pods.get(&site).cloned().unwrap_or_else(|| vec![0; self.left.len()]);
-            if room.fill(&self.search.kit, &before, &self.order) == before {
-                self.take(site, room);
+            if room.fill_in_order(&self.search.requests, &before, &self.order) == before {
+                self.fill_nodes(site, room);
             }
         }
         while total(&self.left) > 0 && self.used.len() < self.search.limit {
-            let Some(site) = self.roomiest() else { return };
+            let Some(site) = self.take_roomiest() else { return };
             self.open_site(site);
         }
     }
 
     fn open_site(&mut self, site: usize) {
         self.used.push(site);
-        self.put(site);
+        self.fill_site(site);
     }
 
-    fn put(&mut self, site: usize) {
-        self.take(site, self.search.room(site).clone());
+    fn fill_site(&mut self, site: usize) {
+        self.fill_nodes(site, self.search.room(site).clone());
     }
 
-    fn take(&mut self, site: usize, mut room: Room) {
-        let got = room.fill(&self.search.kit, &self.left, &self.order);
+    fn fill_nodes(&mut self, site: usize, mut room: FreeNodes) {
+        let got = room.fill_in_order(&self.search.requests, &self.left, &self.order);
         let here = self.pods.entry(site).or_insert_with(|| vec![0; got.len()]);
         for (task, got) in got.into_iter().enumerate() {
             self.left[task] -= got;
@@ -220,54 +228,58 @@ impl Run<'_, '_> {
         }
     }
 
-    fn takes(&self, site: usize) -> u64 {
-        total(&self.search.room(site).clone().fill(&self.search.kit, &self.left, &self.order))
+    fn pods_taken_by(&self, site: usize) -> u64 {
+        total(&self.search.room(site).clone().fill_in_order(&self.search.requests, &self.left, &self.order))
     }
 
     /// How many sites are looked at closely: all where their number is bounded and one task can be told exactly.
-    fn looks(&self) -> usize {
-        if self.search.limit < usize::MAX && self.search.kit.tasks() == 1 { usize::MAX } else { LOOKS }
+    fn sites_to_pack(&self) -> usize {
+        if self.search.limit < usize::MAX && self.search.requests.tasks() == 1 { usize::MAX } else { LOOKS }
     }
 
     /// The tightest open site that takes all that is left.
-    fn holder(&mut self) -> Option<usize> {
-        let ask = Ask::of(&self.search.kit, &self.left);
+    fn take_tightest_holder(&mut self) -> Option<usize> {
+        let ask = TotalDemand::of(&self.search.requests, &self.left);
         let all = total(&self.left);
         let whole = |site: usize| Spot { site, domain: None };
-        let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site(open));
+        let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site_of_entry(open));
         let sites = sites.filter(|site| self.search.may_open(&self.used, *site));
         let mut sites: Vec<usize> = sites.filter(|site| self.search.bounds.might_take(whole(*site), &ask)).collect();
         let key = |site: usize| {
-            (self.search.sites[site].price(), self.search.bounds.free(whole(site)), self.search.winner(site))
+            (
+                self.search.sites[site].data_and_cost(),
+                self.search.bounds.free_amount(whole(site)),
+                self.search.winning_rank(site),
+            )
         };
-        let looks = self.looks().min(sites.len());
+        let looks = self.sites_to_pack().min(sites.len());
         if looks < sites.len() {
             sites.select_nth_unstable_by_key(looks, |site| key(*site));
             sites.truncate(looks);
         }
         sites.sort_unstable_by_key(|site| key(*site));
-        let holder = sites.into_iter().find(|site| self.takes(*site) == all)?;
-        self.open.retain(|open| usize::MAX - open.2 != self.search.winner(holder));
+        let holder = sites.into_iter().find(|site| self.pods_taken_by(*site) == all)?;
+        self.open.retain(|open| usize::MAX - open.2 != self.search.winning_rank(holder));
         Some(holder)
     }
 
     /// The open site that takes most of what is left; `None` if none takes anything.
-    fn roomiest(&mut self) -> Option<usize> {
+    fn take_roomiest(&mut self) -> Option<usize> {
         let mut best: Option<(u64, Reverse<Price>, usize)> = None;
         let mut looked = Vec::new();
         while let Some(next) = self.open.pop() {
             if best.is_some_and(|best| best.0 >= next.0)
-                || looked.len() >= self.looks() && best.is_some_and(|one| one.0 > 0)
+                || looked.len() >= self.sites_to_pack() && best.is_some_and(|one| one.0 > 0)
             {
                 self.open.push(next);
                 break;
             }
             // Who may not be used now may not later.
-            if !self.search.may_open(&self.used, self.site(&next)) {
+            if !self.search.may_open(&self.used, self.site_of_entry(&next)) {
                 continue;
             }
             // What it takes now bounds what it will take of less.
-            let next = (self.takes(self.site(&next)), next.1, next.2);
+            let next = (self.pods_taken_by(self.site_of_entry(&next)), next.1, next.2);
             if next.0 > 0 {
                 best = best.max(Some(next));
                 looked.push(next);
@@ -275,13 +287,13 @@ impl Run<'_, '_> {
         }
         let best = best?;
         self.open.extend(looked.into_iter().filter(|one| *one != best));
-        Some(self.site(&best))
+        Some(self.site_of_entry(&best))
     }
 
-    fn choice(self) -> Choice {
-        let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds(*site) || total(pods) > 0;
+    fn into_assignment(self) -> Assignment {
+        let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds_pods(*site) || total(pods) > 0;
         let spot = |(site, pods)| (Spot { site, domain: None }, pods);
         let (spots, pods) = self.pods.into_iter().filter(used).map(spot).unzip();
-        Choice { spots, pods }
+        Assignment { spots, pods }
     }
 }

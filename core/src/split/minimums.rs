@@ -17,17 +17,23 @@ use crate::{
 
 /// The plan for `pods[site][task]`, with all minimums divided. Sites without pods are left out.
 /// `copies` made the copies that are there.
-pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], copies: Option<&Plan>, tie: Tie) -> Plan {
+pub(super) fn divide_minimums(
+    gang: &Gang,
+    names: &[&ClusterName],
+    pods: &[Vec<u32>],
+    copies: Option<&Plan>,
+    tie: Tie,
+) -> Plan {
     let (names, pods): (Vec<&ClusterName>, Vec<&Vec<u32>>) =
-        names.iter().zip(pods).filter(|(_, pods)| sum(pods) > 0).unzip();
+        names.iter().zip(pods).filter(|(_, pods)| total_pods(pods) > 0).unzip();
     let mut tasks = vec![vec![TaskShare::default(); gang.tasks.len()]; names.len()];
-    for (task, minimums) in task_minimums(gang, &names, &pods, copies, tie).into_iter().enumerate() {
+    for (task, minimums) in divide_task_minimums(gang, &names, &pods, copies, tie).into_iter().enumerate() {
         for (site, min_available) in minimums.into_iter().enumerate() {
             tasks[site][task] = TaskShare { replicas: pods[site][task], min_available };
         }
     }
-    let jobs = job_minimums(gang, &names, &mut tasks, tie);
-    let sizes: Vec<u64> = pods.iter().map(|pods| sum(pods)).collect();
+    let jobs = divide_job_minimum(gang, &names, &mut tasks, tie);
+    let sizes: Vec<u64> = pods.iter().map(|pods| total_pods(pods)).collect();
     let successes = gang.min_success.map(|wanted| at_least_one(u64::from(wanted), &sizes, &names, tie));
     let share = |site: usize| Share {
         tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
@@ -39,17 +45,17 @@ pub(super) fn plan(gang: &Gang, names: &[&ClusterName], pods: &[Vec<u32>], copie
     Plan { clusters: names.iter().enumerate().map(|(site, name)| ((*name).clone(), share(site))).collect() }
 }
 
-fn sum(pods: &[u32]) -> u64 {
+fn total_pods(pods: &[u32]) -> u64 {
     pods.iter().copied().map(u64::from).sum()
 }
 
-fn small(number: u64) -> u32 {
+fn to_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// By task, then site. Votes are the pods there, so that nobody gets a minimum above its pods; a partitioned task's
 /// minimum is divided in whole partitions.
-fn task_minimums<'n>(
+fn divide_task_minimums<'n>(
     gang: &Gang,
     names: &[&'n ClusterName],
     pods: &[&Vec<u32>],
@@ -72,12 +78,12 @@ fn task_minimums<'n>(
         let spoken_for = known.iter().flatten().fold(0, |sum: u32, known| sum.saturating_add(*known));
         let house = u64::from(task.min_available.saturating_sub(spoken_for) / unit).min(placed);
         let seats = divide_seats(house, &votes, tie).into_iter().zip(known);
-        seats.map(|(units, known)| known.unwrap_or(small(units) * unit)).collect()
+        seats.map(|(units, known)| known.unwrap_or(to_u32(units) * unit)).collect()
     };
     gang.tasks.iter().enumerate().map(divide_one).collect()
 }
 
-fn job_minimums(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<TaskShare>], tie: Tie) -> Vec<u32> {
+fn divide_job_minimum(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<TaskShare>], tie: Tie) -> Vec<u32> {
     let replicas = |site: &Vec<TaskShare>| site.iter().map(|task| u64::from(task.replicas)).sum::<u64>();
     let minimums = |site: &Vec<TaskShare>| site.iter().map(|task| u64::from(task.min_available)).sum::<u64>();
     let all: u64 = tasks.iter().map(replicas).sum();
@@ -107,7 +113,7 @@ fn job_minimums(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<TaskShare>
             extra[site] += 1;
         }
     }
-    tasks.iter().zip(extra).map(|(site, extra)| small(minimums(site) + extra)).collect()
+    tasks.iter().zip(extra).map(|(site, extra)| to_u32(minimums(site) + extra)).collect()
 }
 
 /// Moves one pod of some task's minimum to `site`, which has none; false if no task allows it.
@@ -134,5 +140,5 @@ fn at_least_one(house: u64, sizes: &[u64], names: &[&ClusterName], tie: Tie) -> 
     let parts = sizes.len() as u64;
     let rest: Vec<(u64, u64, &ClusterName)> =
         sizes.iter().zip(names).map(|(size, name)| (*size, size.saturating_sub(1), *name)).collect();
-    divide_seats_capped(house.saturating_sub(parts), &rest, tie).into_iter().map(|more| small(more + 1)).collect()
+    divide_seats_capped(house.saturating_sub(parts), &rest, tie).into_iter().map(|more| to_u32(more + 1)).collect()
 }

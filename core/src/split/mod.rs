@@ -1,14 +1,28 @@
-//! Where a gang's pods go: which clusters, how many of each task in each, in which domain, and the minimum each must hold.
+//! Where a gang's pods go: which clusters, how many pods of each task in each, in which domain, and each cluster's minimum.
 //!
-//! All or nothing: less than the gang's minimum is never placed. Every new pod fits its cluster node by node (`pack`).
-//! The sums over clusters are the gang's: replicas (fewer, but never below the minimum, where the full size does not
-//! fit), and every minimum (`minimum`). What is placed stays where it is, and a partitioned task as it is: a member's Volcano
-//! lets nobody resize it, so that partitions are added only where there is no copy yet. Whole gang first, then its minimum and
-//! as many more as fit, then a refusal with numbers (`refusal`).
+//! The rule:
+//! - All or nothing. Less than the gang's minimum is never placed. The whole gang is tried first, then its minimum and as
+//!   many more pods as fit. Otherwise the answer is a refusal with numbers.
+//! - Every new pod fits its cluster node by node. The shares of all clusters sum up to the gang's replicas and minimums.
+//! - Placed pods do not move. A member's Volcano resizes no partitioned task, so partitions are added only where the cluster
+//!   has no copy of the job.
+//! - Of all placements that are possible the least [`Key`] wins. A policy that divides by weight is followed instead.
 //!
-//! Of all that is possible the least [`Key`] is taken (`objective`): among a few clusters by trying every set of them (`few`),
-//! among many by taking the roomiest until one holds the rest (`many`). A policy that divides by weight has that done instead
-//! (`weighted`). How close pods must be, and which domains that leaves, is in `reach`.
+//! | module | decides |
+//! |---|---|
+//! | `objective` | which of two placements is better |
+//! | `single_spot` | one cluster or domain that takes the gang |
+//! | `cluster_sets` | the best set of a few clusters, by trying every set |
+//! | `greedy` | a set of many clusters: the roomiest first, the tightest last |
+//! | `weighted_division` | the shares by static or dynamic weight |
+//! | `minimums` | each cluster's part of every minimum |
+//! | `scale_down`, `reschedule` | what of a placed gang stays when it asks for less, or starts afresh |
+//! | `packing` | whether pods fit node by node; `exact_packing` and `priced_packing` try what first-fit misses |
+//! | `upper_bounds` | from a few sums, which clusters need not be packed |
+//! | `allowed_tiers`, `partition_domains` | which domains `networkTopology` of a job or of its partitions leaves |
+//! | `federation_topology` | which clusters are close to each other |
+//! | `node_scope`, `assumed` | which nodes count, and what is left of them beside assumed pods |
+//! | `refusal` | why nothing fits, in a sentence |
 
 mod allowed_tiers;
 mod assumed;
@@ -34,11 +48,11 @@ use std::{
     collections::BTreeMap,
 };
 
-use allowed_tiers::Reach;
-use node_scope::Where;
-use objective::Choice;
-use packing::{Kit, ORDERS, Room};
-use upper_bounds::Bounds;
+use allowed_tiers::AllowedTiers;
+use node_scope::NodeScope;
+use objective::Assignment;
+use packing::{FreeNodes, GangRequests, ORDERS};
+use upper_bounds::UpperBounds;
 
 pub use self::{
     assumed::take_assumed,
@@ -77,14 +91,14 @@ pub struct Candidate<'a> {
     pub weight: u64,
     /// How much of the gang's data is not there; not below zero.
     pub data: i64,
-    /// What using the cluster costs, by its policy's scores. Less is better.
+    /// What using the cluster costs, by its policy's scores. ReducedNodes is better.
     pub cost: i64,
     /// What is free there for this gang: without what others were promised, and without what the gang itself holds
     /// there already ([`Problem::previous`]).
     pub capacity: &'a Capacity,
 }
 
-/// Clusters that may be used together by their regions: one of each, and so many besides.
+/// Which clusters may be used together: one of each region, and so many more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Regions<'a> {
     /// Each candidate's region, in their order.
@@ -98,7 +112,7 @@ pub struct Regions<'a> {
 pub struct Problem<'a> {
     /// What to place.
     pub gang: &'a Gang,
-    /// Where it may go; the order does not matter.
+    /// NodeScope it may go; the order does not matter.
     pub candidates: Vec<Candidate<'a>>,
     /// How to divide.
     pub strategy: Strategy,
@@ -117,7 +131,7 @@ pub struct Problem<'a> {
     pub tie: Tie,
 }
 
-/// Where the gang goes, or why nowhere.
+/// NodeScope the gang goes, or why nowhere.
 ///
 /// # Errors
 /// [`Refusal`], with what is short, where and by how much.
@@ -128,7 +142,7 @@ pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     if let Some(copies) =
         problem.copies.filter(|copies| problem.previous.is_none() && reschedule::has_partitions(problem, copies))
     {
-        return reschedule::place(problem, copies);
+        return reschedule::stay_or_leave(problem, copies);
     }
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
@@ -138,27 +152,27 @@ pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
         return Err(Refusal::NoCandidates);
     }
     if problem.strategy == Strategy::Duplicated {
-        return duplicated(problem, &search);
+        return place_in_every_cluster(problem, &search);
     }
-    let want = search.missing(&whole);
-    let choice = search.choose(&want).ok_or_else(|| refusal::refuse(&search, &want))?;
-    Ok(search.plan(&choice))
+    let want = search.missing_pods(&whole);
+    let choice = search.choose_assignment(&want).ok_or_else(|| refusal::explain_refusal(&search, &want))?;
+    Ok(search.build_plan(&choice))
 }
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
 #[must_use]
 pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
-    let kit = Kit::close(gang, &[]);
-    let room = kit.room(capacity, Where::Cluster);
-    if kit.tasks() == 1 {
-        return room.most(&kit, 0);
+    let requests = GangRequests::with_topology(gang, &[]);
+    let room = requests.free_nodes(capacity, NodeScope::Cluster);
+    if requests.tasks() == 1 {
+        return room.max_pods(&requests, 0);
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let wanted = total(&whole);
     let mut most = 0;
     for order in ORDERS {
-        let order = kit.order(&[&room], order);
-        most = most.max(total(&room.clone().fill(&kit, &whole, &order)));
+        let order = requests.order_tasks(&[&room], order);
+        most = most.max(total(&room.clone().fill_in_order(&requests, &whole, &order)));
         if most == wanted {
             break;
         }
@@ -168,31 +182,37 @@ pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
 
 /// Whether a whole gang fits a capacity: by some order, or (a few pods on a few nodes) by trying.
 #[must_use]
-pub fn fits(gang: &Gang, capacity: &Capacity) -> bool {
-    let kit = Kit::new(gang);
+pub fn gang_fits(gang: &Gang, capacity: &Capacity) -> bool {
+    let requests = GangRequests::new(gang);
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     pods_that_fit(gang, capacity) >= total(&whole)
-        || exact_packing::packed(&kit, &kit.room(capacity, Where::Cluster), &whole, &Cell::new(STEPS)).is_some()
+        || exact_packing::pack_pods(
+            &requests,
+            &requests.free_nodes(capacity, NodeScope::Cluster),
+            &whole,
+            &Cell::new(STEPS),
+        )
+        .is_some()
 }
 
 /// How many pods of each task find a place in a capacity, each task alone.
 #[must_use]
 pub fn most_of_each_task(gang: &Gang, capacity: &Capacity) -> Vec<u64> {
-    let kit = Kit::new(gang);
-    let room = kit.room(capacity, Where::Cluster);
-    (0..kit.tasks()).map(|task| room.most(&kit, task)).collect()
+    let requests = GangRequests::new(gang);
+    let room = requests.free_nodes(capacity, NodeScope::Cluster);
+    (0..requests.tasks()).map(|task| room.max_pods(&requests, task)).collect()
 }
 
 /// False only if so many pods of each task can not be the gang's minimum.
 #[must_use]
 pub fn might_be_enough(gang: &Gang, most: &[u64]) -> bool {
     let all = gang.tasks.iter().zip(most).map(|(task, most)| u64::from(task.replicas).min(*most));
-    needs(gang).iter().zip(most).all(|(need, most)| u64::from(*need) <= *most)
+    task_minimums(gang).iter().zip(most).all(|(need, most)| u64::from(*need) <= *most)
         && all.fold(0, u64::saturating_add) >= minimum_pods(gang)
 }
 
 /// Each task's own minimum, where it counts.
-fn needs(gang: &Gang) -> Vec<u32> {
+fn task_minimums(gang: &Gang) -> Vec<u32> {
     let binds = gang.task_minimums_bind();
     let need = |task: &crate::gang::Task| {
         let least = if binds { task.min_available.min(task.replicas) } else { 0 };
@@ -204,7 +224,7 @@ fn needs(gang: &Gang) -> Vec<u32> {
 
 /// Pods that must be placed in all.
 fn minimum_pods(gang: &Gang) -> u64 {
-    u64::from(gang.min_available.min(gang.replicas())).max(total(&needs(gang))).max(1)
+    u64::from(gang.min_available.min(gang.replicas())).max(total(&task_minimums(gang))).max(1)
 }
 
 /// Pods by cluster, then task.
@@ -227,13 +247,13 @@ struct Site<'a> {
     domain: Option<&'a Domain>,
     /// The domains that its partitions are pinned to.
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
-    reach: Reach,
-    room: OnceCell<Room>,
+    reach: AllowedTiers,
+    room: OnceCell<FreeNodes>,
 }
 
 impl Site<'_> {
     /// What of the data is missing there, and what it costs.
-    const fn price(&self) -> (i64, i64) {
+    const fn data_and_cost(&self) -> (i64, i64) {
         (self.data, self.cost)
     }
 }
@@ -248,7 +268,7 @@ struct Spot {
 
 /// The problem with its clusters by name, so that their order can not matter.
 struct Search<'a> {
-    kit: Kit<'a>,
+    requests: GangRequests<'a>,
     sites: Vec<Site<'a>>,
     /// Pods that stay, of the sites that hold some.
     kept: Vec<(usize, Vec<u32>)>,
@@ -263,7 +283,7 @@ struct Search<'a> {
     levels: Vec<Vec<Vec<usize>>>,
     far: bool,
     tie: Tie,
-    bounds: Bounds<'a>,
+    bounds: UpperBounds<'a>,
     /// Steps of exact packing that are left.
     steps: Cell<u32>,
 }
@@ -274,7 +294,7 @@ const STEPS: u32 = 50_000;
 impl<'a> Search<'a> {
     fn new(problem: &Problem<'a>) -> Self {
         let gang = problem.gang;
-        let kit = Kit::close(gang, problem.levels);
+        let requests = GangRequests::with_topology(gang, problem.levels);
         let holds = |name: &ClusterName| problem.previous.is_some_and(|plan| plan.clusters.contains_key(name));
         let weighs = |candidate: &Candidate<'_>| problem.strategy != Strategy::StaticWeight || candidate.weight > 0;
         let mut order: Vec<usize> = (0..problem.candidates.len())
@@ -295,28 +315,28 @@ impl<'a> Search<'a> {
                 copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
-                reach: Reach::of(gang.topology.as_ref(), candidate.capacity, problem.levels),
+                reach: AllowedTiers::read_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();
-        let kept = problem.previous.map(|plan| kept(problem, plan, &sites)).unwrap_or_default();
-        let bounds = Bounds::new(&kit, sites.iter().map(|site| site.capacity));
-        let (levels, far) = allowed_tiers::levels(gang.topology.as_ref(), problem.levels, &order);
+        let kept = problem.previous.map(|plan| pods_that_stay(problem, plan, &sites)).unwrap_or_default();
+        let bounds = UpperBounds::new(&requests, sites.iter().map(|site| site.capacity));
+        let (levels, far) = allowed_tiers::admitted_levels(gang.topology.as_ref(), problem.levels, &order);
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
         let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
         let region = |of: &[u32]| order.iter().map(|index| of.get(*index).copied().unwrap_or(u32::MAX)).collect();
         let regions = problem.regions.map(|regions| (region(regions.of), regions.more as usize));
         let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
-        Self { kit, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps }
+        Self { requests, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps }
     }
 
-    fn holds(&self, site: usize) -> bool {
+    fn holds_pods(&self, site: usize) -> bool {
         self.kept.iter().any(|(held, _)| *held == site)
     }
 
     /// Sites that hold pods already.
-    fn held(&self) -> Vec<usize> {
+    fn sites_in_use(&self) -> Vec<usize> {
         self.kept.iter().map(|(site, _)| *site).collect()
     }
 
@@ -348,61 +368,69 @@ impl<'a> Search<'a> {
     }
 
     /// What is wanted of each task beyond what is held.
-    fn missing(&self, wanted: &[u32]) -> Vec<u32> {
+    fn missing_pods(&self, wanted: &[u32]) -> Vec<u32> {
         let held = |task: usize| self.kept.iter().map(|(_, pods)| pods[task]).fold(0, u32::saturating_add);
         wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(held(task))).collect()
     }
 
     /// What a site offers the gang: where its pods are kept in a domain, that domain.
-    fn room(&self, site: usize) -> &Room {
+    fn room(&self, site: usize) -> &FreeNodes {
         let site = &self.sites[site];
         let place = match site.domain {
-            Some(domain) if !domain.nodes.is_empty() => Where::Pinned(&domain.nodes),
-            _ => Where::Cluster,
+            Some(domain) if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
+            _ => NodeScope::Cluster,
         };
         site.room.get_or_init(|| {
-            let room = self.kit.room(site.capacity, place);
-            if site.copied { room.without_partitions(&self.kit) } else { room }
+            let room = self.requests.free_nodes(site.capacity, place);
+            if site.copied { room.without_partitions(&self.requests) } else { room }
         })
     }
 
     /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be close is not
     /// divided by weight, and one that finds no place that way goes where it fits.
-    fn choose(&self, want: &[u32]) -> Option<Choice> {
+    fn choose_assignment(&self, want: &[u32]) -> Option<Assignment> {
         if total(want) == 0 {
-            return Some(Choice::default());
+            return Some(Assignment::default());
         }
-        let need = self.missing(&needs(self.kit.gang));
+        let need = self.missing_pods(&task_minimums(self.requests.gang));
         // Of partitions that were not granted whole less is placed than was granted, which may be too little.
         if need.iter().zip(want).any(|(need, want)| need > want) || total(want) < self.at_least() {
             return None;
         }
         // A gang that has what it needs stays as it is where nothing more fits.
-        let stay = || (self.at_least() == 0 && total(&need) == 0).then(Choice::default);
+        let stay = || (self.at_least() == 0 && total(&need) == 0).then(Assignment::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
-            let whole = self.by_weight(want).or_else(|| self.one(want)).or_else(|| self.several(want));
+            let whole = self
+                .by_weight(want)
+                .or_else(|| self.place_in_one_spot(want))
+                .or_else(|| self.place_in_several_clusters(want));
             let elastic = || {
-                let (weighed, most) = (self.elastic_by_weight(want, &need), self.elastic(want, &need));
-                let more = |most: &Choice| weighed.as_ref().is_none_or(|weighed| weighed.placed() < most.placed());
+                let (weighed, most) = (self.elastic_by_weight(want, &need), self.place_elastic(want, &need));
+                let more = |most: &Assignment| {
+                    weighed.as_ref().is_none_or(|weighed| weighed.placed_pods() < most.placed_pods())
+                };
                 most.filter(more).or(weighed)
             };
             return whole.or_else(elastic).or_else(stay);
         }
-        self.one(want).or_else(|| self.several(want)).or_else(|| self.elastic(want, &need)).or_else(stay)
+        self.place_in_one_spot(want)
+            .or_else(|| self.place_in_several_clusters(want))
+            .or_else(|| self.place_elastic(want, &need))
+            .or_else(stay)
     }
 
     /// Pods that must be added in all.
     fn at_least(&self) -> u64 {
-        minimum_pods(self.kit.gang).saturating_sub(self.kept_pods())
+        minimum_pods(self.requests.gang).saturating_sub(self.kept_pods())
     }
 
     /// Names of two sites in the order in which they win.
-    fn rank(&self, a: usize, b: usize) -> std::cmp::Ordering {
+    fn compare_names(&self, a: usize, b: usize) -> std::cmp::Ordering {
         self.tie.order(&a, &b)
     }
 
     /// The plan that a choice makes, with what stays.
-    fn plan(&self, choice: &Choice) -> Plan {
+    fn build_plan(&self, choice: &Assignment) -> Plan {
         let mut placed: BTreeMap<usize, Vec<u32>> = self.kept.iter().cloned().collect();
         for (spot, pods) in choice.spots.iter().zip(&choice.pods) {
             let all = placed.entry(spot.site).or_insert_with(|| vec![0; pods.len()]);
@@ -411,16 +439,16 @@ impl<'a> Search<'a> {
         let names: Vec<&ClusterName> = placed.keys().map(|site| self.sites[*site].name).collect();
         let sites: Vec<usize> = placed.keys().copied().collect();
         let pods: Pods = placed.into_values().collect();
-        let mut plan = minimums::plan(self.kit.gang, &names, &pods, self.copies, self.tie);
+        let mut plan = minimums::divide_minimums(self.requests.gang, &names, &pods, self.copies, self.tie);
         for site in sites {
             let chosen = choice.spots.iter().zip(&choice.pods).find(|(spot, _)| spot.site == site);
             let known = &self.sites[site];
-            let mut parts = chosen.map(|(spot, pods)| self.parts(*spot, pods)).unwrap_or_default();
+            let mut parts = chosen.map(|(spot, pods)| self.partition_parts(*spot, pods)).unwrap_or_default();
             if let Some(before) = known.parts {
                 parts.extend(self.kept_parts(site, before));
             }
             if let Some(share) = plan.clusters.get_mut(known.name) {
-                share.domain = known.domain.cloned().or_else(|| self.domain(*chosen?.0));
+                share.domain = known.domain.cloned().or_else(|| self.planned_domain(*chosen?.0));
                 share.parts = parts;
             }
         }
@@ -428,18 +456,18 @@ impl<'a> Search<'a> {
     }
 
     /// A spot's domain as the plan says it: pods that must be there are pinned, others are led there.
-    fn domain(&self, spot: Spot) -> Option<Domain> {
+    fn planned_domain(&self, spot: Spot) -> Option<Domain> {
         let capacity = self.sites[spot.site].capacity;
         let domain = capacity.domains.get(spot.domain?)?;
-        let hard = self.kit.gang.topology.as_ref().is_some_and(|topology| topology.hard);
-        let nodes = capacity.pin(spot.domain?);
+        let hard = self.requests.gang.topology.as_ref().is_some_and(|topology| topology.hard);
+        let nodes = capacity.node_selectors(spot.domain?);
         let (nodes, preferred) = if hard { (nodes, Vec::new()) } else { (Vec::new(), nodes) };
         Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes, preferred })
     }
 }
 
 /// Pods that stay: what the gang holds, without what it does not want any more. Partitions stay whatever it wants.
-fn kept(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
+fn pods_that_stay(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
     let gang = problem.gang;
     let held = |(at, site): (usize, &Site<'_>)| Some((at, share_pods(gang, Some(previous.clusters.get(site.name)?))));
     let (held, mut pods): (Vec<usize>, Pods) = sites.iter().enumerate().filter_map(held).unzip();
@@ -459,7 +487,7 @@ fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
 }
 
 /// The whole gang in every cluster (what it already holds somewhere stays), each as if it were the only one.
-fn duplicated(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusal> {
+fn place_in_every_cluster(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     for site in &search.sites {
         let candidates = problem.candidates.iter().find(|candidate| candidate.name == site.name).cloned();
@@ -472,7 +500,7 @@ fn duplicated(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusa
             most_clusters: Some(1),
             ..problem.clone()
         };
-        plan.clusters.extend(split_gang(&here).map_err(Refusal::everywhere)?.clusters);
+        plan.clusters.extend(split_gang(&here).map_err(Refusal::in_every_cluster)?.clusters);
     }
     Ok(plan)
 }

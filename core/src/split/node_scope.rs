@@ -7,7 +7,7 @@ use crate::{
 
 /// Which of a cluster's nodes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Where<'a> {
+pub(crate) enum NodeScope<'a> {
     /// All.
     Cluster,
     /// Those of a domain and of the domains within it.
@@ -16,15 +16,15 @@ pub(crate) enum Where<'a> {
     Pinned(&'a [Vec<Requirement>]),
 }
 
-impl Where<'_> {
+impl NodeScope<'_> {
     /// Whether the alternatives name a label that shapes do not carry.
     pub(super) fn parts_shapes(self, capacity: &Capacity) -> bool {
         let Self::Pinned(terms) = self else { return false };
-        terms.iter().flatten().any(|one| !capacity.shows(&one.key))
+        terms.iter().flatten().any(|one| !capacity.carries_label(&one.key))
     }
 
     /// Whether a node is one of these. Of nodes whose labels are unknown all are.
-    pub(super) fn holds(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
+    pub(super) fn holds_node(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
         match self {
             Self::Cluster => true,
             Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
@@ -36,10 +36,10 @@ impl Where<'_> {
     }
 
     /// A cluster's nodes that are of these, and the others.
-    pub(super) fn parted(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
+    pub(super) fn split_nodes(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for shape in &capacity.shapes {
-            let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds(capacity, shape, *id, node);
+            let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds_node(capacity, shape, *id, node);
             inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
             outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
         }

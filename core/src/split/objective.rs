@@ -34,48 +34,48 @@ pub struct Key {
     pub opened: usize,
 }
 
-/// Where new pods are put.
+/// NodeScope new pods are put.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Choice {
+pub(super) struct Assignment {
     pub spots: Vec<Spot>,
     /// By spot, then task.
     pub pods: Pods,
 }
 
-impl Choice {
-    pub(super) fn placed(&self) -> u64 {
+impl Assignment {
+    pub(super) fn placed_pods(&self) -> u64 {
         self.pods.iter().map(|pods| total(pods)).sum()
     }
 }
 
 impl Search<'_> {
     /// The key of using these spots, which include all that hold pods, with so many pods missing.
-    pub(super) fn key(&self, spots: &[Spot], missing: u64) -> Key {
+    pub(super) fn objective_key(&self, spots: &[Spot], missing: u64) -> Key {
         Key {
             missing,
-            distance: self.distance(spots),
+            distance: self.distance_between(spots),
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
-            fragments: spots.iter().map(|spot| self.bounds.free(*spot)).fold(0, u64::saturating_add),
-            opened: spots.iter().filter(|spot| !self.holds(spot.site)).count(),
+            fragments: spots.iter().map(|spot| self.bounds.free_amount(*spot)).fold(0, u64::saturating_add),
+            opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
     }
 
-    /// [`Self::key`] of one spot whose distance is known.
+    /// [`Self::objective_key`] of one spot whose distance is known.
     pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> Key {
-        let (site, fragments) = (&self.sites[spot.site], self.bounds.free(spot));
+        let (site, fragments) = (&self.sites[spot.site], self.bounds.free_amount(spot));
         let (data, cost) = (site.data, site.cost);
-        Key { missing, distance, clusters: 1, data, cost, fragments, opened: usize::from(!self.holds(spot.site)) }
+        Key { missing, distance, clusters: 1, data, cost, fragments, opened: usize::from(!self.holds_pods(spot.site)) }
     }
 
-    pub(super) fn distance(&self, spots: &[Spot]) -> Distance {
+    pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {
         let [spot] = spots else {
             let within = |group: &Vec<usize>| spots.iter().all(|spot| group.binary_search(&spot.site).is_ok());
             let level = self.levels.iter().position(|groups| groups.iter().any(within));
             return level.map_or(Distance::Far, Distance::Level);
         };
-        let own = spot.domain.map(|domain| self.bounds.tier(spot.site, domain));
+        let own = spot.domain.map(|domain| self.bounds.tier_of(spot.site, domain));
         own.or(self.sites[spot.site].domain.map(|domain| domain.tier)).map_or(Distance::Cluster, Distance::Domain)
     }
 }

@@ -10,19 +10,19 @@ mod shortage;
 
 use super::{
     federation_topology::Level,
-    node_scope::Where,
+    node_scope::NodeScope,
     partition_domains::{self, Block},
 };
 use crate::{
     gang::{Gang, NodeClaim, Topology},
-    inventory::{Capacity, DomainId, NodeRef, Shape, ceil, scale},
+    inventory::{Capacity, DomainId, NodeRef, Shape, packing_scale, round_up},
     resources::ResourceName,
 };
 
 /// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a node
 /// takes only so many pods, which all nodes have so much of.
 #[derive(Debug)]
-pub(crate) struct Kit<'a> {
+pub(crate) struct GangRequests<'a> {
     pub gang: &'a Gang,
     resources: Vec<ResourceName>,
     /// Row-major: task, resource.
@@ -39,7 +39,7 @@ pub(crate) struct Kit<'a> {
 
 /// Free capacity of one cluster while it is being filled.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Room {
+pub(crate) struct FreeNodes {
     pub(super) groups: Vec<Group>,
     /// Row-major: group, resource.
     pub(super) free: Vec<i64>,
@@ -68,7 +68,7 @@ pub(crate) enum Order {
 /// Tried in turn until one packs everything.
 pub(crate) const ORDERS: [Order; 3] = [Order::Scarcest, Order::Spec, Order::Reverse];
 
-impl<'a> Kit<'a> {
+impl<'a> GangRequests<'a> {
     /// For pods one by one: partitions are not looked at, nor how close they must be.
     pub(crate) fn new(gang: &'a Gang) -> Self {
         let mut resources: Vec<ResourceName> = gang
@@ -84,7 +84,7 @@ impl<'a> Kit<'a> {
             apart.filter_map(|(at, task)| Some((at, i64::from(task.node.most_per_node?)))).collect();
         let mut requests = Vec::with_capacity(gang.tasks.len() * (resources.len() + apart.len()));
         for (at, task) in gang.tasks.iter().enumerate() {
-            requests.extend(resources.iter().map(|name| ceil(name, task.request.get(name.as_str())).max(0)));
+            requests.extend(resources.iter().map(|name| round_up(name, task.request.get(name.as_str())).max(0)));
             requests.extend(apart.iter().map(|(other, _)| i64::from(*other == at)));
         }
         let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
@@ -95,14 +95,14 @@ impl<'a> Kit<'a> {
     }
 
     /// For partitions that must be as close as they say, where clusters are so close to each other.
-    pub(crate) fn close(gang: &'a Gang, levels: &'a [Level]) -> Self {
+    pub(crate) fn with_topology(gang: &'a Gang, levels: &'a [Level]) -> Self {
         Self { close: Some(levels).filter(|_| gang.has_close_partitions()), ..Self::new(gang) }
     }
 
     /// How close the pods of each partition of a task must be, where they must.
     pub(super) fn closeness(&self, task: usize) -> Option<(&'a Topology, &'a [Level])> {
         let levels = self.close?;
-        Some((self.gang.tasks[task].close()?, levels))
+        Some((self.gang.tasks[task].partition_topology()?, levels))
     }
 
     pub(crate) fn tasks(&self) -> usize {
@@ -125,7 +125,7 @@ impl<'a> Kit<'a> {
     }
 
     /// What so many pods of each task ask for, by resource.
-    pub(crate) fn demand(&self, pods: &[u32]) -> Vec<i64> {
+    pub(crate) fn total_demand(&self, pods: &[u32]) -> Vec<i64> {
         let of = |column: usize| {
             let each =
                 pods.iter().enumerate().map(|(task, pods)| self.request(task)[column].saturating_mul(i64::from(*pods)));
@@ -136,11 +136,11 @@ impl<'a> Kit<'a> {
 
     /// Whether nodes of one shape may not be alike for some task: it names nodes, or a label that shapes do not carry.
     pub(super) fn parts_shapes(&self, capacity: &Capacity) -> bool {
-        self.by_name || !self.labels.iter().all(|label| capacity.shows(label))
+        self.by_name || !self.labels.iter().all(|label| capacity.carries_label(label))
     }
 
     /// Whether some task asks more of its nodes than room.
-    pub(super) fn selects(&self) -> bool {
+    pub(super) fn selects_nodes(&self) -> bool {
         let any = |task: &crate::gang::Task| {
             !(task.node.selector.is_empty() && task.node.affinity.is_empty()) || task.node.most_per_node.is_some()
         };
@@ -152,10 +152,10 @@ impl<'a> Kit<'a> {
     }
 
     /// A cluster's free capacity as seen by this gang.
-    pub(crate) fn room(&self, capacity: &Capacity, place: Where<'_>) -> Room {
+    pub(crate) fn free_nodes(&self, capacity: &Capacity, place: NodeScope<'_>) -> FreeNodes {
         let profile = capacity.profile();
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
-        let mut room = Room::default();
+        let mut room = FreeNodes::default();
         room.groups.reserve(capacity.shapes.len());
         room.free.reserve(capacity.shapes.len() * self.width());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
@@ -175,7 +175,7 @@ impl<'a> Kit<'a> {
                 self.admits(shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.tasks();
-                    blocks.extend(partition_domains::of(&reaches, capacity, id, &mut admits[first..]));
+                    blocks.extend(partition_domains::admit_blocks(&reaches, capacity, id, &mut admits[first..]));
                 }
             }
         };
@@ -184,27 +184,27 @@ impl<'a> Kit<'a> {
             match place {
                 _ if by_node => {
                     for (id, node) in shape.with_domains() {
-                        if place.holds(capacity, shape, id, node) {
+                        if place.holds_node(capacity, shape, id, node) {
                             add(at, shape, id, node, 1);
                         }
                     }
                 }
                 _ if self.close.is_some() => {
                     for (id, nodes) in shape.by_domain() {
-                        if place.holds(capacity, shape, id, first) {
+                        if place.holds_node(capacity, shape, id, first) {
                             add(at, shape, id, first, nodes);
                         }
                     }
                 }
-                Where::Cluster => add(at, shape, None, first, shape.nodes.len()),
-                Where::Domain(domain) => {
+                NodeScope::Cluster => add(at, shape, None, first, shape.nodes.len()),
+                NodeScope::Domain(domain) => {
                     let within = shape.domains.iter().filter(|(id, _)| capacity.domains.within(*id, domain));
                     add(at, shape, None, first, within.map(|(_, nodes)| *nodes as usize).sum());
                 }
-                Where::Pinned(_) if place.holds(capacity, shape, None, first) => {
+                NodeScope::Pinned(_) if place.holds_node(capacity, shape, None, first) => {
                     add(at, shape, None, first, shape.nodes.len());
                 }
-                Where::Pinned(_) => {}
+                NodeScope::Pinned(_) => {}
             }
         }
         room.admits = admits.into();
@@ -221,7 +221,7 @@ impl<'a> Kit<'a> {
     }
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
-    pub(crate) fn order(&self, rooms: &[&Room], order: Order) -> Vec<usize> {
+    pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: Order) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.tasks()).collect();
         match order {
             Order::Spec => {}
@@ -229,7 +229,7 @@ impl<'a> Kit<'a> {
             Order::Scarcest => {
                 let supply: Vec<u64> = tasks
                     .iter()
-                    .map(|task| rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.most(self, *task))))
+                    .map(|task| rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.max_pods(self, *task))))
                     .collect();
                 // supply / replicas ascending, without dividing.
                 tasks.sort_by(|a, b| {
@@ -242,9 +242,9 @@ impl<'a> Kit<'a> {
     }
 }
 
-impl Room {
+impl FreeNodes {
     /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off them.
-    pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
+    pub(super) fn classes_and_sizes(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
     }
 
@@ -253,25 +253,25 @@ impl Room {
     }
 
     /// What a group's nodes have free.
-    pub(super) fn free_of(&self, kit: &Kit<'_>, group: usize) -> &[i64] {
-        self.free(group, kit.width())
+    pub(super) fn free_of(&self, requests: &GangRequests<'_>, group: usize) -> &[i64] {
+        self.free(group, requests.width())
     }
 
     fn free(&self, group: usize, width: usize) -> &[i64] {
         &self.free[group * width..(group + 1) * width]
     }
 
-    fn admits(&self, kit: &Kit<'_>, group: usize, task: usize) -> bool {
-        self.admits[self.groups[group].class as usize * kit.tasks() + task]
+    fn admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
+        self.admits[self.groups[group].class as usize * requests.tasks() + task]
     }
 
     /// Pods of the task that one node of the group takes.
-    pub(super) fn per_node(&self, kit: &Kit<'_>, group: usize, task: usize) -> u64 {
-        if !self.admits(kit, group, task) {
+    pub(super) fn per_node(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
+        if !self.admits(requests, group, task) {
             return 0;
         }
         let mut most = u64::from(u32::MAX);
-        for (free, asked) in self.free(group, kit.width()).iter().zip(kit.request(task)) {
+        for (free, asked) in self.free(group, requests.width()).iter().zip(requests.request(task)) {
             if *asked > 0 {
                 most = most.min((free / asked).unsigned_abs());
             }
@@ -280,27 +280,27 @@ impl Room {
     }
 
     /// The most pods of this task alone that fit.
-    pub(crate) fn most(&self, kit: &Kit<'_>, task: usize) -> u64 {
-        if kit.closeness(task).is_some() {
-            return self.most_whole(kit, task).into_values().fold(0, u64::saturating_add);
+    pub(crate) fn max_pods(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
+        if requests.closeness(task).is_some() {
+            return self.most_whole(requests, task).into_values().fold(0, u64::saturating_add);
         }
-        (0..self.groups.len()).map(|group| self.in_group(kit, group, task)).fold(0, u64::saturating_add)
+        (0..self.groups.len()).map(|group| self.in_group(requests, group, task)).fold(0, u64::saturating_add)
     }
 
     /// Pods of the task that a group takes.
-    pub(super) fn in_group(&self, kit: &Kit<'_>, group: usize, task: usize) -> u64 {
-        self.per_node(kit, group, task).saturating_mul(u64::from(self.groups[group].nodes))
+    pub(super) fn in_group(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
+        self.per_node(requests, group, task).saturating_mul(u64::from(self.groups[group].nodes))
     }
 
     /// Places up to `pods` of the task in steps of `unit`, on the tightest nodes first; how many fitted.
-    pub(crate) fn put(&mut self, kit: &Kit<'_>, task: usize, pods: u32, unit: u32) -> u32 {
-        self.put_at(kit, task, pods, unit, None, &mut |_, _| {})
+    pub(crate) fn place_pods(&mut self, requests: &GangRequests<'_>, task: usize, pods: u32, unit: u32) -> u32 {
+        self.place_pods_in(requests, task, pods, unit, None, &mut |_, _| {})
     }
 
-    /// [`Self::put`], in one of the clusters that were joined or in all, telling how many pods each group takes.
-    pub(super) fn put_at(
+    /// [`Self::place_pods`], in one of the clusters that were joined or in all, telling how many pods each group takes.
+    pub(super) fn place_pods_in(
         &mut self,
-        kit: &Kit<'_>,
+        requests: &GangRequests<'_>,
         task: usize,
         pods: u32,
         unit: u32,
@@ -308,16 +308,16 @@ impl Room {
         took: &mut dyn FnMut(Group, u32),
     ) -> u32 {
         let here = |group: &Group| only.is_none_or(|site| group.site == site);
-        match kit.closeness(task) {
-            Some(_) => self.put_whole(kit, task, pods, &here, took),
-            None => self.put_among(kit, task, pods, unit, &here, took),
+        match requests.closeness(task) {
+            Some(_) => self.place_whole_partitions(requests, task, pods, &here, took),
+            None => self.place_pods_among(requests, task, pods, unit, &here, took),
         }
     }
 
-    /// [`Self::put`] on the nodes of some groups.
-    pub(super) fn put_among(
+    /// [`Self::place_pods`] on the nodes of some groups.
+    pub(super) fn place_pods_among(
         &mut self,
-        kit: &Kit<'_>,
+        requests: &GangRequests<'_>,
         task: usize,
         pods: u32,
         unit: u32,
@@ -326,9 +326,9 @@ impl Room {
     ) -> u32 {
         let mut nodes: Vec<(usize, u64, usize)> = (0..self.groups.len())
             .filter(|group| among(&self.groups[*group]))
-            .filter_map(|group| match self.per_node(kit, group, task) {
+            .filter_map(|group| match self.per_node(requests, group, task) {
                 0 => None,
-                fits => Some((self.useful_to_others(kit, group, task), fits, group)),
+                fits => Some((self.useful_to_others(requests, group, task), fits, group)),
             })
             .collect();
         let room = nodes.iter().fold(0_u64, |sum, (_, fits, group)| {
@@ -344,11 +344,11 @@ impl Room {
             }
             let before = left;
             let full = (left / fits).min(u64::from(self.groups[group].nodes));
-            self.take(kit, group, task, u32::try_from(full).unwrap_or(u32::MAX), fits);
+            self.take_pods(requests, group, task, u32::try_from(full).unwrap_or(u32::MAX), fits);
             left -= full * fits;
             // What remains is less than a node of this group takes, or the group is used up.
             if self.groups[group].nodes > 0 && left > 0 && left < fits {
-                self.take(kit, group, task, 1, left);
+                self.take_pods(requests, group, task, 1, left);
                 left = 0;
             }
             took(self.groups[group], u32::try_from(before - left).unwrap_or(u32::MAX));
@@ -357,7 +357,7 @@ impl Room {
     }
 
     /// The rooms of several clusters as one, which remembers whose each node is.
-    pub(crate) fn joined<'r>(rooms: impl Iterator<Item = &'r Self>) -> Self {
+    pub(crate) fn join_clusters<'r>(rooms: impl Iterator<Item = &'r Self>) -> Self {
         let (mut all, mut admits, mut blocks) = (Self::default(), Vec::new(), Vec::new());
         let mut classes = 0;
         for (site, room) in (0..).zip(rooms) {
@@ -377,21 +377,21 @@ impl Room {
     /// does not fit.
     pub(crate) fn fill_joined(
         &mut self,
-        kit: &Kit<'_>,
+        requests: &GangRequests<'_>,
         pods: &[u32],
         order: &[usize],
         sites: usize,
     ) -> Option<Vec<Vec<u32>>> {
         let mut placed = vec![vec![0; pods.len()]; sites];
         for task in order {
-            let unit = kit.unit(*task);
+            let unit = requests.unit(*task);
             let mut left = pods[*task];
             let mut took = |group: Group, pods: u32| placed[group.site as usize][*task] += pods;
             if unit == 1 {
-                left -= self.put_at(kit, *task, left, 1, None, &mut took);
+                left -= self.place_pods_in(requests, *task, left, 1, None, &mut took);
             } else {
                 for site in (0..).take(sites) {
-                    left -= self.put_at(kit, *task, left, unit, Some(site), &mut took);
+                    left -= self.place_pods_in(requests, *task, left, unit, Some(site), &mut took);
                 }
             }
             if left > 0 {
@@ -402,33 +402,40 @@ impl Room {
     }
 
     /// Places as much more of `pods` as fits over joined clusters, task by task in this order, and counts it in `placed`.
-    pub(crate) fn fill_more(&mut self, kit: &Kit<'_>, pods: &[u32], order: &[usize], placed: &mut [Vec<u32>]) {
+    pub(crate) fn fill_more(
+        &mut self,
+        requests: &GangRequests<'_>,
+        pods: &[u32],
+        order: &[usize],
+        placed: &mut [Vec<u32>],
+    ) {
         for task in order {
             let mut left = pods[*task];
             for site in (0..).take(placed.len()) {
-                left -= self.put_at(kit, *task, left, kit.unit(*task), Some(site), &mut |group, pods| {
-                    placed[group.site as usize][*task] += pods;
-                });
+                left -=
+                    self.place_pods_in(requests, *task, left, requests.unit(*task), Some(site), &mut |group, pods| {
+                        placed[group.site as usize][*task] += pods;
+                    });
             }
         }
     }
 
     /// The most pods of this task alone that fit in each of the clusters that were joined.
-    pub(crate) fn most_by_site(&self, kit: &Kit<'_>, task: usize, sites: usize) -> Vec<u64> {
+    pub(crate) fn most_by_site(&self, requests: &GangRequests<'_>, task: usize, sites: usize) -> Vec<u64> {
         let mut most = vec![0_u64; sites];
         let mut add = |site: u32, pods: u64| most[site as usize] = most[site as usize].saturating_add(pods);
-        if kit.closeness(task).is_some() {
-            self.most_whole(kit, task).into_iter().for_each(|((site, _), pods)| add(site, pods));
+        if requests.closeness(task).is_some() {
+            self.most_whole(requests, task).into_iter().for_each(|((site, _), pods)| add(site, pods));
         } else {
             let groups = self.groups.iter().enumerate();
-            groups.for_each(|(index, group)| add(group.site, self.in_group(kit, index, task)));
+            groups.for_each(|(index, group)| add(group.site, self.in_group(requests, index, task)));
         }
         most
     }
 
     /// Each node by itself: its cluster, its class, and what it has free. `None` if there are more than `most`.
-    pub(super) fn single_nodes(&self, kit: &Kit<'_>, most: usize) -> Option<Vec<(u32, u32, Vec<i64>)>> {
-        let width = kit.width();
+    pub(super) fn single_nodes(&self, requests: &GangRequests<'_>, most: usize) -> Option<Vec<(u32, u32, Vec<i64>)>> {
+        let width = requests.width();
         let mut nodes = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
             if nodes.len() + group.nodes as usize > most {
@@ -452,8 +459,8 @@ impl Room {
     }
 
     /// The same room with no place for partitioned tasks.
-    pub(super) fn without_partitions(mut self, kit: &Kit<'_>) -> Self {
-        let tasks = &kit.gang.tasks;
+    pub(super) fn without_partitions(mut self, requests: &GangRequests<'_>) -> Self {
+        let tasks = &requests.gang.tasks;
         if tasks.iter().any(|task| task.partition.is_some()) {
             let open = |(at, admits): (usize, &bool)| *admits && tasks[at % tasks.len()].partition.is_none();
             self.admits = self.admits.iter().enumerate().map(open).collect();
@@ -462,48 +469,48 @@ impl Room {
     }
 
     /// Whether nodes of a class may run the task's pods.
-    pub(super) fn class_admits(&self, kit: &Kit<'_>, class: u32, task: usize) -> bool {
-        self.admits[class as usize * kit.tasks() + task]
+    pub(super) fn class_admits(&self, requests: &GangRequests<'_>, class: u32, task: usize) -> bool {
+        self.admits[class as usize * requests.tasks() + task]
     }
 
     /// Other tasks of the gang that could use the node: those nodes are left for later.
-    fn useful_to_others(&self, kit: &Kit<'_>, group: usize, task: usize) -> usize {
-        (0..kit.tasks()).filter(|other| *other != task && self.per_node(kit, group, *other) > 0).count()
+    fn useful_to_others(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
+        (0..requests.tasks()).filter(|other| *other != task && self.per_node(requests, group, *other) > 0).count()
     }
 
     /// Puts `each` pods on `nodes` nodes of the group, which become a group of their own.
-    fn take(&mut self, kit: &Kit<'_>, group: usize, task: usize, nodes: u32, each: u64) {
+    fn take_pods(&mut self, requests: &GangRequests<'_>, group: usize, task: usize, nodes: u32, each: u64) {
         if nodes == 0 || each == 0 {
             return;
         }
-        let width = kit.width();
+        let width = requests.width();
         let each = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
         let Group { class, site, .. } = self.groups[group];
         self.groups.push(Group { nodes, class, site });
         for column in 0..width {
-            let left = self.free[group * width + column] - kit.request(task)[column].saturating_mul(each);
+            let left = self.free[group * width + column] - requests.request(task)[column].saturating_mul(each);
             self.free.push(left);
         }
     }
 
     /// Places up to `pods[task]` of each task in this order; how many of each fitted.
-    pub(crate) fn fill(&mut self, kit: &Kit<'_>, pods: &[u32], order: &[usize]) -> Vec<u32> {
+    pub(crate) fn fill_in_order(&mut self, requests: &GangRequests<'_>, pods: &[u32], order: &[usize]) -> Vec<u32> {
         let mut placed = vec![0; pods.len()];
         for task in order {
-            placed[*task] = self.put(kit, *task, pods[*task], kit.unit(*task));
+            placed[*task] = self.place_pods(requests, *task, pods[*task], requests.unit(*task));
         }
         placed
     }
 }
 
-impl Kit<'_> {
+impl GangRequests<'_> {
     /// The number of pods that must stay together.
     pub(crate) fn unit(&self, task: usize) -> u32 {
         self.gang.tasks[task].unit()
     }
 }
 
-pub(super) fn units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
-    crate::quantity::Quantity::from_nano(amount.saturating_mul(scale(name)))
+pub(super) fn packing_units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
+    crate::quantity::Quantity::from_nano(amount.saturating_mul(packing_scale(name)))
 }

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use super::{
     Search, Spot,
-    allowed_tiers::Reach,
+    allowed_tiers::AllowedTiers,
     assumed,
-    node_scope::Where,
-    packing::{Group, Kit, Room},
+    node_scope::NodeScope,
+    packing::{FreeNodes, GangRequests, Group},
 };
 use crate::{
     gang::{Task, TaskName},
@@ -30,14 +30,14 @@ pub(super) type Block = u32;
 /// At most so many values of labels are written to pin a share's partitions; beyond that they are not pinned.
 const MOST_VALUES: usize = 2000;
 
-/// The blocks of the tasks that a node of this domain belongs to. Where it belongs to none, the task is not admitted.
-pub(super) fn of(
-    reaches: &[Option<Reach>],
+/// The blocks of the tasks that a node of this domain belongs to. NodeScope it belongs to none, the task is not admitted.
+pub(super) fn admit_blocks(
+    reaches: &[Option<AllowedTiers>],
     capacity: &Capacity,
     id: Option<DomainId>,
     admits: &mut [bool],
 ) -> Vec<Block> {
-    let block = |(reach, admits): (&Option<Reach>, &mut bool)| {
+    let block = |(reach, admits): (&Option<AllowedTiers>, &mut bool)| {
         let Some(reach) = reach.filter(|reach| !reach.cluster) else { return 0 };
         let allowed = |id: &DomainId| {
             capacity.domains.get(*id).is_some_and(|domain| reach.tier.is_some_and(|highest| domain.tier <= highest))
@@ -50,65 +50,68 @@ pub(super) fn of(
     reaches.iter().zip(admits).map(block).collect()
 }
 
-fn domain(block: Block) -> Option<DomainId> {
+fn block_domain(block: Block) -> Option<DomainId> {
     block.checked_sub(1).map(DomainId::at)
 }
 
-impl Kit<'_> {
+impl GangRequests<'_> {
     /// What of a cluster is close enough for a partition of each task; `None` where it need not be close.
-    pub(super) fn block_reaches(&self, capacity: &Capacity) -> Vec<Option<Reach>> {
-        let reach = |task| self.closeness(task).map(|(topology, levels)| Reach::of(Some(topology), capacity, levels));
+    pub(super) fn block_reaches(&self, capacity: &Capacity) -> Vec<Option<AllowedTiers>> {
+        let reach = |task| {
+            self.closeness(task).map(|(topology, levels)| AllowedTiers::read_topology(Some(topology), capacity, levels))
+        };
         (0..self.tasks()).map(reach).collect()
     }
 }
 
-impl Room {
+impl FreeNodes {
     /// The block of a class's nodes, for a task.
-    pub(super) fn block(&self, kit: &Kit<'_>, class: u32, task: usize) -> Block {
-        self.blocks.get(class as usize * kit.tasks() + task).copied().unwrap_or(0)
+    pub(super) fn block_of(&self, requests: &GangRequests<'_>, class: u32, task: usize) -> Block {
+        self.blocks.get(class as usize * requests.tasks() + task).copied().unwrap_or(0)
     }
 
     /// The most pods of this task alone that fit in one block, whole partitions or not.
-    pub(super) fn roomiest_block(&self, kit: &Kit<'_>, task: usize) -> u64 {
+    pub(super) fn roomiest_block(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
         let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
         for (index, group) in self.all_groups().enumerate() {
-            let sum = most.entry((group.site, self.block(kit, group.class, task))).or_default();
-            *sum = sum.saturating_add(self.in_group(kit, index, task));
+            let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
+            *sum = sum.saturating_add(self.in_group(requests, index, task));
         }
         most.into_values().max().unwrap_or(0)
     }
 
     /// The most pods of this task alone that fit in each block of each cluster, in whole partitions.
-    pub(super) fn most_whole(&self, kit: &Kit<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
-        let unit = u64::from(kit.unit(task));
+    pub(super) fn most_whole(&self, requests: &GangRequests<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
+        let unit = u64::from(requests.unit(task));
         let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
         for (index, group) in self.all_groups().enumerate() {
-            let sum = most.entry((group.site, self.block(kit, group.class, task))).or_default();
-            *sum = sum.saturating_add(self.in_group(kit, index, task));
+            let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
+            *sum = sum.saturating_add(self.in_group(requests, index, task));
         }
         most.values_mut().for_each(|pods| *pods -= *pods % unit);
         most
     }
 
     /// Places up to `pods` of the task in whole partitions, each in one block: in the tightest blocks first.
-    pub(super) fn put_whole(
+    pub(super) fn place_whole_partitions(
         &mut self,
-        kit: &Kit<'_>,
+        requests: &GangRequests<'_>,
         task: usize,
         pods: u32,
         here: &dyn Fn(&Group) -> bool,
         took: &mut dyn FnMut(Group, u32),
     ) -> u32 {
-        let unit = kit.unit(task);
+        let unit = requests.unit(task);
         let mut blocks: Vec<(u64, (u32, Block))> =
-            self.most_whole(kit, task).into_iter().map(|(block, pods)| (pods, block)).collect();
+            self.most_whole(requests, task).into_iter().map(|(block, pods)| (pods, block)).collect();
         blocks.sort_unstable();
         let (mut left, blocks_of) = (pods / unit * unit, std::sync::Arc::clone(&self.blocks));
-        let block_of = |group: &Group| blocks_of.get(group.class as usize * kit.tasks() + task).copied().unwrap_or(0);
+        let block_of =
+            |group: &Group| blocks_of.get(group.class as usize * requests.tasks() + task).copied().unwrap_or(0);
         for (most, (site, block)) in blocks {
             let fits = u32::try_from(most).unwrap_or(u32::MAX).min(left);
             let among = |group: &Group| here(group) && group.site == site && block_of(group) == block;
-            left -= self.put_among(kit, task, fits, unit, &among, took);
+            left -= self.place_pods_among(requests, task, fits, unit, &among, took);
         }
         pods / unit * unit - left
     }
@@ -116,35 +119,35 @@ impl Room {
 
 impl Search<'_> {
     /// The domains that new partitions of a site are kept in, by task: those of tasks that ask for it.
-    pub(super) fn parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
-        let kit = &self.kit;
-        let close = |task: &usize| kit.closeness(*task).is_some() && pods[*task] > 0;
-        let tasks: Vec<usize> = (0..kit.tasks()).filter(close).collect();
+    pub(super) fn partition_parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
+        let requests = &self.requests;
+        let close = |task: &usize| requests.closeness(*task).is_some() && pods[*task] > 0;
+        let tasks: Vec<usize> = (0..requests.tasks()).filter(close).collect();
         if tasks.is_empty() {
             return BTreeMap::new();
         }
         let capacity = self.sites[spot.site].capacity;
-        let own = spot.domain.map(|domain| kit.room(capacity, Where::Domain(domain)));
+        let own = spot.domain.map(|domain| requests.free_nodes(capacity, NodeScope::Domain(domain)));
         let room = own.as_ref().unwrap_or_else(|| self.room(spot.site));
-        let Some(classes) = assumed::classes(kit, room, pods) else { return BTreeMap::new() };
+        let Some(classes) = assumed::node_classes(requests, room, pods) else { return BTreeMap::new() };
         let mut parts = BTreeMap::new();
         let mut values = 0;
         for task in tasks {
             let mut by_block: BTreeMap<Block, u32> = BTreeMap::new();
             for ((_, class), pods) in classes.iter().filter(|((of, _), _)| *of == task) {
-                *by_block.entry(room.block(kit, *class, task)).or_default() += pods;
+                *by_block.entry(room.block_of(requests, *class, task)).or_default() += pods;
             }
             let part = |(block, pods): (Block, u32)| {
-                let id = domain(block)?;
+                let id = block_domain(block)?;
                 let known = capacity.domains.get(id)?;
-                let nodes = capacity.pin(id);
+                let nodes = capacity.node_selectors(id);
                 values += nodes.iter().flatten().map(|one| one.values.len()).sum::<usize>();
                 let domain = Domain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
-                Some(Part { domain, partitions: pods / kit.unit(task) })
+                Some(Part { domain, partitions: pods / requests.unit(task) })
             };
             // A cluster that is one block pins nobody.
             if let Some(own) = by_block.into_iter().map(part).collect::<Option<Vec<Part>>>() {
-                parts.insert(kit.gang.tasks[task].name.clone(), own);
+                parts.insert(requests.gang.tasks[task].name.clone(), own);
             }
         }
         if values > MOST_VALUES {
@@ -160,7 +163,7 @@ impl Search<'_> {
         before: &BTreeMap<TaskName, Vec<Part>>,
     ) -> BTreeMap<TaskName, Vec<Part>> {
         let kept = self.kept.iter().find(|(held, _)| *held == site).map(|(_, pods)| pods);
-        let tasks = self.kit.gang.tasks.iter().enumerate();
+        let tasks = self.requests.gang.tasks.iter().enumerate();
         let of = |(index, task): (usize, &Task)| {
             let mut left = kept.map_or(0, |pods| pods[index] / task.unit());
             let keep = |part: &Part| {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::{
-    packing::{Group as Nodes, Kit, Room},
+    packing::{FreeNodes, GangRequests, Group as Nodes},
     total,
 };
 
@@ -29,16 +29,16 @@ const DEAREST: u64 = 1 << 44;
 
 /// So many pods of each task on each of so many nodes of a group.
 #[derive(Debug, Clone)]
-pub(super) struct Pick {
+pub(super) struct NodeMix {
     pub group: usize,
     pub nodes: u32,
     pub mix: Vec<u32>,
 }
 
-/// Where pods find a place, and those that find none.
+/// NodeScope pods find a place, and those that find none.
 #[derive(Debug, Clone)]
 pub(super) struct Packing {
-    pub picks: Vec<Pick>,
+    pub picks: Vec<NodeMix>,
     pub left: Vec<u32>,
 }
 
@@ -55,21 +55,26 @@ struct Group {
     mixes: Vec<Vec<u32>>,
 }
 
-/// Where these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of partitions it
+/// NodeScope these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of partitions it
 /// knows nothing.
-pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) -> Option<Packing> {
-    let mut tasks: Vec<usize> = (0..kit.tasks()).filter(|task| pods[*task] > 0).collect();
-    // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
-    tasks.sort_by_cached_key(|task| room.most(kit, *task));
+pub(super) fn pack_by_price(
+    requests: &GangRequests<'_>,
+    room: &FreeNodes,
+    pods: &[u32],
+    steps: &Cell<u32>,
+) -> Option<Packing> {
+    let mut tasks: Vec<usize> = (0..requests.tasks()).filter(|task| pods[*task] > 0).collect();
+    // NodeScope a node takes too many mixes to look at, it is those with most of what fits fewest.
+    tasks.sort_by_cached_key(|task| room.max_pods(requests, *task));
     if !(2..=TASKS).contains(&tasks.len()) || steps.get() == 0 {
         return None;
     }
-    let groups = groups(kit, room, pods, &tasks);
-    spend(steps, groups.iter().map(|group| group.mixes.len()).sum())?;
-    let mut prices = first_prices(kit, room, pods);
+    let groups = list_mixes(requests, room, pods, &tasks);
+    spend_steps(steps, groups.iter().map(|group| group.mixes.len()).sum())?;
+    let mut prices = first_prices(requests, room, pods);
     let mut best: Option<Packing> = None;
     for round in 1..=ROUNDS {
-        let Some(packing) = packed(&groups, pods, &prices, steps) else { return best };
+        let Some(packing) = pick_mixes(&groups, pods, &prices, steps) else { return best };
         if packing.is_whole() {
             return Some(packing);
         }
@@ -78,7 +83,7 @@ pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) 
             best = Some(packing);
         }
         for ((price, left), pods) in prices.iter_mut().zip(&left).zip(pods).filter(|((_, left), _)| **left > 0) {
-            // Less from round to round, so that it settles.
+            // ReducedNodes from round to round, so that it settles.
             let more = *price / u64::from(*pods) * u64::from(*left) * 4;
             *price = (*price + more.clamp(*price / 16, *price) / round.isqrt()).min(DEAREST);
         }
@@ -87,7 +92,7 @@ pub(super) fn pack(kit: &Kit<'_>, room: &Room, pods: &[u32], steps: &Cell<u32>) 
 }
 
 /// `None` if they are used up.
-fn spend(steps: &Cell<u32>, mixes: usize) -> Option<()> {
+fn spend_steps(steps: &Cell<u32>, mixes: usize) -> Option<()> {
     let used = u32::try_from(mixes / A_STEP + A_PICK).unwrap_or(u32::MAX);
     let left = steps.get().checked_sub(used);
     steps.set(left.unwrap_or(0));
@@ -95,14 +100,14 @@ fn spend(steps: &Cell<u32>, mixes: usize) -> Option<()> {
 }
 
 /// Those that fit fewer tasks first, for others may have more to take from them.
-fn groups(kit: &Kit<'_>, room: &Room, pods: &[u32], tasks: &[usize]) -> Vec<Group> {
+fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks: &[usize]) -> Vec<Group> {
     let mut groups: Vec<(usize, Group)> = Vec::new();
-    for (group, (class, nodes)) in room.groups().enumerate() {
+    for (group, (class, nodes)) in room.classes_and_sizes().enumerate() {
         let mut mixes = Vec::new();
         let open: Vec<usize> =
-            tasks.iter().copied().filter(|task| room.class_admits(kit, class as u32, *task)).collect();
-        let mut free = room.free_of(kit, group).to_vec();
-        mix(kit, pods, &open, &open, &mut free, &mut vec![0; kit.tasks()], &mut mixes);
+            tasks.iter().copied().filter(|task| room.class_admits(requests, class as u32, *task)).collect();
+        let mut free = room.free_of(requests, group).to_vec();
+        extend_mix(requests, pods, &open, &open, &mut free, &mut vec![0; requests.tasks()], &mut mixes);
         let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
         if fits > 0 && nodes > 0 {
             groups.push((fits, Group { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
@@ -113,8 +118,8 @@ fn groups(kit: &Kit<'_>, room: &Room, pods: &[u32], tasks: &[usize]) -> Vec<Grou
 }
 
 /// Every mix of these tasks that leaves no room for more of any.
-fn mix(
-    kit: &Kit<'_>,
+fn extend_mix(
+    requests: &GangRequests<'_>,
     pods: &[u32],
     open: &[usize],
     tasks: &[usize],
@@ -124,7 +129,7 @@ fn mix(
 ) {
     let Some((task, rest)) = tasks.split_first() else {
         let more = |task: usize| {
-            let fits = free.iter().zip(kit.request(task)).all(|(free, asked)| asked <= free);
+            let fits = free.iter().zip(requests.request(task)).all(|(free, asked)| asked <= free);
             fits && so_far[task] < pods[task]
         };
         if total(so_far) > 0 && !open.iter().any(|task| more(*task)) {
@@ -132,7 +137,7 @@ fn mix(
         }
         return;
     };
-    let asked = kit.request(*task);
+    let asked = requests.request(*task);
     let fits = free.iter().zip(asked).filter(|(_, asked)| **asked > 0).map(|(free, asked)| free / asked).min();
     let most = fits.map_or(u32::MAX, |fits| u32::try_from(fits).unwrap_or(u32::MAX)).min(pods[*task]);
     let least = if rest.is_empty() { most } else { 0 };
@@ -140,28 +145,28 @@ fn mix(
         if all.len() >= MIXES {
             return;
         }
-        take(free, asked, -i64::from(count));
+        change_free(free, asked, -i64::from(count));
         so_far[*task] = count;
-        mix(kit, pods, open, rest, free, so_far, all);
-        take(free, asked, i64::from(count));
+        extend_mix(requests, pods, open, rest, free, so_far, all);
+        change_free(free, asked, i64::from(count));
     }
     so_far[*task] = 0;
 }
 
-fn take(free: &mut [i64], asked: &[i64], times: i64) {
+fn change_free(free: &mut [i64], asked: &[i64], times: i64) {
     free.iter_mut().zip(asked).for_each(|(free, asked)| *free = free.saturating_add(asked.saturating_mul(times)));
 }
 
 /// A pod's price at first: its part of all that is free.
-fn first_prices(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Vec<u64> {
-    let mut free = vec![0_i128; kit.resources().len()];
-    for (group, (_, nodes)) in room.groups().enumerate() {
-        for (sum, amount) in free.iter_mut().zip(room.free_of(kit, group)) {
+fn first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Vec<u64> {
+    let mut free = vec![0_i128; requests.resources().len()];
+    for (group, (_, nodes)) in room.classes_and_sizes().enumerate() {
+        for (sum, amount) in free.iter_mut().zip(room.free_of(requests, group)) {
             *sum = sum.saturating_add(i128::from(*amount).saturating_mul(nodes as i128));
         }
     }
     let price = |task: usize| {
-        let parts = kit.request(task).iter().zip(&free).filter(|(_, free)| **free > 0);
+        let parts = requests.request(task).iter().zip(&free).filter(|(_, free)| **free > 0);
         let sum: i128 = parts.map(|(asked, free)| i128::from(*asked) * WHOLE / free).sum();
         u64::try_from(sum).unwrap_or(DEAREST).clamp(LEAST, DEAREST)
     };
@@ -169,12 +174,12 @@ fn first_prices(kit: &Kit<'_>, room: &Room, pods: &[u32]) -> Vec<u64> {
 }
 
 /// Every node's most valuable mix of what is left, and what is left after all; `None` if the steps are used up.
-fn packed(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
+fn pick_mixes(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
     let (mut picks, mut left) = (Vec::new(), pods.to_vec());
     for group in groups {
         let mut nodes = group.nodes;
         while nodes > 0 && total(&left) > 0 {
-            spend(steps, group.mixes.len())?;
+            spend_steps(steps, group.mixes.len())?;
             // What is nearly placed is worth less than what is not.
             let each = |task: usize| prices[task] / u64::from(pods[task].max(1)) * u64::from(pods[task] + left[task]);
             let each: Vec<u64> = (0..pods.len()).map(each).collect();
@@ -191,13 +196,13 @@ fn packed(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> 
             let count = most.min(nodes.div_ceil(4)).max(1);
             left.iter_mut().zip(&mix).for_each(|(left, mix)| *left -= mix * count);
             nodes -= count;
-            picks.push(Pick { group: group.group, nodes: count, mix });
+            picks.push(NodeMix { group: group.group, nodes: count, mix });
         }
     }
     Some(Packing { picks, left })
 }
 
-impl Room {
+impl FreeNodes {
     /// Of the clusters that were joined, whose a group's nodes are.
     pub(super) fn site_of(&self, group: usize) -> usize {
         self.groups[group].site as usize
@@ -221,13 +226,13 @@ impl Room {
     }
 
     /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
-    pub(super) fn take_mix(&mut self, kit: &Kit<'_>, group: usize, nodes: u32, mix: &[u32]) {
+    pub(super) fn take_mix(&mut self, requests: &GangRequests<'_>, group: usize, nodes: u32, mix: &[u32]) {
         let Nodes { class, site, .. } = self.groups[group];
         self.groups[group].nodes -= nodes;
         self.groups.push(Nodes { nodes, class, site });
-        let width = kit.request(0).len();
+        let width = requests.request(0).len();
         let used = |column: usize| {
-            let of = |(task, pods): (usize, &u32)| kit.request(task)[column].saturating_mul(i64::from(*pods));
+            let of = |(task, pods): (usize, &u32)| requests.request(task)[column].saturating_mul(i64::from(*pods));
             mix.iter().enumerate().map(of).fold(0, i64::saturating_add)
         };
         let left: Vec<i64> = (0..width).map(|column| self.free[group * width + column] - used(column)).collect();

@@ -6,10 +6,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Search, Spot, minimum_pods, needs,
-    node_scope::Where,
-    packing::{ORDERS, Room},
-    total,
+    Search, Spot, minimum_pods,
+    node_scope::NodeScope,
+    packing::{FreeNodes, ORDERS},
+    task_minimums, total,
 };
 use crate::{
     gang::{ClusterName, TaskName, Topology},
@@ -113,7 +113,7 @@ pub enum Lack {
 }
 
 impl Refusal {
-    pub(super) fn everywhere(self) -> Self {
+    pub(super) fn in_every_cluster(self) -> Self {
         match self {
             Self::Short(mut shortage) => {
                 shortage.everywhere = true;
@@ -132,12 +132,12 @@ const GROUPS: usize = 8;
 const NAMED: usize = 4;
 
 /// The numbers of a search that found nothing.
-pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
-    let gang = search.kit.gang;
+pub(super) fn explain_refusal(search: &Search<'_>, want: &[u32]) -> Refusal {
+    let gang = search.requests.gang;
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
-    let spots: Vec<Spot> = search.spots().map(|(_, spot)| spot).collect();
-    let best = nearest(search, want, &spots);
+    let spots: Vec<Spot> = search.candidate_spots().map(|(_, spot)| spot).collect();
+    let best = nearest_miss(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
     let group = nearest_group(search, want).filter(|_| !bound_to_one);
@@ -145,20 +145,22 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
         _ if bound_to_one => in_one,
         Some((pods, _)) => in_one.max(*pods),
         None if !search.far => in_one,
-        None => search.most_together(&search.usable(), want).max(in_one),
+        None => search.most_together(&search.usable_sites(), want).max(in_one),
     };
-    // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
-    let rooms: Vec<(&ClusterName, Room)> = match best {
-        Some((_, spot)) if hard.is_some() && bound_to_one => vec![(search.sites[spot.site].name, room(search, spot))],
+    // NodeScope one spot must hold all, the nearest miss tells what is short; else all clusters do.
+    let rooms: Vec<(&ClusterName, FreeNodes)> = match best {
+        Some((_, spot)) if hard.is_some() && bound_to_one => {
+            vec![(search.sites[spot.site].name, nodes_of_spot(search, spot))]
+        }
         _ => {
-            let sites = group.as_ref().map_or_else(|| search.usable(), |(_, sites)| sites.clone());
+            let sites = group.as_ref().map_or_else(|| search.usable_sites(), |(_, sites)| sites.clone());
             sites.into_iter().map(|site| (search.sites[site].name, search.room(site).clone())).collect()
         }
     };
     let miss = hard.map(|topology| DomainMiss {
-        wanted: wanted(topology),
+        wanted: describe_tier(topology),
         candidates: spots.len(),
-        best: best.and_then(|(_, spot)| search.domain(spot)).map(|domain| domain.name),
+        best: best.and_then(|(_, spot)| search.planned_domain(spot)).map(|domain| domain.name),
         groups: if bound_to_one { 0 } else { search.levels.iter().map(Vec::len).sum() },
         group: group
             .map(|(pods, sites)| (sites.into_iter().map(|site| search.sites[site].name.clone()).collect(), pods)),
@@ -172,27 +174,32 @@ pub(super) fn refuse(search: &Search<'_>, want: &[u32]) -> Refusal {
         everywhere: false,
         best: best.filter(|(pods, _)| *pods > 0).map(|(pods, spot)| (search.sites[spot.site].name.clone(), pods)),
         domain: miss,
-        tasks: shortages(search, want, &rooms),
+        tasks: task_shortages(search, want, &rooms),
     }))
 }
 
-fn shortages(search: &Search<'_>, want: &[u32], rooms: &[(&ClusterName, Room)]) -> BTreeMap<TaskName, TaskShortage> {
-    let gang = search.kit.gang;
-    let need = search.missing(&needs(gang));
+fn task_shortages(
+    search: &Search<'_>,
+    want: &[u32],
+    rooms: &[(&ClusterName, FreeNodes)],
+) -> BTreeMap<TaskName, TaskShortage> {
+    let gang = search.requests.gang;
+    let need = search.missing_pods(&task_minimums(gang));
     let mut tasks = BTreeMap::new();
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
-        let each = rooms.iter().map(|(_, room)| room.most(&search.kit, index));
+        let each = rooms.iter().map(|(_, room)| room.max_pods(&search.requests, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
-            let lack = scattered(search, index, needed, rooms).unwrap_or_else(|| search.kit.lack(index, rooms));
+            let lack = partition_shortage(search, index, needed, rooms)
+                .unwrap_or_else(|| search.requests.find_shortage(index, rooms));
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
         }
     }
     tasks
 }
 
-fn wanted(topology: &Topology) -> String {
+fn describe_tier(topology: &Topology) -> String {
     match (topology.highest_tier, &topology.highest_tier_name) {
         (Some(tier), _) => format!("tier {tier} or lower"),
         (None, name) => format!("tier {} or lower", name.as_deref().unwrap_or("?")),
@@ -200,36 +207,43 @@ fn wanted(topology: &Topology) -> String {
 }
 
 /// Whether it is only that partitions must be close which stops a task.
-fn scattered(search: &Search<'_>, index: usize, needed: u32, rooms: &[(&ClusterName, Room)]) -> Option<Lack> {
-    let kit = &search.kit;
-    let (topology, _) = kit.closeness(index)?;
-    let size = kit.unit(index);
-    let most = rooms.iter().map(|(_, room)| room.roomiest_block(kit, index)).max().unwrap_or(0);
-    let in_all = |room: &Room| (0..room.groups().len()).map(|group| room.in_group(kit, group, index)).sum::<u64>();
+fn partition_shortage(
+    search: &Search<'_>,
+    index: usize,
+    needed: u32,
+    rooms: &[(&ClusterName, FreeNodes)],
+) -> Option<Lack> {
+    let requests = &search.requests;
+    let (topology, _) = requests.closeness(index)?;
+    let size = requests.unit(index);
+    let most = rooms.iter().map(|(_, room)| room.roomiest_block(requests, index)).max().unwrap_or(0);
+    let in_all = |room: &FreeNodes| {
+        (0..room.classes_and_sizes().len()).map(|group| room.in_group(requests, group, index)).sum::<u64>()
+    };
     let loose: u64 = rooms.iter().map(|(_, room)| in_all(room)).sum();
     let is_it = most < u64::from(size) || loose >= u64::from(needed);
-    is_it.then(|| Lack::Partition { size, wanted: wanted(topology), most })
+    is_it.then(|| Lack::Partition { size, wanted: describe_tier(topology), most })
 }
 
-fn room(search: &Search<'_>, spot: Spot) -> Room {
+fn nodes_of_spot(search: &Search<'_>, spot: Spot) -> FreeNodes {
     match spot.domain {
-        Some(domain) => search.kit.room(search.sites[spot.site].capacity, Where::Domain(domain)),
+        Some(domain) => search.requests.free_nodes(search.sites[spot.site].capacity, NodeScope::Domain(domain)),
         None => search.room(spot.site).clone(),
     }
 }
 
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
-fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+fn nearest_miss(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
-        let room = room(search, spot);
+        let room = nodes_of_spot(search, spot);
         let by = |order: &super::packing::Order| {
-            let order = search.kit.order(&[&room], *order);
-            total(&room.clone().fill(&search.kit, want, &order))
+            let order = search.requests.order_tasks(&[&room], *order);
+            total(&room.clone().fill_in_order(&search.requests, want, &order))
         };
         ORDERS.iter().map(by).max().unwrap_or(0)
     };
     let mut best: Option<(u64, Spot)> = None;
-    for (most, spot) in promising(search, want, spots) {
+    for (most, spot) in promising_spots(search, want, spots) {
         if best.is_some_and(|(pods, _)| pods >= most) {
             break;
         }
@@ -243,19 +257,19 @@ fn nearest(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Sp
 
 /// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals win, so
 /// that of most of them one task tells enough.
-fn promising(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
+fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
     let mut sites: Vec<&[Spot]> = spots.chunk_by(|a, b| a.site == b.site).collect();
-    if search.rank(0, 1).is_gt() {
+    if search.compare_names(0, 1).is_gt() {
         sites.reverse();
     }
-    let in_order = |a: Spot, b: Spot| search.rank(a.site, b.site).then(a.domain.cmp(&b.domain));
+    let in_order = |a: Spot, b: Spot| search.compare_names(a.site, b.site).then(a.domain.cmp(&b.domain));
     let mut best: Vec<(u64, Spot)> = Vec::with_capacity(LOOKS + 1);
     for spot in sites.into_iter().flatten().copied() {
         // A whole cluster comes after its domains, and wins.
         let least = best.get(LOOKS - 1).map_or(0, |last| last.0 + u64::from(spot.domain.is_some()));
-        let most = search.bounds.most_from(&search.kit, spot, want, tasks.iter().copied(), least);
+        let most = search.bounds.max_pods_at_least(&search.requests, spot, want, tasks.iter().copied(), least);
         if let Some(most) = most {
             let better = |a: &(u64, Spot)| a.0 > most || (a.0 == most && in_order(a.1, spot).is_lt());
             best.insert(best.partition_point(better), (most, spot));
@@ -265,17 +279,17 @@ fn promising(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spo
     best
 }
 
-/// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many. Of groups
+/// NodeScope pods may not be farther apart than close clusters: the group of them that takes most pods, and how many. Of groups
 /// that could by their profiles, so many are looked at.
 fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;
     }
-    let usable = search.usable();
-    let held = search.held();
+    let usable = search.usable_sites();
+    let held = search.sites_in_use();
     let groups = search.levels.iter().flatten();
     let around = groups.filter(|group| held.iter().all(|site| group.binary_search(site).is_ok()));
-    let most = |site: &usize| search.bounds.most(&search.kit, Spot { site: *site, domain: None }, want);
+    let most = |site: &usize| search.bounds.max_pods(&search.requests, Spot { site: *site, domain: None }, want);
     let mut bounded: Vec<(u64, Vec<usize>)> = around
         .map(|group| {
             let sites: Vec<usize> = group.iter().copied().filter(|site| usable.binary_search(site).is_ok()).collect();

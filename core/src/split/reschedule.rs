@@ -24,7 +24,7 @@ fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
 
 /// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them. It leaves
 /// only where more of it, or all of it in fewer clusters, can be elsewhere.
-pub(super) fn place(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
+pub(super) fn stay_or_leave(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
     let moved = split_gang(&Problem {

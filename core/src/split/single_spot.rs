@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::{
-    Choice, Distance, Key, ORDERS, Pods, Search, Spot, assumed, exact_packing,
-    node_scope::Where,
-    packing::{Kit, Room},
+    Assignment, Distance, Key, ORDERS, Pods, Search, Spot, assumed, exact_packing,
+    node_scope::NodeScope,
+    packing::{FreeNodes, GangRequests},
     priced_packing, total,
-    upper_bounds::Ask,
+    upper_bounds::TotalDemand,
 };
 
 /// Combinations of sizes that are tried for the largest that fits.
@@ -16,7 +16,7 @@ const SIZES: u64 = 512;
 impl Search<'_> {
     /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that are close
     /// enough.
-    pub(super) fn spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
+    pub(super) fn candidate_spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
         let sites = match self.kept.as_slice() {
             [] => 0..self.sites.len(),
             [(one, _)] => *one..*one + 1,
@@ -25,49 +25,50 @@ impl Search<'_> {
         sites.flat_map(move |site| {
             let known = &self.sites[site];
             let highest = known.reach.tier.filter(|_| !known.copied);
-            let domains = highest.into_iter().flat_map(move |highest| self.bounds.domains(site, highest));
+            let domains = highest.into_iter().flat_map(move |highest| self.bounds.domains_up_to(site, highest));
             let within = domains.map(move |(id, tier)| (Distance::Domain(tier), Spot { site, domain: Some(id) }));
             // A copy that is there is pinned already, or is not.
             let whole = Spot { site, domain: None };
-            within.chain((known.reach.cluster || known.copied).then(|| (self.distance(&[whole]), whole)))
+            within.chain((known.reach.cluster || known.copied).then(|| (self.distance_between(&[whole]), whole)))
         })
     }
 
     /// All of `want` in one spot.
-    pub(super) fn one(&self, want: &[u32]) -> Option<Choice> {
-        let ask = Ask::of(&self.kit, want);
+    pub(super) fn place_in_one_spot(&self, want: &[u32]) -> Option<Assignment> {
+        let ask = TotalDemand::of(&self.requests, want);
         let mut best: Option<(Key, Spot)> = None;
-        for (distance, spot) in self.spots() {
+        for (distance, spot) in self.candidate_spots() {
             if best.is_some_and(|(key, _)| key.distance < distance) || !self.bounds.might_take(spot, &ask) {
                 continue;
             }
             let keyed = (self.key_at(distance, spot, 0), spot);
-            if best.as_ref().is_none_or(|best| self.compare(&keyed, best).is_lt()) {
+            if best.as_ref().is_none_or(|best| self.compare_spots(&keyed, best).is_lt()) {
                 best = Some(keyed);
             }
         }
         let (_, first) = best?;
-        let choice = |spot| Some(Choice { spots: vec![spot], pods: self.pack_into(&[spot], want)? });
+        let choice = |spot| Some(Assignment { spots: vec![spot], pods: self.pack_into(&[spot], want)? });
         choice(first).or_else(|| {
-            let promising = self.spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
+            let promising =
+                self.candidate_spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
             let mut keyed: Vec<(Key, Spot)> = promising.map(|(far, spot)| (self.key_at(far, spot, 0), spot)).collect();
-            keyed.sort_unstable_by(|a, b| self.compare(a, b));
+            keyed.sort_unstable_by(|a, b| self.compare_spots(a, b));
             keyed.into_iter().find_map(|(_, spot)| choice(spot))
         })
     }
 
-    fn compare(&self, a: &(Key, Spot), b: &(Key, Spot)) -> Ordering {
-        a.0.cmp(&b.0).then_with(|| self.rank(a.1.site, b.1.site)).then_with(|| a.1.domain.cmp(&b.1.domain))
+    fn compare_spots(&self, a: &(Key, Spot), b: &(Key, Spot)) -> Ordering {
+        a.0.cmp(&b.0).then_with(|| self.compare_names(a.1.site, b.1.site)).then_with(|| a.1.domain.cmp(&b.1.domain))
     }
 
     /// The most that one spot takes of `want`, with all of `need`; the best of those that take as many.
-    pub(super) fn one_elastic(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
+    pub(super) fn place_elastic_in_one_spot(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
         let least = self.at_least().max(1);
         let all = total(want);
         if least > all || need == want {
             return None;
         }
-        let bounded = self.spots().map(|(_, spot)| (self.bounds.most(&self.kit, spot, want), spot));
+        let bounded = self.candidate_spots().map(|(_, spot)| (self.bounds.max_pods(&self.requests, spot, want), spot));
         let mut bounded: Vec<(u64, Spot)> = bounded.filter(|(most, _)| *most >= least).collect();
         bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
         let mut best: Option<((Key, Spot), Pods)> = None;
@@ -77,46 +78,49 @@ impl Search<'_> {
             }
             let Some(pods) = self.most_into(&[spot], want, need) else { continue };
             let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
-            let found = (self.key(&[spot], all - placed), spot);
-            if placed >= least && best.as_ref().is_none_or(|(known, _)| self.compare(&found, known).is_lt()) {
+            let found = (self.objective_key(&[spot], all - placed), spot);
+            if placed >= least && best.as_ref().is_none_or(|(known, _)| self.compare_spots(&found, known).is_lt()) {
                 best = Some((found, pods));
             }
         }
-        best.map(|((_, spot), pods)| Choice { spots: vec![spot], pods })
+        best.map(|((_, spot), pods)| Assignment { spots: vec![spot], pods })
     }
 
     /// The nodes of these spots together.
-    fn nodes(&self, spots: &[Spot]) -> Room {
-        let own: Vec<Option<Room>> = spots.iter().map(|spot| self.own_room(*spot)).collect();
-        let room = |(spot, own): (&Spot, &Option<Room>)| own.is_none().then(|| self.room(spot.site));
+    fn nodes_of_spots(&self, spots: &[Spot]) -> FreeNodes {
+        let own: Vec<Option<FreeNodes>> = spots.iter().map(|spot| self.own_room(*spot)).collect();
+        let room = |(spot, own): (&Spot, &Option<FreeNodes>)| own.is_none().then(|| self.room(spot.site));
         match (spots, own.as_slice()) {
             ([_], [Some(room)]) => room.clone(),
             ([spot], _) => self.room(spot.site).clone(),
-            _ => Room::joined(spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| room(pair)))),
+            _ => FreeNodes::join_clusters(
+                spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| room(pair))),
+            ),
         }
     }
 
-    fn own_room(&self, spot: Spot) -> Option<Room> {
-        Some(self.kit.room(self.sites[spot.site].capacity, Where::Domain(spot.domain?)))
+    fn own_room(&self, spot: Spot) -> Option<FreeNodes> {
+        Some(self.requests.free_nodes(self.sites[spot.site].capacity, NodeScope::Domain(spot.domain?)))
     }
 
     /// All of `want` into these spots together: by spot, then task.
     pub(super) fn pack_into(&self, spots: &[Spot], want: &[u32]) -> Option<Pods> {
-        self.pack_all(&self.nodes(spots), want, spots.len())
+        self.pack_all(&self.nodes_of_spots(spots), want, spots.len())
     }
 
     /// The same pods with as many of them together as can be: the site that takes most gets them first. As they were where
     /// that does not hold them all.
-    pub(super) fn gathered(&self, spots: &[Spot], pods: Pods) -> Pods {
-        let mut left: Vec<u32> = (0..self.kit.tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
-        let rooms: Vec<&Room> = spots.iter().map(|spot| self.room(spot.site)).collect();
-        let order = self.kit.order(&rooms, ORDERS[0]);
+    pub(super) fn gather_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
+        let mut left: Vec<u32> =
+            (0..self.requests.tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
+        let rooms: Vec<&FreeNodes> = spots.iter().map(|spot| self.room(spot.site)).collect();
+        let order = self.requests.order_tasks(&rooms, ORDERS[0]);
         let mut open: Vec<usize> = (0..spots.len()).collect();
         let mut gathered = vec![vec![0; left.len()]; spots.len()];
         while total(&left) > 0 {
-            let fills = |at: usize| rooms[at].clone().fill(&self.kit, &left, &order);
+            let fills = |at: usize| rooms[at].clone().fill_in_order(&self.requests, &left, &order);
             let most = open.iter().map(|at| (fills(*at), *at)).max_by(|a, b| {
-                let by_name = self.rank(spots[b.1].site, spots[a.1].site);
+                let by_name = self.compare_names(spots[b.1].site, spots[a.1].site);
                 total(&a.0).cmp(&total(&b.0)).then(by_name)
             });
             let Some((fill, at)) = most.filter(|(fill, _)| total(fill) > 0) else { return pods };
@@ -127,58 +131,60 @@ impl Search<'_> {
         gathered
     }
 
-    fn pack_all(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
-        let kit = &self.kit;
-        if (0..kit.tasks()).any(|task| room.most(kit, task) < u64::from(want[task])) {
+    fn pack_all(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
+        let requests = &self.requests;
+        if (0..requests.tasks()).any(|task| room.max_pods(requests, task) < u64::from(want[task])) {
             return None;
         }
         for order in ORDERS {
-            let order = kit.order(&[room], order);
-            let found = room.clone().fill_joined(kit, want, &order, sites);
-            if found.is_some() || kit.tasks() == 1 {
+            let order = requests.order_tasks(&[room], order);
+            let found = room.clone().fill_joined(requests, want, &order, sites);
+            if found.is_some() || requests.tasks() == 1 {
                 return found;
             }
         }
-        exact_packing::pack(kit, room, want, sites, &self.steps).or_else(|| self.by_price(room, want, sites))
+        exact_packing::pack_clusters(requests, room, want, sites, &self.steps)
+            .or_else(|| self.pack_by_price(room, want, sites))
     }
 
-    fn by_price(&self, room: &Room, want: &[u32], sites: usize) -> Option<Pods> {
-        if (0..want.len()).any(|task| self.kit.unit(task) > 1) {
+    fn pack_by_price(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
+        if (0..want.len()).any(|task| self.requests.unit(task) > 1) {
             return None;
         }
         let mut pods = vec![vec![0; want.len()]; sites];
-        let packing =
-            priced_packing::pack(&self.kit, room, want, &self.steps).filter(priced_packing::Packing::is_whole)?;
+        let packing = priced_packing::pack_by_price(&self.requests, room, want, &self.steps)
+            .filter(priced_packing::Packing::is_whole)?;
         for pick in packing.picks {
             let site = &mut pods[room.site_of(pick.group)];
             site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
         }
         // What is placed must be held in each cluster until it is seen there, which packs each part anew.
         let is_held = |(site, pods): (usize, &Vec<u32>)| {
-            total(pods) == 0 || assumed::classes(&self.kit, &room.of_site(site), pods).is_some()
+            total(pods) == 0 || assumed::node_classes(&self.requests, &room.of_site(site), pods).is_some()
         };
         pods.iter().enumerate().all(is_held).then_some(pods)
     }
 
     /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the most.
     pub(super) fn most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
-        let (kit, room) = (&self.kit, self.nodes(spots));
-        if kit.tasks() == 1 {
-            let most = room.most_by_site(kit, 0, spots.len()).into_iter().map(|most| most / u64::from(kit.unit(0)));
-            let pods = most.sum::<u64>().saturating_mul(u64::from(kit.unit(0))).min(u64::from(want[0]));
+        let (requests, room) = (&self.requests, self.nodes_of_spots(spots));
+        if requests.tasks() == 1 {
+            let most =
+                room.most_by_site(requests, 0, spots.len()).into_iter().map(|most| most / u64::from(requests.unit(0)));
+            let pods = most.sum::<u64>().saturating_mul(u64::from(requests.unit(0))).min(u64::from(want[0]));
             let pods = u32::try_from(pods).unwrap_or(u32::MAX);
             return if pods < need[0] { None } else { self.pack_all(&room, &[pods], spots.len()) };
         }
-        if let Some(sizes) = sizes(kit, want, need) {
+        if let Some(sizes) = list_gang_sizes(requests, want, need) {
             return sizes.iter().find_map(|size| self.pack_all(&room, size, spots.len()));
         }
         let mut best: Option<(u64, Pods)> = None;
         for order in ORDERS {
-            let order = kit.order(&[&room], order);
+            let order = requests.order_tasks(&[&room], order);
             let mut trial = room.clone();
-            let Some(mut pods) = trial.fill_joined(kit, need, &order, spots.len()) else { continue };
+            let Some(mut pods) = trial.fill_joined(requests, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();
-            trial.fill_more(kit, &rest, &order, &mut pods);
+            trial.fill_more(requests, &rest, &order, &mut pods);
             let placed = pods.iter().map(|pods| total(pods)).sum();
             if best.as_ref().is_none_or(|(most, _)| placed > *most) {
                 best = Some((placed, pods));
@@ -190,15 +196,15 @@ impl Search<'_> {
 }
 
 /// Every number of pods by task between `need` and `want`, the largest first; `None` if there are too many.
-fn sizes(kit: &Kit<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
-    let steps = |task: usize| u64::from((want[task] - need[task]) / kit.unit(task)) + 1;
+fn list_gang_sizes(requests: &GangRequests<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
+    let steps = |task: usize| u64::from((want[task] - need[task]) / requests.unit(task)) + 1;
     let count = (0..want.len()).map(steps).try_fold(1_u64, |all, one| all.checked_mul(one))?;
     if count > SIZES {
         return None;
     }
     let mut all = vec![Vec::new()];
     for (task, most) in want.iter().enumerate() {
-        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * kit.unit(task));
+        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * requests.unit(task));
         let options: Vec<u32> = options.collect();
         let longer = |size: &Vec<u32>| {
             let size = size.clone();

@@ -7,8 +7,8 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    Choice, Search, Spot, Strategy,
-    packing::{ORDERS, Order, Room},
+    Assignment, Search, Spot, Strategy,
+    packing::{FreeNodes, ORDERS, Order},
     total,
 };
 use crate::{
@@ -24,48 +24,48 @@ type Votes = Vec<(usize, u64)>;
 
 /// What was given out so far.
 #[derive(Clone)]
-struct Filling<'s, 'a> {
+struct WeightedFill<'s, 'a> {
     search: &'s Search<'a>,
     /// Of sites that were given something: what is left there.
-    rooms: BTreeMap<usize, Room>,
+    rooms: BTreeMap<usize, FreeNodes>,
     pods: BTreeMap<usize, Vec<u32>>,
     left: Vec<u32>,
 }
 
 impl Search<'_> {
     /// The whole gang by weight.
-    pub(super) fn by_weight(&self, want: &[u32]) -> Option<Choice> {
-        self.all_by_weight(want).map(Filling::choice)
+    pub(super) fn by_weight(&self, want: &[u32]) -> Option<Assignment> {
+        self.all_by_weight(want).map(WeightedFill::into_assignment)
     }
 
     /// The gang's minimum by weight, and then as much more as fits.
-    pub(super) fn elastic_by_weight(&self, want: &[u32], need: &[u32]) -> Option<Choice> {
+    pub(super) fn elastic_by_weight(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
         if need == want {
             return None;
         }
         let mut filling = self.all_by_weight(need)?;
         filling.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
-        let votes = self.favoured(want, &filling);
+        let votes = self.weigh_sites(want, &filling);
         let order = self.task_order(&votes, ORDERS[0]);
-        filling.pour(&votes, &order);
-        Some(filling.choice()).filter(|choice| choice.placed() >= self.at_least())
+        filling.divide_rest(&votes, &order);
+        Some(filling.into_assignment()).filter(|choice| choice.placed_pods() >= self.at_least())
     }
 
-    fn all_by_weight(&self, want: &[u32]) -> Option<Filling<'_, '_>> {
+    fn all_by_weight(&self, want: &[u32]) -> Option<WeightedFill<'_, '_>> {
         let (rooms, pods) = (BTreeMap::new(), BTreeMap::new());
-        let none = Filling { search: self, rooms, pods, left: want.to_vec() };
+        let none = WeightedFill { search: self, rooms, pods, left: want.to_vec() };
         if total(want) == 0 {
             return Some(none);
         }
-        let votes = self.favoured(want, &none);
+        let votes = self.weigh_sites(want, &none);
         let sites: Vec<usize> = votes.iter().map(|(site, _)| *site).collect();
-        if !self.bounds.might_take_together(&sites, &super::upper_bounds::Ask::of(&self.kit, want)) {
+        if !self.bounds.might_take_together(&sites, &super::upper_bounds::TotalDemand::of(&self.requests, want)) {
             return None;
         }
-        let orders = if self.kit.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
+        let orders = if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
         let whole = |order: &Order| {
             let mut filling = none.clone();
-            filling.divide(&votes, &self.task_order(&votes, *order));
+            filling.divide_by_weight(&votes, &self.task_order(&votes, *order));
             (total(&filling.left) == 0).then_some(filling)
         };
         orders.iter().find_map(whole)
@@ -78,28 +78,31 @@ impl Search<'_> {
             most.truncate(LOOKS);
         }
         most.sort_unstable();
-        let rooms: Vec<&Room> = most.into_iter().map(|(_, site)| self.room(site)).collect();
-        self.kit.order(&rooms, order)
+        let rooms: Vec<&FreeNodes> = most.into_iter().map(|(_, site)| self.room(site)).collect();
+        self.requests.order_tasks(&rooms, order)
     }
 
     /// Sites that may be used at all.
-    pub(super) fn usable(&self) -> Vec<usize> {
-        let open = self.held().len() < self.limit;
-        (0..self.sites.len()).filter(|site| open || self.holds(*site)).collect()
+    pub(super) fn usable_sites(&self) -> Vec<usize> {
+        let open = self.sites_in_use().len() < self.limit;
+        (0..self.sites.len()).filter(|site| open || self.holds_pods(*site)).collect()
     }
 
     /// Sites in use, then others by how much of `want` they take, as many as may be used.
-    fn favoured(&self, want: &[u32], filling: &Filling<'_, '_>) -> Votes {
+    fn weigh_sites(&self, want: &[u32], filling: &WeightedFill<'_, '_>) -> Votes {
         let votes = |site: usize| match self.strategy {
             Strategy::StaticWeight => self.sites[site].weight,
-            _ => self.takes(want, site),
+            _ => self.pods_taken_by(want, site),
         };
-        let mut sites = self.usable();
+        let mut sites = self.usable_sites();
         if self.limit < self.sites.len() || self.regions.is_some() {
-            let used = |site: usize| self.holds(site) || filling.pods.contains_key(&site);
-            let takes: Vec<u64> = (0..self.sites.len()).map(|site| self.takes(want, site).min(total(want))).collect();
+            let used = |site: usize| self.holds_pods(site) || filling.pods.contains_key(&site);
+            let takes: Vec<u64> =
+                (0..self.sites.len()).map(|site| self.pods_taken_by(want, site).min(total(want))).collect();
             sites.sort_by(|a, b| {
-                (!used(*a), Reverse(takes[*a])).cmp(&(!used(*b), Reverse(takes[*b]))).then_with(|| self.rank(*a, *b))
+                (!used(*a), Reverse(takes[*a]))
+                    .cmp(&(!used(*b), Reverse(takes[*b])))
+                    .then_with(|| self.compare_names(*a, *b))
             });
             let mut open: Vec<usize> = (0..self.sites.len()).filter(|site| used(*site)).collect();
             sites.retain(|site| {
@@ -114,12 +117,14 @@ impl Search<'_> {
     }
 
     /// How many pods of gangs like `want` a site takes.
-    fn takes(&self, want: &[u32], site: usize) -> u64 {
+    fn pods_taken_by(&self, want: &[u32], site: usize) -> u64 {
         let mut wanted = (0..want.len()).filter(|task| want[*task] > 0);
         match (wanted.next(), wanted.next()) {
-            (Some(task), None) => self.room(site).most(&self.kit, task),
-            _ if self.is_plain(site) => self.bounds.mix(&self.kit, site, want, |_| u64::MAX),
-            _ => self.bounds.mix(&self.kit, site, want, |task| self.room(site).most(&self.kit, task)),
+            (Some(task), None) => self.room(site).max_pods(&self.requests, task),
+            _ if self.is_plain(site) => self.bounds.max_pods_of_gangs(&self.requests, site, want, |_| u64::MAX),
+            _ => self
+                .bounds
+                .max_pods_of_gangs(&self.requests, site, want, |task| self.room(site).max_pods(&self.requests, task)),
         }
     }
 
@@ -127,79 +132,79 @@ impl Search<'_> {
     fn is_plain(&self, site: usize) -> bool {
         let site = &self.sites[site];
         let shapes = &site.capacity.shapes;
-        !self.kit.selects() && !site.copied && shapes.iter().all(|shape| shape.taints.is_empty())
+        !self.requests.selects_nodes() && !site.copied && shapes.iter().all(|shape| shape.taints.is_empty())
     }
 }
 
-impl Filling<'_, '_> {
-    fn room(&self, site: usize) -> &Room {
+impl WeightedFill<'_, '_> {
+    fn nodes_left(&self, site: usize) -> &FreeNodes {
         self.rooms.get(&site).unwrap_or_else(|| self.search.room(site))
     }
 
-    fn put(&mut self, site: usize, task: usize, pods: u32) {
+    fn place_pods(&mut self, site: usize, task: usize, pods: u32) {
         if pods == 0 {
             return;
         }
-        let kit = &self.search.kit;
+        let requests = &self.search.requests;
         let room = self.rooms.entry(site).or_insert_with(|| self.search.room(site).clone());
-        let got = room.put(kit, task, pods, kit.unit(task));
+        let got = room.place_pods(requests, task, pods, requests.unit(task));
         self.left[task] -= got;
-        self.pods.entry(site).or_insert_with(|| vec![0; kit.tasks()])[task] += got;
+        self.pods.entry(site).or_insert_with(|| vec![0; requests.tasks()])[task] += got;
     }
 
     /// By weights, what does not fit going to the others by the same weights.
-    fn divide(&mut self, votes: &Votes, order: &[usize]) {
+    fn divide_by_weight(&mut self, votes: &Votes, order: &[usize]) {
         let search = self.search;
-        let mut open = search.columns(&self.left, votes);
+        let mut open = search.target_sizes(&self.left, votes);
         open.retain(|(_, open)| *open > 0);
         // Partitions are rigid: they go first.
         let mut tasks = order.to_vec();
-        tasks.sort_by_key(|task| search.kit.gang.tasks[*task].partition.is_none());
+        tasks.sort_by_key(|task| search.requests.gang.tasks[*task].partition.is_none());
         for task in &tasks {
-            let unit = search.kit.unit(*task);
+            let unit = search.requests.unit(*task);
             let claims: Vec<(u64, &ClusterName)> =
                 open.iter().map(|(site, open)| (*open, search.sites[*site].name)).collect();
             let seats = divide_seats(u64::from(self.left[*task] / unit), &claims, search.tie);
             for (seats, (site, open)) in seats.into_iter().zip(&mut open) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
-                self.put(*site, *task, pods);
+                self.place_pods(*site, *task, pods);
                 *open = open.saturating_sub(u64::from(pods));
             }
         }
-        self.pour(votes, order);
+        self.divide_rest(votes, order);
     }
 
     /// Gives out what is left, task by task, by weight, as far as there is room.
-    fn pour(&mut self, votes: &Votes, order: &[usize]) {
+    fn divide_rest(&mut self, votes: &Votes, order: &[usize]) {
         let search = self.search;
         for task in order {
             if self.left[*task] == 0 {
                 continue;
             }
-            let unit = search.kit.unit(*task);
+            let unit = search.requests.unit(*task);
             let claim = |(site, votes): &(usize, u64)| {
-                let cap = self.room(*site).most(&search.kit, *task) / u64::from(unit);
+                let cap = self.nodes_left(*site).max_pods(&search.requests, *task) / u64::from(unit);
                 (*votes, cap, search.sites[*site].name)
             };
             let claims: Vec<(u64, u64, &ClusterName)> = votes.iter().map(claim).collect();
             let seats = divide_seats_capped(u64::from(self.left[*task] / unit), &claims, search.tie);
             for (seats, (site, _)) in seats.into_iter().zip(votes) {
                 let pods = u32::try_from(seats).unwrap_or(u32::MAX).saturating_mul(unit);
-                self.put(*site, *task, pods);
+                self.place_pods(*site, *task, pods);
             }
         }
     }
 
-    fn choice(self) -> Choice {
+    fn into_assignment(self) -> Assignment {
         let used = self.pods.into_iter().filter(|(_, pods)| total(pods) > 0);
         let (spots, pods) = used.map(|(site, pods)| (Spot { site, domain: None }, pods)).unzip();
-        Choice { spots, pods }
+        Assignment { spots, pods }
     }
 }
 
 impl Search<'_> {
     /// New pods that each site should get: its part of all pods, less what it holds.
-    fn columns(&self, want: &[u32], votes: &Votes) -> Votes {
+    fn target_sizes(&self, want: &[u32], votes: &Votes) -> Votes {
         let claims = |votes: &Votes| -> Vec<(u64, &ClusterName)> {
             votes.iter().map(|(site, votes)| (*votes, self.sites[*site].name)).collect()
         };

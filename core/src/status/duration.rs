@@ -1,22 +1,22 @@
 //! Go's durations (`1h2m3.5s`), as far as comparing and counting them goes.
 
 /// The longest of these texts; unreadable ones count as zero. Of equals the smaller text, whatever their order.
-pub(super) fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
-    texts.max_by(|a, b| nanos(a).cmp(&nanos(b)).then_with(|| b.cmp(a))).map(str::to_owned)
+pub(super) fn longest_duration<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
+    texts.max_by(|a, b| total_nanos(a).cmp(&total_nanos(b)).then_with(|| b.cmp(a))).map(str::to_owned)
 }
 
 /// Whole seconds of a duration that is at least one; `None` for what is shorter, negative or no duration.
 #[must_use]
-pub fn seconds(text: &str) -> Option<i64> {
-    let nanos = parse(text.strip_prefix('+').unwrap_or(text))?;
+pub fn whole_seconds(text: &str) -> Option<i64> {
+    let nanos = parse_duration(text.strip_prefix('+').unwrap_or(text))?;
     i64::try_from(nanos / 1_000_000_000).ok().filter(|seconds| *seconds > 0)
 }
 
-fn nanos(text: &str) -> u128 {
-    parse(text).unwrap_or(0)
+fn total_nanos(text: &str) -> u128 {
+    parse_duration(text).unwrap_or(0)
 }
 
-fn parse(text: &str) -> Option<u128> {
+fn parse_duration(text: &str) -> Option<u128> {
     let mut rest = text;
     let mut total = 0u128;
     while !rest.is_empty() {
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn durations_compare_by_length_not_by_text() {
-        let longest_of = |texts: &[&str]| longest(texts.iter().copied());
+        let longest_of = |texts: &[&str]| longest_duration(texts.iter().copied());
         assert_eq!(longest_of(&["9s", "1m5s", "59.9s"]).as_deref(), Some("1m5s"));
         assert_eq!(longest_of(&["90m", "1h29m59.999s"]).as_deref(), Some("90m"));
         assert_eq!(longest_of(&["60s", "1m"]).as_deref(), Some("1m"));
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn seconds_are_whole_and_at_least_one() {
-        assert_eq!(["1h1s", "+90s", "1500ms"].map(seconds), [Some(3601), Some(90), Some(1)]);
-        assert_eq!(["", "0", "-1h", "999ms", "soon", "3"].map(seconds), [None; 6]);
-        assert_eq!(seconds("99999999999999999999h"), None);
+        assert_eq!(["1h1s", "+90s", "1500ms"].map(whole_seconds), [Some(3601), Some(90), Some(1)]);
+        assert_eq!(["", "0", "-1h", "999ms", "soon", "3"].map(whole_seconds), [None; 6]);
+        assert_eq!(whole_seconds("99999999999999999999h"), None);
     }
 }

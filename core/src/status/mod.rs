@@ -143,7 +143,7 @@ pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeM
     let mut merged = JobStatus {
         state: JobState::default(),
         min_available: template.min_available,
-        task_status_count: task_status_count(heard.values().copied()),
+        task_status_count: sum_task_status_count(heard.values().copied()),
         pending: sum(|s| s.pending),
         running: sum(|s| s.running),
         succeeded: sum(|s| s.succeeded),
@@ -152,20 +152,20 @@ pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeM
         unknown: sum(|s| s.unknown),
         version: highest(|s| s.version),
         retry_count: highest(|s| s.retry_count),
-        running_duration: duration::longest(
+        running_duration: duration::longest_duration(
             heard.values().copied().chain([previous]).filter_map(|s| s.running_duration.as_deref()),
         ),
-        controlled_resources: controlled_resources(heard.values().copied()),
+        controlled_resources: merge_controlled_resources(heard.values().copied()),
         conditions: Vec::new(),
     };
-    let phase = phase::over_all(template, &merged, members);
-    merged.state = state(phase, previous, &heard);
-    merged.conditions = conditions(&merged.state, previous, &heard);
+    let phase = phase::merge_phases(template, &merged, members);
+    merged.state = merge_state(phase, previous, &heard);
+    merged.conditions = merge_conditions(&merged.state, previous, &heard);
     merged
 }
 
 /// Phase, since when, and what the clusters in that phase say about it.
-fn state(phase: Phase, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &JobStatus>) -> JobState {
+fn merge_state(phase: Phase, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &JobStatus>) -> JobState {
     let same = || heard.iter().filter(|(_, status)| status.state.phase == Some(phase));
     let mut message: Vec<String> = Vec::new();
     for (cluster, status) in same().filter(|(_, status)| !status.state.message.is_empty()) {
@@ -189,7 +189,11 @@ fn state(phase: Phase, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &Job
 
 /// The phases that the job or any copy went through, each with the last time it began; final phases only if the job is
 /// in them, since a copy's end is not the job's.
-fn conditions(state: &JobState, previous: &JobStatus, heard: &BTreeMap<&ClusterName, &JobStatus>) -> Vec<JobCondition> {
+fn merge_conditions(
+    state: &JobState,
+    previous: &JobStatus,
+    heard: &BTreeMap<&ClusterName, &JobStatus>,
+) -> Vec<JobCondition> {
     let mut last: BTreeMap<Phase, Option<String>> = BTreeMap::new();
     let all = heard.values().copied().chain([previous]).flat_map(|status| &status.conditions);
     for (phase, time) in all.filter_map(|condition| Some((condition.status?, &condition.last_transition_time))) {
@@ -215,7 +219,7 @@ fn conditions(state: &JobState, previous: &JobStatus, heard: &BTreeMap<&ClusterN
     conditions
 }
 
-fn task_status_count<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, TaskState> {
+fn sum_task_status_count<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, TaskState> {
     let mut sums: BTreeMap<String, TaskState> = BTreeMap::new();
     for (task, state) in heard.flat_map(|status| &status.task_status_count) {
         let sum = sums.entry(task.clone()).or_default();
@@ -228,7 +232,7 @@ fn task_status_count<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap
 }
 
 /// All members' entries; where two differ, the smaller text, so that the order of members does not matter.
-fn controlled_resources<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, String> {
+fn merge_controlled_resources<'a>(heard: impl Iterator<Item = &'a JobStatus>) -> BTreeMap<String, String> {
     let all: BTreeSet<(&String, &String)> = heard.flat_map(|status| &status.controlled_resources).collect();
     all.into_iter().rev().map(|(key, value)| (key.clone(), value.clone())).collect()
 }

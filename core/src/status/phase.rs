@@ -107,14 +107,14 @@ pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, M
 }
 
 /// The job's phase; `sums` holds the members' counters.
-pub(super) fn over_all(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+pub(super) fn merge_phases(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if members.values().any(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()) {
         return Phase::Failed;
     }
     let nothing_runs = sums.running == 0;
     if !members.is_empty() && members.values().all(|member| member.phase().is_some_and(Phase::has_ended)) {
-        return match end(template, sums, members) {
+        return match final_phase(template, sums, members) {
             Phase::Completed if !nothing_runs => Phase::Completing,
             end => end,
         };
@@ -136,7 +136,7 @@ pub(super) fn over_all(template: Template, sums: &JobStatus, members: &BTreeMap<
 }
 
 /// All copies have ended: how the job ended.
-fn end(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+fn final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if any(Phase::Terminated) {
         return Phase::Terminated;

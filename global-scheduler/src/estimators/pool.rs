@@ -260,7 +260,7 @@ async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Resu
 const MOST: u32 = 10_000;
 
 fn total_request(gang: &Gang, task: usize, times: u64) -> Amounts {
-    gang.tasks[task].request.times(times).iter().map(|(name, amount)| (name.clone(), amount)).collect()
+    Amounts::from(&gang.tasks[task].request.times(times))
 }
 
 /// So many nodes with so much free each, of which nothing else is known.

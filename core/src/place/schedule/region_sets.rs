@@ -30,19 +30,20 @@ struct Bounds {
 }
 
 /// Every choice that the constraints permit, which has all clusters that hold pods and could hold the gang.
-pub(super) fn others<'a, 'b>(
+pub(super) fn list_region_sets<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,
     fitting: &'b [Fitting<'a>],
 ) -> impl Iterator<Item = Among<'a, 'b>> {
-    let bounds = bounds(binding);
-    let regions = if nameless(binding, fitting) { Vec::new() } else { regions(request, binding, fitting) };
+    let bounds = read_constraints(binding);
+    let regions =
+        if holds_pods_without_region(binding, fitting) { Vec::new() } else { rank_regions(request, binding, fitting) };
     let gang = request.gang;
     let enough = move |regions: &[Region], chosen: &[usize]| {
         let most = |task: usize| chosen.iter().map(|at| regions[*at].most[task]).fold(0, u64::saturating_add);
         might_be_enough(gang, &(0..gang.tasks.len()).map(most).collect::<Vec<_>>())
     };
-    let sets = combinations(&regions, &bounds, &|chosen| enough(&regions, chosen));
+    let sets = combine_regions(&regions, &bounds, &|chosen| enough(&regions, chosen));
     sets.into_iter().map(move |chosen| {
         let mut clusters: Vec<(usize, u32)> = (0..)
             .zip(&chosen)
@@ -60,11 +61,11 @@ pub(super) fn others<'a, 'b>(
 }
 
 /// Whether it holds pods where there is no region.
-fn nameless(binding: &Binding, fitting: &[Fitting<'_>]) -> bool {
-    fitting.iter().any(|one| one.stays(binding) && one.cluster.region.is_empty())
+fn holds_pods_without_region(binding: &Binding, fitting: &[Fitting<'_>]) -> bool {
+    fitting.iter().any(|one| one.stays_placed(binding) && one.cluster.region.is_empty())
 }
 
-fn bounds(binding: &Binding) -> Bounds {
+fn read_constraints(binding: &Binding) -> Bounds {
     let by = |by: SpreadBy| binding.placement.spread.iter().rev().find(|spread| spread.by == by);
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
     let (region, cluster) = (by(SpreadBy::Region), by(SpreadBy::Cluster));
@@ -76,7 +77,7 @@ fn bounds(binding: &Binding) -> Bounds {
 }
 
 /// Those that take most pods, by name.
-fn regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Vec<Region> {
+fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Vec<Region> {
     let gang = request.gang;
     let previous = if binding.fresh { None } else { request.previous };
     let mut regions: BTreeMap<&str, Region> = BTreeMap::new();
@@ -84,7 +85,7 @@ fn regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) ->
         let none = || Region { clusters: Vec::new(), most: vec![0; gang.tasks.len()], held: false };
         let region = regions.entry(&one.cluster.region).or_insert_with(none);
         region.clusters.push(at);
-        region.held |= one.stays(binding);
+        region.held |= one.stays_placed(binding);
         let share = previous.and_then(|plan| plan.clusters.get(one.cluster.name.as_str()));
         let free = most_of_each_task(gang, one.capacity);
         for ((task, most), free) in gang.tasks.iter().zip(&mut region.most).zip(free) {
@@ -105,7 +106,7 @@ fn regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) ->
 }
 
 /// Sets of regions with all that hold pods, that have clusters enough and that `might_hold` the gang; small ones first.
-fn combinations(regions: &[Region], bounds: &Bounds, might_hold: &dyn Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
+fn combine_regions(regions: &[Region], bounds: &Bounds, might_hold: &dyn Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
     let held: u32 = (0..regions.len()).filter(|at| regions[*at].held).fold(0, |set, at| set | 1 << at);
     let mut sets: Vec<u32> = (1..1_u32 << regions.len())
         .filter(|set| bounds.regions.contains(&(set.count_ones() as usize)) && set & held == held)

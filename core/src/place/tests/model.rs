@@ -403,7 +403,7 @@ proptest! {
                 available: free + binding.assigned(&cluster.name),
             })
             .collect();
-        prop_assert_eq!(replica_division::assign(&binding, &candidates, empty), assign(&binding, &candidates, empty));
+        prop_assert_eq!(replica_division::assign_replicas(&binding, &candidates, empty), assign(&binding, &candidates, empty));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What stops a task.
 
-use super::{Kit, Room, units};
+use super::{FreeNodes, GangRequests, packing_units};
 use crate::{gang::ClusterName, split::Lack};
 
-impl Kit<'_> {
+impl GangRequests<'_> {
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.
-    pub(crate) fn lack(&self, task: usize, rooms: &[(&ClusterName, Room)]) -> Lack {
+    pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Lack {
         let width = self.width();
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
@@ -38,7 +38,7 @@ impl Kit<'_> {
             Some(column) => Lack::Resource {
                 name: self.resources[column].clone(),
                 each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
-                free: units(&self.resources[column], free[column]),
+                free: packing_units(&self.resources[column], free[column]),
             },
             None => Lack::NoNodeMatches,
         }

@@ -46,7 +46,7 @@ proptest::proptest! {
         let gang = gang(tasks, all);
         let capacity = capacity(0, &nodes);
         let fits = brute(&gang, &nodes);
-        proptest::prop_assert_eq!(super::fits(&gang, &capacity), fits);
+        proptest::prop_assert_eq!(super::gang_fits(&gang, &capacity), fits);
         let world = World { names: vec!["m0".into()], capacities: vec![capacity] };
         proptest::prop_assert_eq!(split_gang(&problem(&gang, &world, Strategy::Aggregated)).is_ok(), fits);
         let left = without(&world.capacities[0], &gang, &whole);

@@ -269,9 +269,9 @@ fn no_amount_is_too_large_to_be_counted() {
     let nodes = (0..3).map(|n| format!("n{n}").as_str().into()).collect();
     let shape = Shape { allocatable: Arc::new(free.clone()), free: Arc::new(free), nodes, ..Shape::default() };
     let capacity = Capacity::new(vec![shape], Source::Nodes);
-    let kit = Kit::new(&gang);
-    let room = kit.room(&capacity, Where::Cluster);
-    assert!(matches!(kit.lack(0, &[(&"m".into(), room)]), Lack::Resource { .. }));
+    let requests = GangRequests::new(&gang);
+    let room = requests.free_nodes(&capacity, NodeScope::Cluster);
+    assert!(matches!(requests.find_shortage(0, &[(&"m".into(), room)]), Lack::Resource { .. }));
 }
 
 /// The peer left `minAvailable` whole in every copy, which a member's admission refuses (volcano-global's RIC).
@@ -400,7 +400,7 @@ fn pods_that_fit_are_those_of_the_best_order() {
         let tasks = tasks.map(|(name, replicas, cpu, gpu)| task(name, replicas, 0, cpu, gpu));
         let gang = gang(tasks.to_vec(), 0);
         assert_eq!(pods_that_fit(&gang, &capacity(0, &[(3, 2), (4, 3)])), 3);
-        assert!(fits(&gang, &capacity(0, &[(3, 2), (4, 3)])));
-        assert!(!fits(&gang, &capacity(0, &[(3, 2), (3, 3)])));
+        assert!(gang_fits(&gang, &capacity(0, &[(3, 2), (4, 3)])));
+        assert!(!gang_fits(&gang, &capacity(0, &[(3, 2), (3, 3)])));
     }
 }

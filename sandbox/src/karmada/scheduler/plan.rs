@@ -260,7 +260,7 @@ fn schedule_by_affinity(
     };
     let selected = select_clusters(&wanted, candidates)
         .map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
-    replica_division::assign(binding, &selected, false).map_err(|error| match error {
+    replica_division::assign_replicas(binding, &selected, false).map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(format!("failed to assign replicas: {why}")),
         DivideError::Other(why) => NotPlaced::Failed(format!("failed to assign replicas: {why}")),
     })

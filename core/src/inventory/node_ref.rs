@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use super::Pool;
+use super::Interner;
 use crate::node_affinity::HOSTNAME;
 
 /// A node: its name and its labels.
@@ -129,52 +129,52 @@ const VALUES: usize = 8;
 
 /// How a member's labels are kept.
 #[derive(Debug, Clone)]
-pub(super) struct Book {
+pub(super) struct LabelStore {
     words: BTreeSet<Arc<str>>,
-    common: Pool<Labels>,
+    common: Interner<Labels>,
     own: BTreeSet<Arc<str>>,
     part_at: usize,
 }
 
-impl Default for Book {
+impl Default for LabelStore {
     fn default() -> Self {
-        Self { words: BTreeSet::new(), common: Pool::default(), own: BTreeSet::new(), part_at: LISTS }
+        Self { words: BTreeSet::new(), common: Interner::default(), own: BTreeSet::new(), part_at: LISTS }
     }
 }
 
-impl Book {
+impl LabelStore {
     /// A node with these labels.
-    pub(super) fn node(&mut self, name: Arc<str>, labels: BTreeMap<String, String>) -> NodeRef {
+    pub(super) fn make_node(&mut self, name: Arc<str>, labels: BTreeMap<String, String>) -> NodeRef {
         let told = labels.into_iter().filter(|(key, value)| !(key == HOSTNAME && **value == *name));
         let labels: Vec<Label> = told.map(|(key, value)| (key.into(), value.into())).collect();
-        self.keep(name, labels)
+        self.store_labels(name, labels)
     }
 
-    fn keep(&mut self, name: Arc<str>, labels: Vec<Label>) -> NodeRef {
+    fn store_labels(&mut self, name: Arc<str>, labels: Vec<Label>) -> NodeRef {
         let (mut own, mut common): (Vec<Label>, Vec<Label>) =
             labels.into_iter().partition(|(key, _)| self.own.contains(key));
-        own.iter_mut().for_each(|(key, _)| self.intern(key));
+        own.iter_mut().for_each(|(key, _)| self.intern_word(key));
         for (key, value) in &mut common {
-            self.intern(key);
-            self.intern(value);
+            self.intern_word(key);
+            self.intern_word(value);
         }
-        NodeRef(Arc::new(Named { name, common: self.common.keep(common.into()), own: own.into() }))
+        NodeRef(Arc::new(Named { name, common: self.common.intern_value(common.into()), own: own.into() }))
     }
 
-    fn intern(&mut self, word: &mut Arc<str>) {
+    fn intern_word(&mut self, word: &mut Arc<str>) {
         match self.words.get(word) {
             Some(known) => *word = Arc::clone(known),
             None => _ = self.words.insert(Arc::clone(word)),
         }
     }
 
-    /// True if there are so many lists that [`Self::part`] is worth it.
+    /// True if there are so many lists that [`Self::split_own`] is worth it.
     pub(super) fn is_full(&self) -> bool {
         self.common.len() >= self.part_at
     }
 
     /// Finds out which labels are each node's own; what each of the nodes is from now on.
-    pub(super) fn part<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeRef> + Clone) -> Vec<NodeRef> {
+    pub(super) fn split_own<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeRef> + Clone) -> Vec<NodeRef> {
         let mut values: BTreeMap<&Arc<str>, BTreeSet<&str>> = BTreeMap::new();
         for (key, value) in nodes.clone().flat_map(NodeRef::labels) {
             let of_key = values.entry(key).or_default();
@@ -185,7 +185,7 @@ impl Book {
         let many = values.into_iter().filter(|(_, values)| values.len() > VALUES);
         *self = Self { own: many.map(|(key, _)| Arc::clone(key)).collect(), ..Self::default() };
         let parted: Vec<NodeRef> =
-            nodes.map(|node| self.keep(Arc::clone(node.name()), node.labels().cloned().collect())).collect();
+            nodes.map(|node| self.store_labels(Arc::clone(node.name()), node.labels().cloned().collect())).collect();
         self.part_at = LISTS.max(self.common.len() * 2);
         parted
     }

@@ -15,21 +15,21 @@ use crate::node_affinity::HOSTNAME;
 const VALUES: usize = 64;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shown {
+pub(super) struct ShapeLabels {
     asked: Arc<BTreeSet<String>>,
     /// Nodes by the value of each label that is asked for.
     values: BTreeMap<String, BTreeMap<Arc<str>, u32>>,
     keys: Arc<BTreeSet<String>>,
 }
 
-impl Shown {
+impl ShapeLabels {
     /// What shapes carry.
     pub(super) const fn keys(&self) -> &Arc<BTreeSet<String>> {
         &self.keys
     }
 
     /// From now on these are asked for; true if shapes carry others than before.
-    pub(super) fn ask<'a>(
+    pub(super) fn set_selected<'a>(
         &mut self,
         asked: &Arc<BTreeSet<String>>,
         nodes: impl Iterator<Item = &'a NodeRef> + Clone,
@@ -42,21 +42,21 @@ impl Shown {
         for key in asked.iter().filter(|key| *key != HOSTNAME) {
             if !self.values.contains_key(key) {
                 let of_key = self.values.entry(key.clone()).or_default();
-                nodes.clone().filter_map(|node| node.label(key)).for_each(|value| add(of_key, value));
+                nodes.clone().filter_map(|node| node.label(key)).for_each(|value| count_value(of_key, value));
             }
         }
-        self.settle()
+        self.update_keys()
     }
 
     /// A node comes.
-    pub(super) fn enters(&mut self, node: &NodeRef) {
+    pub(super) fn add_node(&mut self, node: &NodeRef) {
         for (key, values) in &mut self.values {
-            node.label(key).into_iter().for_each(|value| add(values, value));
+            node.label(key).into_iter().for_each(|value| count_value(values, value));
         }
     }
 
     /// A node goes.
-    pub(super) fn leaves(&mut self, node: &NodeRef) {
+    pub(super) fn remove_node(&mut self, node: &NodeRef) {
         for (key, values) in &mut self.values {
             let Some(value) = node.label(key) else { continue };
             if let Some(nodes) = values.get_mut(value) {
@@ -69,7 +69,7 @@ impl Shown {
     }
 
     /// Works out anew what shapes carry; true if it changed.
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn update_keys(&mut self) -> bool {
         let few = |(_, values): &(&String, &BTreeMap<Arc<str>, u32>)| values.len() <= VALUES;
         if self.values.iter().filter(few).map(|(key, _)| key).eq(self.keys.iter()) {
             return false;
@@ -79,12 +79,12 @@ impl Shown {
     }
 
     /// The labels of a node that shapes carry.
-    pub(super) fn of(&self, node: &NodeRef) -> BTreeMap<String, String> {
+    pub(super) fn labels_of(&self, node: &NodeRef) -> BTreeMap<String, String> {
         self.keys.iter().filter_map(|key| Some((key.clone(), node.label(key)?.to_owned()))).collect()
     }
 }
 
-fn add(values: &mut BTreeMap<Arc<str>, u32>, value: &str) {
+fn count_value(values: &mut BTreeMap<Arc<str>, u32>, value: &str) {
     match values.get_mut(value) {
         Some(nodes) => *nodes += 1,
         None => _ = values.insert(value.into(), 1),

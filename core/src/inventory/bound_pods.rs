@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use super::{Demand, Owner, Pool};
+use super::{Amounts, Interner, Owner};
 
 /// What a pod holds, remembered so that exactly this is given back. A finished pod holds nothing, but it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct BoundPod {
     pub(super) node: Arc<str>,
-    pub(super) request: Option<Arc<Demand>>,
+    pub(super) request: Option<Arc<Amounts>>,
     pub(super) owner: Option<Arc<Owner>>,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Stem {
 }
 
 impl PodKey {
-    pub(super) fn new(stems: &mut Pool<Stem>, namespace: Arc<str>, name: &str) -> Self {
+    pub(super) fn new(stems: &mut Interner<Stem>, namespace: Arc<str>, name: &str) -> Self {
         let split = name.rfind('-').map(|dash| name.split_at(dash + 1));
         let short = |(_, end): &(&str, &str)| (1..=LAST).contains(&end.len()) && !end.contains('\0');
         let (name, end) = split.filter(short).unwrap_or((name, ""));
         let mut last = [0; LAST];
         last[..end.len()].copy_from_slice(end.as_bytes());
-        Self { stem: stems.keep(Stem { namespace, name: name.into() }), last }
+        Self { stem: stems.intern_value(Stem { namespace, name: name.into() }), last }
     }
 
     /// Not after any pod of the namespace.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn pods_are_told_apart_by_namespace_and_name_however_these_end() {
-        let mut stems = Pool::default();
+        let mut stems = Interner::default();
         let names = ["a", "a-", "a-1", "a-01", "a-1-1", "a-12345678", "a-123456789", "a--1", "", "-", "a-é", "a-b\0"];
         let mut keys: Vec<PodKey> = Vec::new();
         for namespace in ["n", "m"] {

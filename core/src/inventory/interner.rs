@@ -4,7 +4,7 @@ use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 
 /// Values that are in use, each once.
 #[derive(Debug, Clone)]
-pub(super) struct Pool<T: Ord> {
+pub(super) struct Interner<T: Ord> {
     values: BTreeSet<Arc<T>>,
     /// Look for values that nobody uses any more when there are so many.
     sweep_at: usize,
@@ -13,15 +13,15 @@ pub(super) struct Pool<T: Ord> {
 /// Fewer values than this are not swept.
 const FEW: usize = 64;
 
-impl<T: Ord> Default for Pool<T> {
+impl<T: Ord> Default for Interner<T> {
     fn default() -> Self {
         Self { values: BTreeSet::new(), sweep_at: FEW }
     }
 }
 
-impl<T: Ord> Pool<T> {
+impl<T: Ord> Interner<T> {
     /// The one that equals `value`.
-    pub(super) fn keep(&mut self, value: T) -> Arc<T> {
+    pub(super) fn intern_value(&mut self, value: T) -> Arc<T> {
         let known: Option<&Arc<T>> = self.values.get::<T>(value.borrow());
         if let Some(known) = known {
             return Arc::clone(known);

@@ -3,11 +3,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::{Amounts, DomainId, NodeRef};
-use crate::{
-    gang::Taint,
-    quantity::Quantity,
-    resources::{ResourceName, Resources},
-};
+use crate::{gang::Taint, quantity::Quantity, resources::ResourceName};
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
 pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
@@ -33,7 +29,7 @@ impl Ord for NoneLast {
 pub(super) struct NodeState {
     /// `None` while only pods name the node.
     pub spec: Option<NodeSpec>,
-    pub used: Arc<Demand>,
+    pub used: Arc<Amounts>,
 }
 
 #[derive(Debug, Clone)]
@@ -75,39 +71,11 @@ impl Ord for KindRef {
     }
 }
 
-/// Nano units by resource, in the order of the names; as small as it can be.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Demand(Box<[(ResourceName, i128)]>);
-
-impl Demand {
-    pub(super) fn of(request: &Resources) -> Self {
-        Self(request.iter().map(|(name, amount)| (name.clone(), amount.as_nano())).collect())
-    }
-
-    fn get(&self, name: &str) -> i128 {
-        self.0.iter().find(|(known, _)| known.as_str() == name).map_or(0, |(_, nano)| *nano)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// This and `other`, `sign` times; amounts never go below zero.
-    pub(super) fn plus(&self, other: &Self, sign: i128) -> Self {
-        let mut sum: BTreeMap<&ResourceName, i128> = self.0.iter().map(|(name, nano)| (name, *nano)).collect();
-        for (name, nano) in &other.0 {
-            let known = sum.entry(name).or_default();
-            *known = known.saturating_add(nano.saturating_mul(sign)).max(0);
-        }
-        Self(sum.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name.clone(), nano)).collect())
-    }
-}
-
 /// A usable node's shape and place; `None` for one that offers nothing.
-fn place(state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
+fn shape_and_place(state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
     let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
     let left = |(name, amount): (&ResourceName, &Quantity)| {
-        let used = Quantity::from_nano(state.used.get(name.as_str()));
+        let used = state.used.get(name).copied().unwrap_or(Quantity::ZERO);
         (name.clone(), amount.saturating_sub(used))
     };
     let free = spec.kind.0.allocatable.iter().map(left).collect();
@@ -115,7 +83,7 @@ fn place(state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
 }
 
 pub(super) fn put_in(shapes: &mut Shapes, state: &NodeState) {
-    if let Some((kind, free, place)) = place(state) {
+    if let Some((kind, free, place)) = shape_and_place(state) {
         let by_free = shapes.entry(kind).or_default();
         let places = by_free.entry(Arc::new(free)).or_insert_with(|| Vec::with_capacity(1));
         if let Err(at) = places.binary_search(&place) {
@@ -125,7 +93,7 @@ pub(super) fn put_in(shapes: &mut Shapes, state: &NodeState) {
 }
 
 pub(super) fn take_out(shapes: &mut Shapes, state: &NodeState) {
-    let Some((kind, free, place)) = place(state) else { return };
+    let Some((kind, free, place)) = shape_and_place(state) else { return };
     let Some(by_free) = shapes.get_mut(&kind) else { return };
     if let Some(places) = by_free.get_mut(&free) {
         if let Ok(at) = places.binary_search(&place) {
