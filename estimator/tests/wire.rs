@@ -197,7 +197,8 @@ async fn messages_for_people_travel_in_headers() {
 #[tokio::test]
 async fn only_who_shows_a_certificate_is_answered() {
     let authority = Authority::new("test").unwrap();
-    let identity = |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+    let identity =
+        |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
     let client = client_authority.issue_client_identity("karmada-scheduler").unwrap();
     let served = tls::server_config(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
@@ -221,7 +222,8 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let files = ["tls.crt", "tls.key"].map(|name| dir.path().join(name));
     let signed = || {
         let authority = Authority::new("test").unwrap();
-        let identity = authority.issue_server_identity("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
+        let identity =
+            authority.issue_server_identity("estimator", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
         (authority.cert_pem, identity)
     };
     let write = |identity: &Identity| {

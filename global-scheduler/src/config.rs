@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::estimators::pool::Settings;
+use crate::run::estimators::pool::Settings;
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},

@@ -7,7 +7,6 @@
 
 mod config;
 pub mod decide;
-pub mod estimators;
 mod metrics;
 pub mod observe;
 mod run;
@@ -17,4 +16,4 @@ mod tests;
 pub mod write;
 
 pub use config::Config;
-pub use run::{Error, run};
+pub use run::{Error, estimators, run};

@@ -1,5 +1,7 @@
 //! The loop: events of watches and outcomes of writes in, decisions once no more of them wait. The only async file.
 
+pub mod estimators;
+
 use std::{pin::pin, time::Duration};
 
 use caldera_runtime::{
@@ -12,7 +14,8 @@ use kube::Client;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, estimators::pool::EstimatorPool, observe::host_watch::follow_host, scheduler::Scheduler};
+use self::estimators::pool::EstimatorPool;
+use crate::{config::Config, observe::host_watch::follow_host, scheduler::Scheduler};
 
 /// Why the scheduler stopped by itself.
 #[derive(Debug, thiserror::Error)]

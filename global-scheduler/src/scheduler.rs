@@ -28,16 +28,16 @@ use crate::{
         lease_fence::LeaseFence,
         placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
     },
-    estimators::{
-        gather_estimates,
-        pool::{EstimatorPool, Reply},
-    },
     metrics::Metrics,
     observe::{
         binding::{Binding, BindingKey},
         cache::Cache,
         host_watch::HostEvent,
         ranking::StatedWeights,
+    },
+    run::estimators::{
+        gather_estimates,
+        pool::{EstimatorPool, Reply},
     },
     write::{binding_writes, event_budget::EventBudget, topology_status::TopologyStatusWriter},
 };
