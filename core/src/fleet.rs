@@ -9,7 +9,6 @@
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
 
 mod eviction;
-mod member_queues;
 mod queue_capacity;
 mod selected_labels;
 #[cfg(test)]
@@ -20,8 +19,8 @@ use std::{
     sync::Arc,
 };
 
+pub use crate::place::{Queue, Queues};
 pub use eviction::EvictedPods;
-pub use member_queues::{Queue, Queues};
 pub use queue_capacity::{AWAY, takes_jobs};
 use selected_labels::Selected;
 
@@ -423,6 +422,12 @@ impl Fleet {
     pub fn origin(&self, cluster: &str) -> Option<&Origin> {
         let member = self.members.get(cluster)?;
         (member.down.is_none() && member.inventory.is_complete()).then_some(&member.origin)
+    }
+
+    /// A queue of a cluster's own Volcano, where it was seen.
+    #[must_use]
+    pub fn queue(&self, cluster: &str, queue: &str) -> Option<&Queue> {
+        self.members.get(cluster)?.queues.get(queue)
     }
 
     /// Why a cluster's numbers are not its nodes', or not of now, where they are not.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{place::data_locality::Data, resources::Resources};
+use crate::{data::Data, resources::Resources};
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {

@@ -47,7 +47,7 @@ pub mod caldera {
     /// are ranked (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";
     /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
-    /// `caldera_core::place::data_locality`).
+    /// `caldera_core::data`).
     pub const DATA: &str = "caldera.dev/data";
     /// On a PodGroup of ours (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";

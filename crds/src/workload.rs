@@ -19,8 +19,8 @@ mod tests;
 mod volcano_job;
 
 use caldera_core::{
+    data::{Data, ParseDataError},
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
-    place::data_locality::{Data, ParseDataError},
     resources::Resources,
     status::duration,
 };

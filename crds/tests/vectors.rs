@@ -219,7 +219,7 @@ fn estimator() {
             .map(|object| {
                 let cluster: Cluster = serde_json::from_value(object.clone()).unwrap();
                 let replicas =
-                    placement::read_published_capacity(&cluster).map_or(0, |one| one.replicas(request.as_ref()));
+                    placement::read_published_capacity(&cluster).map_or(0, |one| one.max_replicas(request.as_ref()));
                 (cluster.metadata.name.unwrap_or_default(), replicas)
             })
             .collect();

@@ -1,106 +1,21 @@
-//! Where a workload's data is, as its user declares it: clusters that have it come before others that would do as well.
+//! Data locality: clusters that have a workload's data come before others that would do as well.
 //!
-//! Annotation `caldera.dev/data`: pieces of data with commas between them, each `KEY=VALUE` where KEY is `cluster`, `region`,
-//! `zone` or `provider`; `|` between places that have a copy of the same piece; `:SIZE` for how much it is, in any unit (1 if
-//! not said). Using a cluster takes the pieces that it has no copy of, by their sizes ([`Data::missing_in`]). That only orders
-//! what is possible: data is never a reason to wait.
-
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+//! Rule: using a cluster costs the pieces that it has no copy of, by their sizes. That only orders what is possible: data is
+//! never a reason to wait.
 
 use super::Cluster;
+use crate::data::{Data, DataPlace};
 
-/// So many pieces may be declared.
-pub const MOST_PIECES: usize = 16;
-/// So many places of one piece.
-pub const MOST_PLACES: usize = 64;
-/// The largest size.
-pub const LARGEST: i64 = 1_000_000;
-
-/// Where a workload's data is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Data {
-    pieces: Vec<Piece>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Piece {
-    /// Any of them has it.
-    places: Vec<Place>,
-    size: i64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Place {
-    Cluster(String),
-    Region(String),
-    Zone(String),
-    Provider(String),
-}
-
-/// Why a text does not say where data is.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseDataError {
-    /// Not `KEY=VALUE`.
-    #[error("{0:?} is not KEY=VALUE with cluster, region, zone or provider as the key")]
-    Malformed(String),
-    /// Not a size.
-    #[error("{0:?} is no size: a whole number from 1 to {LARGEST}")]
-    Size(String),
-    /// Too long.
-    #[error("more than {MOST_PIECES} pieces of data, or more than {MOST_PLACES} places of one")]
-    TooMany,
-}
-
-impl FromStr for Data {
-    type Err = ParseDataError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let pieces: Vec<Piece> = text.split(',').map(parse_piece).collect::<Result<_, _>>()?;
-        if pieces.len() > MOST_PIECES || pieces.iter().any(|piece| piece.places.len() > MOST_PLACES) {
-            return Err(ParseDataError::TooMany);
-        }
-        Ok(Self { pieces })
-    }
-}
-
-fn parse_piece(text: &str) -> Result<Piece, ParseDataError> {
-    let (places, size) = match text.rsplit_once(':') {
-        Some((places, size)) => (places, size.trim()),
-        None => (text, "1"),
-    };
-    let number = size.parse::<i64>().ok().filter(|number| (1..=LARGEST).contains(number));
-    let size = number.ok_or_else(|| ParseDataError::Size(size.to_owned()))?;
-    Ok(Piece { places: places.split('|').map(parse_place).collect::<Result<_, _>>()?, size })
-}
-
-fn parse_place(text: &str) -> Result<Place, ParseDataError> {
-    let malformed = || ParseDataError::Malformed(text.trim().to_owned());
-    let (key, value) = text.split_once('=').ok_or_else(malformed)?;
-    let value = value.trim().to_owned();
-    match key.trim() {
-        _ if value.is_empty() => Err(malformed()),
-        "cluster" => Ok(Place::Cluster(value)),
-        "region" => Ok(Place::Region(value)),
-        "zone" => Ok(Place::Zone(value)),
-        "provider" => Ok(Place::Provider(value)),
-        _ => Err(malformed()),
-    }
-}
-
-impl Data {
-    /// How much of it a cluster has no copy of; 0 is best.
+impl Cluster {
+    /// How much of the data it has no copy of; 0 is best.
     #[must_use]
-    pub fn missing_in(&self, cluster: &Cluster) -> i64 {
-        let has = |place: &Place| match place {
-            Place::Cluster(name) => *name == cluster.name,
-            Place::Region(region) => *region == cluster.region,
-            Place::Zone(zone) => cluster.zones.contains(zone),
-            Place::Provider(provider) => *provider == cluster.provider,
-        };
-        let missing = self.pieces.iter().filter(|piece| !piece.places.iter().any(has));
-        missing.map(|piece| piece.size).fold(0, i64::saturating_add)
+    pub fn missing_data(&self, data: &Data) -> i64 {
+        data.missing_where(|place| match place {
+            DataPlace::Cluster(name) => *name == self.name,
+            DataPlace::Region(region) => *region == self.region,
+            DataPlace::Zone(zone) => self.zones.contains(zone),
+            DataPlace::Provider(provider) => *provider == self.provider,
+        })
     }
 }
 
@@ -115,28 +30,10 @@ mod tests {
     #[test]
     fn a_cluster_lacks_the_pieces_that_it_has_no_copy_of_by_their_sizes() {
         let data: Data = "cluster=m1, region=eu|region=us : 20, zone=eu-a:3,provider=x:500".parse().unwrap();
-        let missing = |name: &str, region: &str| data.missing_in(&cluster(name, region));
+        let missing = |name: &str, region: &str| cluster(name, region).missing_data(&data);
         assert_eq!([missing("m1", "eu"), missing("m2", "eu")], [500, 501]);
         assert_eq!([missing("m1", "us"), missing("m2", "asia")], [503, 524]);
         // One that says nothing of its region has nothing that is in one.
         assert_eq!(missing("m2", ""), 524);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_in_words() {
-        for (text, wrong) in
-            [("", ""), ("m1", "m1"), ("node=n1", "node=n1"), ("cluster=", "cluster="), ("cluster=a,", "")]
-        {
-            assert_eq!(text.parse::<Data>(), Err(ParseDataError::Malformed(wrong.to_owned())), "{text}");
-        }
-        for (text, wrong) in
-            [("cluster=a:0", "0"), ("cluster=a:-1", "-1"), ("cluster=a:much", "much"), ("cluster=a:1000001", "1000001")]
-        {
-            assert_eq!(text.parse::<Data>(), Err(ParseDataError::Size(wrong.to_owned())), "{text}");
-        }
-        let many = vec!["cluster=a"; MOST_PIECES + 1].join(",");
-        assert_eq!(many.parse::<Data>(), Err(ParseDataError::TooMany));
-        let many = vec!["cluster=a"; MOST_PLACES + 1].join("|");
-        assert_eq!(many.parse::<Data>(), Err(ParseDataError::TooMany));
     }
 }

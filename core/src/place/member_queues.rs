@@ -1,4 +1,8 @@
-//! Placement within what the members' own queues let start.
+//! Placement within what the queues of the members' own Volcano let start.
+//!
+//! Rule (Volcano `pkg/scheduler/plugins/capacity`): nothing new starts in a queue that is Closed or Closing (its webhook
+//! refuses jobs for it), nor beyond its capability; a resource that the capability does not name is not bounded. A queue
+//! that is not there bounds nothing: whoever brings the job may bring the queue.
 //!
 //! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a decision
 //! puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks may be refused
@@ -8,13 +12,44 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use super::{Decision, NotPlaced, Request, place_binding};
 use crate::{
-    fleet::Queue,
     gang::{ClusterName, Gang},
     inventory::{Capacity, Shape},
     plan::Plan,
     quantity::Quantity,
     resources::{Limits, Resources},
 };
+
+/// Queues by name.
+pub type Queues = BTreeMap<String, Queue>;
+
+/// A queue of a member.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// As in its status, empty before its controller has seen it.
+    pub state: String,
+    /// The most that its pods may hold, of what is bounded.
+    pub capability: Limits,
+    /// What they hold of that.
+    pub allocated: Resources,
+}
+
+impl Queue {
+    /// Whether nothing new starts in it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state.as_str(), "Closed" | "Closing")
+    }
+
+    /// What more its pods may hold, of what is bounded.
+    #[must_use]
+    pub fn left(&self) -> Limits {
+        let mut left = Limits::unlimited();
+        for (name, most) in self.capability.iter() {
+            left.set(name.clone(), most.saturating_sub(self.allocated.get(name.as_str())));
+        }
+        left
+    }
+}
 
 /// [`place_binding`], where `queue` says of a cluster what its queue for this workload is.
 ///

@@ -9,13 +9,13 @@
 //! | `schedule` | the whole decision: filter, choose, divide; affinity terms one after the other |
 //! | [`filter`] | which clusters a binding may go to |
 //! | [`spread_constraints`] | which of them Karmada would choose; `schedule/region_sets`: which other regions would do |
-//! | [`score`], [`data_locality`] | which of them come first by the policy's weights, and by where data is |
+//! | [`score`], `data_locality` | which of them come first by the policy's weights, and by where data is |
 //! | [`replica_division`] | how many replicas each gets |
 //! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
 //! | `member_queues` | what the queues of a member's own Volcano let start there |
 //! | `workload_affinity` | where the others of its affinity groups are |
 
-pub mod data_locality;
+mod data_locality;
 pub mod filter;
 pub mod general_estimator;
 mod lookup;
@@ -36,7 +36,7 @@ use std::{
 };
 
 pub use general_estimator::Published;
-pub use member_queues::place_within_queues;
+pub use member_queues::{Queue, Queues, place_within_queues};
 pub use schedule::{Decision, NotPlaced, Request, count_copies, may_select, place_binding};
 pub use workload_affinity::{Group, Groups, Peers};
 

@@ -307,7 +307,7 @@ fn place_gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, 
         _ => vec![1; chosen.len()],
     };
     let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
-    let missing = |one: &Fitting<'_>| request.gang.data.as_ref().map_or(0, |data| data.missing_in(one.cluster));
+    let missing = |one: &Fitting<'_>| request.gang.data.as_ref().map_or(0, |data| one.cluster.missing_data(data));
     let data: Vec<i64> = chosen.iter().map(|one| missing(one)).collect();
     let by_score = binding.ranking.weights.come_first();
     let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };

@@ -46,7 +46,7 @@ pub enum EstimatorError {
     #[error("the estimator at {0} does not answer in time")]
     Deadline(String),
     /// It refuses.
-    #[error("the estimator at {0} refuses: {} (gRPC status {})", .1.message(), .1.code() as i32)]
+    #[error("the estimator at {0} refuses: {message} (gRPC status {code})", message = .1.message(), code = .1.code() as i32)]
     Refused(String, Status),
     /// It does not know either.
     #[error("the estimator at {0} knows nothing of the cluster")]
@@ -187,8 +187,13 @@ impl EstimatorClient {
 
 /// An error with its causes.
 fn with_causes(error: &dyn Error) -> String {
-    let texts = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    texts.collect::<Vec<_>>().join(": ")
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// Accepts every server's certificate, for `--insecure-skip-estimator-verify`.
