@@ -17,25 +17,26 @@ impl Sample {
     }
 
     /// The smallest value that this part of ten thousand does not exceed (nearest rank).
-    pub fn at(&self, of_ten_thousand: usize) -> Duration {
+    pub fn percentile(&self, of_ten_thousand: usize) -> Duration {
         let rank = (self.0.len() * of_ten_thousand).div_ceil(10_000).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
     }
 
     pub fn p99(&self) -> Duration {
-        self.at(9_900)
+        self.percentile(9_900)
     }
 }
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p95, p99, p999, max] = [5_000, 9_500, 9_900, 9_990, 10_000].map(|rank| millis(self.at(rank)));
+        let [p50, p95, p99, p999, max] =
+            [5_000, 9_500, 9_900, 9_990, 10_000].map(|rank| format_millis(self.percentile(rank)));
         write!(f, "p50 {p50} p95 {p95} p99 {p99} p999 {p999} max {max} ms (n={})", self.len())
     }
 }
 
 /// Milliseconds with as many digits as mean something.
-pub fn millis(of: Duration) -> String {
+pub fn format_millis(of: Duration) -> String {
     let millis = of.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.3}") } else { format!("{millis:.1}") }
 }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let sample = Sample::new((1..=100).rev().map(Duration::from_millis).collect());
-        assert_eq!([5_000, 9_900, 9_990, 10_000].map(|rank| sample.at(rank).as_millis()), [50, 99, 100, 100]);
+        assert_eq!([5_000, 9_900, 9_990, 10_000].map(|rank| sample.percentile(rank).as_millis()), [50, 99, 100, 100]);
         assert_eq!(Sample::default().p99(), Duration::ZERO);
         assert_eq!(Sample::new(vec![Duration::from_millis(7)]).p99().as_millis(), 7);
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 /// Cores, memory, kernel, load.
-pub fn print() {
+pub fn print_machine() {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn print_load(when: &str) {
 }
 
 /// A line of `/proc/<pid>/status` in KiB.
-pub fn memory(pid: u32, field: &str) -> Option<u64> {
+pub fn read_memory(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     line.trim().trim_end_matches(" kB").parse().ok()

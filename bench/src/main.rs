@@ -43,14 +43,14 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     caldera_runtime::tls::install_provider();
-    let result = match component() {
+    let result = match parse_component() {
         Some(args) => {
             caldera_runtime::telemetry::start_logging("warn", args.log_format.into());
             caldera_cli::command::run_command(args.command).await
         }
         None => {
             caldera_runtime::telemetry::start_logging("error", caldera_runtime::telemetry::Format::Text);
-            benchmark(Args::parse().command).await.map(|()| ExitCode::SUCCESS)
+            run_command(Args::parse().command).await.map(|()| ExitCode::SUCCESS)
         }
     };
     result.unwrap_or_else(|error| {
@@ -59,14 +59,14 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn benchmark(command: Command) -> anyhow::Result<()> {
-    machine::print();
+async fn run_command(command: Command) -> anyhow::Result<()> {
+    machine::print_machine();
     match command {
-        Command::Webhook(args) => webhook::run(args).await?,
-        Command::Release(args) => release::run(args).await?,
-        Command::Place(args) => place::run(args).await?,
-        Command::Writes(args) => writes::run(args).await?,
-        Command::Apiserver(args) => apiserver::run(args).await?,
+        Command::Webhook(args) => webhook::run_benchmark(args).await?,
+        Command::Release(args) => release::run_benchmark(args).await?,
+        Command::Place(args) => place::run_benchmark(args).await?,
+        Command::Writes(args) => writes::run_benchmark(args).await?,
+        Command::Apiserver(args) => apiserver::run_benchmark(args).await?,
     }
     machine::print_load("at the end");
     Ok(())
@@ -74,7 +74,7 @@ async fn benchmark(command: Command) -> anyhow::Result<()> {
 
 /// `caldera-bench caldera <args>` is the `caldera` command: a component under measure runs in a process of its own, and
 /// still is what was built with this benchmark.
-fn component() -> Option<caldera_cli::args::Args> {
+fn parse_component() -> Option<caldera_cli::args::Args> {
     let mut args = std::env::args_os().skip(1).peekable();
     (args.peek()? == "caldera").then(|| caldera_cli::args::Args::parse_from(args))
 }

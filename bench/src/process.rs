@@ -20,8 +20,8 @@ impl Component {
     }
 
     /// A line of its `/proc` status, in KiB.
-    pub fn memory(&self, field: &str) -> anyhow::Result<u64> {
-        machine::memory(self.0.id(), field).context("the component is gone")
+    pub fn read_memory(&self, field: &str) -> anyhow::Result<u64> {
+        machine::read_memory(self.0.id(), field).context("the component is gone")
     }
 
     /// SIGKILL: it gets no chance to tidy up.

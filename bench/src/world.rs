@@ -21,36 +21,36 @@ pub const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
 pub const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
 
 /// A host: Karmada's and Volcano's CRDs, nothing that runs. The client needs no socket.
-pub async fn host() -> anyhow::Result<(ApiServer, Client)> {
+pub async fn start_host() -> anyhow::Result<(ApiServer, Client)> {
     let server = ApiServer::new(Options { name: "host".into(), ..Options::default() });
     let client = Client::new(server.router(), "default");
     let mut crds = caldera_crds::manifests::karmada_crds();
     crds.push(caldera_crds::manifests::cluster_crd());
     crds.extend(caldera_crds::manifests::volcano_crds());
     for crd in crds {
-        create(&client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
+        create_object(&client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
     }
     for path in [JOBS, BINDINGS, QUEUES, CLUSTERS] {
-        served(&client, path).await?;
+        wait_until_served(&client, path).await?;
     }
     Ok((server, client))
 }
 
-async fn served(client: &Client, path: &str) -> anyhow::Result<()> {
+async fn wait_until_served(client: &Client, path: &str) -> anyhow::Result<()> {
     for _ in 0..500 {
-        if get(client, &format!("{path}?limit=1")).await.is_ok() {
+        if get_object(client, &format!("{path}?limit=1")).await.is_ok() {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    get(client, path).await.map(drop).with_context(|| format!("{path} is not served"))
+    get_object(client, path).await.map(drop).with_context(|| format!("{path} is not served"))
 }
 
 /// Serves HTTPS on a free port of the loopback until the process ends.
-pub fn serve(name: &str, server: &ApiServer, router: Router) -> anyhow::Result<Endpoint> {
+pub fn serve_router(name: &str, server: &ApiServer, router: Router) -> anyhow::Result<Endpoint> {
     let authority = Authority::new("caldera-bench")?;
     let identity = authority.issue_server_identity(name, &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-    let (listener, bound) = listener()?;
+    let (listener, bound) = open_listener()?;
     let tls = axum_server::tls_rustls::RustlsConfig::from_config(server_config(&identity)?);
     let serving = axum_server::from_tcp_rustls(listener, tls)?
         .map(|tls| tls.acceptor(axum_server::accept::NoDelayAcceptor::new()))
@@ -65,26 +65,26 @@ pub fn serve(name: &str, server: &ApiServer, router: Router) -> anyhow::Result<E
 }
 
 /// A free port.
-pub fn listener() -> anyhow::Result<(TcpListener, SocketAddr)> {
+pub fn open_listener() -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind a port")?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
 }
 
-pub async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
+pub async fn get_object(client: &Client, path: &str) -> anyhow::Result<Value> {
     let request = http::Request::get(path).body(Vec::new())?;
     client.request(request).await.with_context(|| format!("failed to read {path}"))
 }
 
-pub async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+pub async fn create_object(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
     let request = http::Request::post(path).header("content-type", "application/json");
     let request = request.body(serde_json::to_vec(object)?)?;
     client.request(request).await.with_context(|| format!("failed to create {object} in {path}"))
 }
 
 /// `kind` is `merge` or `json`.
-pub async fn patch(client: &Client, path: &str, kind: &str, patch: &Value) -> anyhow::Result<Value> {
+pub async fn patch_object(client: &Client, path: &str, kind: &str, patch: &Value) -> anyhow::Result<Value> {
     let request = http::Request::patch(path).header("content-type", format!("application/{kind}-patch+json"));
     let request = request.body(serde_json::to_vec(patch)?)?;
     client.request(request).await.with_context(|| format!("failed to patch {path}"))
@@ -92,12 +92,13 @@ pub async fn patch(client: &Client, path: &str, kind: &str, patch: &Value) -> an
 
 /// Creates many at once; in the order of `objects` as far as it matters to their creation times.
 pub async fn create_all(client: &Client, path: &str, objects: impl Iterator<Item = Value>) -> anyhow::Result<()> {
-    let creating = futures::stream::iter(objects).map(|object| async move { create(client, path, &object).await });
+    let creating =
+        futures::stream::iter(objects).map(|object| async move { create_object(client, path, &object).await });
     creating.buffered(16).try_for_each(|_| async { Ok(()) }).await
 }
 
 /// A Volcano Job of four pods with one core each.
-pub fn job(i: usize, queue: &str) -> Value {
+pub fn make_job(i: usize, queue: &str) -> Value {
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
         "metadata": {"name": format!("job-{i}"), "namespace": "default"},
@@ -116,7 +117,7 @@ pub fn job(i: usize, queue: &str) -> Value {
 }
 
 /// The binding that Karmada makes of it, as the webhook gates it.
-pub fn binding(i: usize, job_uid: &str) -> Value {
+pub fn make_binding(i: usize, job_uid: &str) -> Value {
     json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
         "metadata": {
@@ -146,7 +147,7 @@ pub fn binding(i: usize, job_uid: &str) -> Value {
 }
 
 /// The controller's patch that opens a gate.
-pub fn release(resource_version: &str) -> Value {
+pub fn make_release_patch(resource_version: &str) -> Value {
     let record = json!({"queue": "q0", "priority": 0, "copies": 1, "charged": {"cpu": "4", "memory": "2Gi", "pods": "4"}, "tasks": {"worker": 4}});
     json!([
         {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
@@ -158,6 +159,6 @@ pub fn release(resource_version: &str) -> Value {
 }
 
 /// A string at a path; empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub fn read_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -29,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Nothing more is written about jobs that ended so long ago.
 const QUIET: Duration = Duration::from_secs(3);
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let mut runs = Runs::default();
     let mut took = Runs::default();
     let mut by_key: BTreeMap<WriteKey, Runs> = BTreeMap::new();
     for _ in 0..args.runs {
-        let (elapsed, counts) = lives(args.jobs).await?;
+        let (elapsed, counts) = run_jobs(args.jobs).await?;
         let jobs = args.jobs as f64;
         runs.push(counts.values().sum::<u64>() as f64 / jobs);
         took.push(elapsed.as_secs_f64());
@@ -52,28 +52,28 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
 /// A sandbox with three members and all components; the writes of `jobs` jobs from submission until nobody has more to
 /// say about them.
-async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>)> {
+async fn run_jobs(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>)> {
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     let counts = WriteCounts::default();
     let fleet = Fleet::start(fleet::Config::with_members(3), &stop).await?;
     let stack = Stack::start(&fleet.host, &counts, &stop).await?;
     let client = fleet.host.client("bench", &WriteCounts::default())?;
-    for object in [queue(), policy()] {
+    for object in [make_queue(), make_policy()] {
         stack::apply_object(&client, object).await?;
     }
-    settled(&counts).await;
+    wait_until_settled(&counts).await;
     let before = counts.read_counts();
     let began = Instant::now();
     for i in 0..jobs {
-        world::create(&client, world::JOBS, &small(i)).await?;
+        world::create_object(&client, world::JOBS, &make_small_job(i)).await?;
     }
-    while completed(&client).await? < jobs {
-        anyhow::ensure!(began.elapsed() < PATIENCE, "{} of {jobs} jobs completed", completed(&client).await?);
+    while count_completed(&client).await? < jobs {
+        anyhow::ensure!(began.elapsed() < PATIENCE, "{} of {jobs} jobs completed", count_completed(&client).await?);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let elapsed = began.elapsed();
-    settled(&counts).await;
+    wait_until_settled(&counts).await;
     let mut after = counts.read_counts();
     for (key, count) in before {
         after.entry(key).and_modify(|after| *after -= count);
@@ -84,7 +84,7 @@ async fn lives(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u64>
     Ok((elapsed, after))
 }
 
-async fn settled(counts: &WriteCounts) {
+async fn wait_until_settled(counts: &WriteCounts) {
     let (mut last, mut since) = (counts.read_counts(), Instant::now());
     while since.elapsed() < QUIET {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -95,21 +95,21 @@ async fn settled(counts: &WriteCounts) {
     }
 }
 
-async fn completed(client: &Client) -> anyhow::Result<usize> {
-    let list = world::get(client, world::JOBS).await?;
+async fn count_completed(client: &Client) -> anyhow::Result<usize> {
+    let list = world::get_object(client, world::JOBS).await?;
     let items = list["items"].as_array().into_iter().flatten();
-    Ok(items.filter(|job| world::text(job, "/status/state/phase") == "Completed").count())
+    Ok(items.filter(|job| world::read_text(job, "/status/state/phase") == "Completed").count())
 }
 
 /// Room for a third of fifty jobs, so that most of them wait.
-fn queue() -> Value {
+fn make_queue() -> Value {
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "bench"},
         "spec": {"weight": 1, "capability": {"cpu": "32"}},
     })
 }
 
-fn policy() -> Value {
+fn make_policy() -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
         "metadata": {"name": "bench", "namespace": "default"},
@@ -123,7 +123,7 @@ fn policy() -> Value {
 }
 
 /// Two pods of a core for a second.
-fn small(i: usize) -> Value {
+fn make_small_job(i: usize) -> Value {
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
         "metadata": {"name": format!("job-{i}"), "namespace": "default"},

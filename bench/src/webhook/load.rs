@@ -41,7 +41,7 @@ enum Connection {
 }
 
 impl Connection {
-    async fn open(target: &Target, protocol: Protocol) -> anyhow::Result<Self> {
+    async fn open_connection(target: &Target, protocol: Protocol) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(target.ca_pem.as_bytes()).context("the CA is no PEM")?)?;
         let mut tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -67,7 +67,7 @@ impl Connection {
         })
     }
 
-    async fn ask(&mut self, review: &Review) -> anyhow::Result<Bytes> {
+    async fn ask_webhook(&mut self, review: &Review) -> anyhow::Result<Bytes> {
         let request = http::Request::post(match self {
             Self::Http1(_) => review.path.to_owned(),
             Self::Http2(_) => format!("https://localhost{}", review.path),
@@ -91,19 +91,19 @@ impl Connection {
     }
 }
 
-async fn connect(target: &Target, protocol: Protocol, count: usize) -> anyhow::Result<Vec<Connection>> {
+async fn open_connections(target: &Target, protocol: Protocol, count: usize) -> anyhow::Result<Vec<Connection>> {
     let mut connections = Vec::with_capacity(count);
     for _ in 0..count {
-        connections.push(Connection::open(target, protocol).await?);
+        connections.push(Connection::open_connection(target, protocol).await?);
     }
     Ok(connections)
 }
 
 /// Every question is answered with a patch; asked once each before anything is measured.
-pub async fn check(target: &Target, reviews: &[Review]) -> anyhow::Result<()> {
-    let mut connection = Connection::open(target, Protocol::Http1).await?;
+pub async fn check_answers(target: &Target, reviews: &[Review]) -> anyhow::Result<()> {
+    let mut connection = Connection::open_connection(target, Protocol::Http1).await?;
     for review in reviews {
-        let answer = connection.ask(review).await?;
+        let answer = connection.ask_webhook(review).await?;
         let answer: serde_json::Value = serde_json::from_slice(&answer)?;
         let response = &answer["response"];
         anyhow::ensure!(response["allowed"] == true && response["patch"].is_string(), "{}: {answer}", review.path);
@@ -112,14 +112,14 @@ pub async fn check(target: &Target, reviews: &[Review]) -> anyhow::Result<()> {
 }
 
 /// Each connection asks again as soon as it is answered. Returns answers a second, and how long each took.
-pub async fn closed(
+pub async fn load_closed_loop(
     target: &Target,
     protocol: Protocol,
     connections: usize,
     reviews: &[Review],
     lasts: Duration,
 ) -> anyhow::Result<(f64, Sample)> {
-    let open = connect(target, protocol, connections).await?;
+    let open = open_connections(target, protocol, connections).await?;
     let began = Instant::now();
     let asking = open.into_iter().enumerate().map(|(i, mut connection)| {
         // Cheap copies: the bodies are shared.
@@ -133,7 +133,7 @@ pub async fn closed(
                 if sent.duration_since(began) >= lasts {
                     break;
                 }
-                connection.ask(review).await?;
+                connection.ask_webhook(review).await?;
                 taken.push(sent.elapsed());
             }
             anyhow::Ok(taken)
@@ -156,7 +156,7 @@ pub struct AtRate {
 }
 
 /// Questions at a fixed rate, round robin over the connections, whatever becomes of the ones before.
-pub async fn open(
+pub async fn load_open_loop(
     target: &Target,
     protocol: Protocol,
     connections: usize,
@@ -166,13 +166,13 @@ pub async fn open(
 ) -> anyhow::Result<AtRate> {
     let mut lanes = Vec::new();
     let mut asking = Vec::new();
-    for mut connection in connect(target, protocol, connections).await? {
+    for mut connection in open_connections(target, protocol, connections).await? {
         let (lane, mut due) = mpsc::unbounded_channel::<(Instant, Review)>();
         lanes.push(lane);
         asking.push(tokio::spawn(async move {
             let mut taken = Vec::new();
             while let Some((since, review)) = due.recv().await {
-                connection.ask(&review).await?;
+                connection.ask_webhook(&review).await?;
                 taken.push(since.elapsed());
             }
             anyhow::Ok(taken)

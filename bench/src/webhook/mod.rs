@@ -9,7 +9,7 @@ use caldera_runtime::tls::Authority;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    figures::{Runs, millis},
+    figures::{Runs, format_millis},
     world,
 };
 use load::{Protocol, Target};
@@ -34,24 +34,24 @@ pub struct Args {
     objects: usize,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    let target = start(args.objects, &stop).await?;
+    let target = start_webhook(args.objects, &stop).await?;
     let lasts = Duration::from_secs(args.seconds);
     let kinds = [
-        ("ResourceBinding", reviews::bindings(args.objects, args.size)),
-        ("Work", reviews::works(args.objects, args.size)),
+        ("ResourceBinding", reviews::make_binding_reviews(args.objects, args.size)),
+        ("Work", reviews::make_work_reviews(args.objects, args.size)),
     ];
     for (kind, reviews) in &kinds {
-        load::check(&target, reviews).await?;
+        load::check_answers(&target, reviews).await?;
         for protocol in [Protocol::Http1, Protocol::Http2] {
             let what = format!("{kind} {protocol:?}, {} connections, {} bytes", args.connections, args.size);
             let mut rates = Runs::default();
             let mut answers = Runs::default();
             // The first run warms up.
             for run in 0..=args.runs {
-                let (rate, taken) = load::closed(&target, protocol, args.connections, reviews, lasts).await?;
+                let (rate, taken) = load::load_closed_loop(&target, protocol, args.connections, reviews, lasts).await?;
                 if run > 0 {
                     rates.push(rate);
                     answers.push(taken.p99().as_secs_f64() * 1e3);
@@ -60,14 +60,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             println!("{what}: full speed, reviews/s {rates}; p99 in ms {answers}");
             let [mut p50, mut p99, mut p999, mut late] = [(); 4].map(|()| Runs::default());
             for _ in 0..args.runs {
-                let seen = load::open(&target, protocol, args.connections, reviews, args.rate, lasts).await?;
-                for (runs, of) in
-                    [(&mut p50, seen.taken.at(5_000)), (&mut p99, seen.taken.p99()), (&mut p999, seen.taken.at(9_990))]
-                {
+                let seen = load::load_open_loop(&target, protocol, args.connections, reviews, args.rate, lasts).await?;
+                for (runs, of) in [
+                    (&mut p50, seen.taken.percentile(5_000)),
+                    (&mut p99, seen.taken.p99()),
+                    (&mut p999, seen.taken.percentile(9_990)),
+                ] {
                     runs.push(of.as_secs_f64() * 1e3);
                 }
                 late.push(seen.late.p99().as_secs_f64() * 1e3);
-                println!("  {}; clock late p99 {} ms", seen.taken, millis(seen.late.p99()));
+                println!("  {}; clock late p99 {} ms", seen.taken, format_millis(seen.late.p99()));
             }
             println!("{what}: at {}/s, ms: p50 {p50}; p99 {p99}; p999 {p999}; clock late p99 {late}", args.rate);
         }
@@ -76,13 +78,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// A webhook that remembers `objects` jobs with their bindings.
-async fn start(objects: usize, stop: &CancellationToken) -> anyhow::Result<Target> {
-    let (_server, client) = world::host().await?;
-    world::create_all(&client, world::JOBS, (0..objects).map(|i| world::job(i, "q0"))).await?;
-    world::create_all(&client, world::BINDINGS, (0..objects).map(reviews::placed)).await?;
+async fn start_webhook(objects: usize, stop: &CancellationToken) -> anyhow::Result<Target> {
+    let (_server, client) = world::start_host().await?;
+    world::create_all(&client, world::JOBS, (0..objects).map(|i| world::make_job(i, "q0"))).await?;
+    world::create_all(&client, world::BINDINGS, (0..objects).map(reviews::make_placed_binding)).await?;
     let authority = Authority::new("caldera-webhook")?;
     let identity = authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-    let (listener, address) = world::listener()?;
+    let (listener, address) = world::open_listener()?;
     let config = caldera_webhook::Config::new(listener, identity);
     let ready = config.ready.clone();
     let (running, stopped) = (client.clone(), stop.clone());

@@ -14,9 +14,9 @@ pub struct Review {
 }
 
 /// ResourceBindings being created, as Karmada's detector writes them, of `size` bytes.
-pub fn bindings(count: usize, size: usize) -> Vec<Review> {
+pub fn make_binding_reviews(count: usize, size: usize) -> Vec<Review> {
     let review = |i: usize| {
-        let mut object = world::binding(i, &format!("{i:08}-1111-4000-8000-000000000000"));
+        let mut object = world::make_binding(i, &format!("{i:08}-1111-4000-8000-000000000000"));
         if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
             annotations.remove(caldera::GATE);
         }
@@ -24,16 +24,16 @@ pub fn bindings(count: usize, size: usize) -> Vec<Review> {
         if let Some(spec) = object["spec"].as_object_mut() {
             spec.remove("suspension");
         }
-        let body = review("resourcebindings", "ResourceBinding", "work.karmada.io", "v1alpha2", "default", object);
-        Review { path: "/mutate-resourcebinding", body: padded(body, "/request/object/metadata", size) }
+        let body = make_review("resourcebindings", "ResourceBinding", "work.karmada.io", "v1alpha2", "default", object);
+        Review { path: "/mutate-resourcebinding", body: pad_body(body, "/request/object/metadata", size) }
     };
     (0..count).map(review).collect()
 }
 
 /// Works being created with the whole job as Karmada copies it, of `size` bytes.
-pub fn works(count: usize, size: usize) -> Vec<Review> {
+pub fn make_work_reviews(count: usize, size: usize) -> Vec<Review> {
     let review = |i: usize| {
-        let mut manifest = world::job(i, "q0");
+        let mut manifest = world::make_job(i, "q0");
         manifest["metadata"]["annotations"] = json!({(caldera::REVISED): "2"});
         let object = json!({
             "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
@@ -46,16 +46,16 @@ pub fn works(count: usize, size: usize) -> Vec<Review> {
             },
             "spec": {"workload": {"manifests": [manifest]}},
         });
-        let body = review("works", "Work", "work.karmada.io", "v1alpha1", "karmada-es-m1", object);
+        let body = make_review("works", "Work", "work.karmada.io", "v1alpha1", "karmada-es-m1", object);
         let pod = "/request/object/spec/workload/manifests/0/spec/tasks/0/template/metadata";
-        Review { path: "/mutate-work", body: padded(body, pod, size) }
+        Review { path: "/mutate-work", body: pad_body(body, pod, size) }
     };
     (0..count).map(review).collect()
 }
 
 /// A binding that is placed: two of the four pods in cluster `m1`.
-pub fn placed(i: usize) -> Value {
-    let mut object = world::binding(i, "");
+pub fn make_placed_binding(i: usize) -> Value {
+    let mut object = world::make_binding(i, "");
     let share = json!({"tasks": {"worker": {"replicas": 2, "minAvailable": 2}}, "minAvailable": 2});
     let plan = json!({"clusters": {"m1": share.clone(), "m2": share}});
     object["metadata"]["annotations"][caldera::PLAN] = plan.to_string().into();
@@ -63,7 +63,7 @@ pub fn placed(i: usize) -> Value {
     object
 }
 
-fn review(plural: &str, kind: &str, group: &str, version: &str, namespace: &str, object: Value) -> Value {
+fn make_review(plural: &str, kind: &str, group: &str, version: &str, namespace: &str, object: Value) -> Value {
     let name = object["metadata"]["name"].clone();
     let kind = json!({"group": group, "version": version, "kind": kind});
     let resource = json!({"group": group, "version": version, "resource": plural});
@@ -81,7 +81,7 @@ fn review(plural: &str, kind: &str, group: &str, version: &str, namespace: &str,
 }
 
 /// Annotations of a usual length at `metadata` until the body has this size.
-fn padded(mut body: Value, metadata: &str, size: usize) -> Bytes {
+fn pad_body(mut body: Value, metadata: &str, size: usize) -> Bytes {
     if let Some(template) = metadata.strip_suffix("/metadata").and_then(|parent| body.pointer_mut(parent))
         && template.get("metadata").is_none()
     {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn reviews_have_the_size_that_is_asked_for() {
-        for review in [bindings(1, 8192), works(1, 8192)].concat() {
+        for review in [make_binding_reviews(1, 8192), make_work_reviews(1, 8192)].concat() {
             assert!((8000..8400).contains(&review.body.len()), "{} has {}", review.path, review.body.len());
         }
     }

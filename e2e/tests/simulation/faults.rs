@@ -1,7 +1,10 @@
-//! A component's way to the API, which goes wrong as a seed says: requests and answers get lost, are late (a request then
-//! lands although nobody waits any more, a list is old when it arrives), or are refused; the component dies before or after
-//! any call; watches expire, break off, lag (each by itself, so that kinds overtake each other), repeat and lose events;
-//! members are out of reach.
+//! A component's way to the API, which fails as a seed says.
+//!
+//! - Requests and answers get lost or are refused. A late request is carried out although nobody waits any more. A late
+//!   list is old when it arrives.
+//! - The component dies before or after any call.
+//! - Watches expire, break off, repeat and lose events. Each lags by itself, so that kinds overtake each other.
+//! - Members are out of reach.
 //!
 //! There is no socket: a request for a member's proxy goes to the member's router, every other to the host's.
 
@@ -60,11 +63,11 @@ struct State {
 pub struct Faults {
     state: Arc<Mutex<State>>,
     /// Each is printed.
-    pub told: bool,
+    pub is_traced: bool,
 }
 
 impl Faults {
-    pub fn new(prng: Prng, told: bool) -> Self {
+    pub fn new(prng: Prng, is_traced: bool) -> Self {
         let state = State {
             prng,
             on: false,
@@ -73,7 +76,7 @@ impl Faults {
             unreachable: BTreeSet::new(),
             faults: BTreeMap::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)), told }
+        Self { state: Arc::new(Mutex::new(state)), is_traced }
     }
 
     pub fn switch(&self, on: bool) {
@@ -302,7 +305,7 @@ impl Service<Request<kube::client::Body>> for Way {
         let write = request.method() != http::Method::GET && !request.uri().path().contains("/leases");
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let (fault, prng) = self.faults.draw(write, watch);
-        if self.faults.told && !matches!(fault, Fault::None) {
+        if self.faults.is_traced && !matches!(fault, Fault::None) {
             println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
         }
         let path = request.uri().path().to_owned();
@@ -393,7 +396,7 @@ impl Watch {
             return None;
         }
         let fault = self.way.faults.draw_event(&mut self.prng);
-        if self.way.faults.told && !matches!(fault, EventFault::None) {
+        if self.way.faults.is_traced && !matches!(fault, EventFault::None) {
             println!("{}: {fault:?} of {}", self.way.who, self.path);
         }
         match fault {

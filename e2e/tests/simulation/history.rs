@@ -1,4 +1,4 @@
-//! Everything that was committed, in the order of its commits, and what there is now: by fault-free watches.
+//! Everything that was committed, in the order of its commits, and what there is now. Watches without faults record it.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! The live controller's books against a new controller's: the same objects, seen in any order or in one list, say the same.
+//! The ledger of the live controller equals that of a new one: the same objects, seen in any order or in one list, give
+//! the same charges.
 
 use std::collections::BTreeMap;
 

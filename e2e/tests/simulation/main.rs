@@ -1,10 +1,10 @@
 //! The real webhook, controller and global scheduler on one thread and on virtual time, without a socket. Requests and
 //! watches fail and processes die as a seed says. The invariants of `docs/design.md` are checked at every commit.
 //!
-//! One seed is one history, to the last byte. A fixed list of seeds is run: 60 in an optimised build, as in CI
-//! (`cargo test --release -p caldera-cli -p caldera-e2e --test simulation`), and the first 6 of them in any other, where one
-//! takes ten times as long. `CALDERA_SIMULATION_SEEDS=200` runs seeds 1 to 200, `CALDERA_SIMULATION_SEEDS=201-400` that range,
-//! `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
+//! One seed is one history, to the last byte. A fixed list of seeds is run: 60 in an optimised build, as in CI (`cargo
+//! test --release -p caldera-cli -p caldera-e2e --test simulation`), and the first 6 of them in any other, where one
+//! takes ten times as long. `CALDERA_SIMULATION_SEEDS=200` runs seeds 1 to 200, `CALDERA_SIMULATION_SEEDS=201-400` that
+//! range, and `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Our processes: their lives, their deaths, and what users and members do to the world around them.
+//! Our processes: how they start, die and start again, and what users and members do to the world around them.
 
 use std::{
     collections::BTreeMap,
@@ -144,7 +144,7 @@ impl World {
     }
 
     pub async fn act(&self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
-        if self.faults.told {
+        if self.faults.is_traced {
             println!("{action:?}");
         }
         let binding = |name: &String, suspended: bool| {
@@ -227,8 +227,8 @@ pub async fn while_active(identity: String, client: Client, clock: SharedClock, 
     }
 }
 
-/// The same without a lease that works: it gives it up now and then, so that another takes it, and goes on granting what
-/// it has seen until it notices, under the lease that it had.
+/// The same without a lease that works: it gives it up now and then, so that another takes it, and goes on granting
+/// what it has seen until it notices, under the lease that it had.
 pub async fn beyond_its_lease(
     identity: String,
     client: Client,

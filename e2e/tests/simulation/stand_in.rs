@@ -1,9 +1,9 @@
 //! A small stand-in for Karmada and for the members' Volcano, for paused time: no sockets, no admission of its own.
 //!
 //! It knows one policy (Divided, Aggregated) and Volcano Jobs. What it does is what our parts depend on: it makes a
-//! binding for each job and rewrites it from the policy now and then, a Work for each target, runs what the Works say as
-//! whole gangs for a virtual time, and brings statuses back through our interpreter. It is driven from outside, and all
-//! its requests succeed or are made again with the next step.
+//! binding for each job and rewrites it from the policy now and then, a Work for each target, runs what the Works say
+//! as whole gangs for a virtual time, and brings statuses back through our interpreter. It is driven from outside, and
+//! all its requests succeed or are made again with the next step.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! One history: a host, two members, our three parts, users who submit, suspend and delete, and a fate from a seed.
+//! One history: a host, two members, our three components, users who submit, suspend and delete, and faults from a
+//! seed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -108,8 +109,8 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         stand_in.0.nodes.insert(name.clone(), nodes);
     }
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
-    let told = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
-    let faults = Faults::new(prng.fork(), told);
+    let is_traced = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
+    let faults = Faults::new(prng.fork(), is_traced);
     let mut world = World {
         way: Way { host, members, faults: faults.clone(), who: "", life: Life::default() },
         faults,
@@ -131,17 +132,23 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     prepare_queues(&world.user).await;
     sleep(Duration::from_secs(5)).await;
     let invariants = Invariants::new(limits(), world.unfenced);
-    let mut tale =
-        Tale { invariants, trace: Trace::new(keep), told, history, last_writes: 0, quiet_since: Instant::now() };
+    let mut run = HistoryRun {
+        invariants,
+        trace: Trace::new(keep),
+        is_traced,
+        history,
+        last_writes: 0,
+        quiet_since: Instant::now(),
+    };
     let mut story = story(&mut prng);
     let actions = std::mem::take(&mut story.actions);
-    storm(&mut world, &mut stand_in, &mut tale, &mut prng, actions).await;
-    calm(&mut world, &mut stand_in, &mut tale, story).await;
+    storm(&mut world, &mut stand_in, &mut run, &mut prng, actions).await;
+    calm(&mut world, &mut stand_in, &mut run, story).await;
     Outcome {
-        history: tale.trace,
-        over_granted: tale.invariants.over_granted,
-        jobs: tale.invariants.jobs().len(),
-        commits: tale.invariants.checked,
+        history: run.trace,
+        over_granted: run.invariants.over_granted,
+        jobs: run.invariants.jobs().len(),
+        commits: run.invariants.checked,
         writes: world.faults.writes(),
         kills: world.kills,
         faults: world.faults.injected(),
@@ -149,17 +156,17 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     }
 }
 
-struct Tale {
+struct HistoryRun {
     invariants: Invariants,
     trace: Trace,
     /// Each commit is printed.
-    told: bool,
+    is_traced: bool,
     history: History,
     last_writes: u64,
     quiet_since: Instant,
 }
 
-impl Tale {
+impl HistoryRun {
     /// Checks every commit since the last time, one after the other.
     async fn check(&mut self) {
         // On virtual time this ends when nobody has anything to do: all watches have delivered.
@@ -167,7 +174,7 @@ impl Tale {
         self.history.must_be_complete();
         for commit in self.history.take() {
             self.trace.add(&commit);
-            if self.told {
+            if self.is_traced {
                 let object = commit.object.as_ref();
                 let parts =
                     ["/metadata/annotations", "/spec/suspension", "/spec/clusters", "/status/state", "/status/phase"];
@@ -184,7 +191,7 @@ impl Tale {
 async fn storm(
     world: &mut World,
     stand_in: &mut StandIn,
-    tale: &mut Tale,
+    run: &mut HistoryRun,
     prng: &mut Prng,
     actions: Vec<(u64, Action)>,
 ) {
@@ -194,21 +201,21 @@ async fn storm(
     let mut down: Vec<(Instant, Process)> = Vec::new();
     while began.elapsed() < STORM || !actions.is_empty() {
         sleep(STEP).await;
-        tale.check().await;
+        run.check().await;
         world.must_live();
         let mut left = Vec::new();
         for (at, action) in std::mem::take(&mut actions) {
             let is_due = at <= began.elapsed();
             // What is not there yet is done later; a job that is deleted needs no more.
-            if !is_due || world.act(&action, &mut tale.invariants).await.is_err() && began.elapsed() < STORM * 2 {
+            if !is_due || world.act(&action, &mut run.invariants).await.is_err() && began.elapsed() < STORM * 2 {
                 left.push((at, action));
             }
         }
         actions = left;
-        tale.check().await;
+        run.check().await;
         // Somebody thinks better of what was just admitted.
-        for name in tale.invariants.admitted() {
-            if prng.below(8) == 0 && world.act(&Action::Suspend(name.clone()), &mut tale.invariants).await.is_ok() {
+        for name in run.invariants.admitted() {
+            if prng.below(8) == 0 && world.act(&Action::Suspend(name.clone()), &mut run.invariants).await.is_ok() {
                 let back = began.elapsed() + Duration::from_millis(prng.between(1_000, 30_000));
                 actions.push((back, Action::Resume(name)));
             }
@@ -221,7 +228,7 @@ async fn storm(
             if world.running.contains_key(&process) {
                 world.kill(process);
                 let until = Instant::now() + Duration::from_millis(prng.below(5_000));
-                if tale.told {
+                if run.is_traced {
                     println!("the {} is dead for {:?}", process.name(), until - Instant::now());
                 }
                 down.push((until, process));
@@ -250,29 +257,30 @@ async fn storm(
     }
 }
 
-/// Nothing fails any more: everything comes to its end; then all quota is there for others, and then nothing is written.
-async fn calm(world: &mut World, stand_in: &mut StandIn, tale: &mut Tale, mut story: Story) {
-    at_rest(world, stand_in, tale, &story.finish).await;
+/// Nothing fails any more: everything comes to its end; then all quota is there for others, and then nothing is
+/// written.
+async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, mut story: Story) {
+    at_rest(world, stand_in, run, &story.finish).await;
     // Whoever kept quota of a job that is gone has none for these: together they need every core of `lab`.
     for (name, queue, cores) in [("last-vision", "vision", 5), ("last-speech", "speech", 5)] {
         let action = Action::Submit(job(name, queue, &[("t0".into(), cores, cores, 1)], 30, false));
-        world.act(&action, &mut tale.invariants).await.unwrap();
+        world.act(&action, &mut run.invariants).await.unwrap();
         story.finish.insert(name.into());
     }
-    at_rest(world, stand_in, tale, &story.finish).await;
-    assert_eq!(tale.invariants.peaks.get("lab"), Some(&10), "all of lab was held at once: its quota came back");
+    at_rest(world, stand_in, run, &story.finish).await;
+    assert_eq!(run.invariants.peaks.get("lab"), Some(&10), "all of lab was held at once: its quota came back");
     for name in &story.wait {
-        assert_eq!(tale.invariants.stage(&format!("{name}-job")), Stage::Waiting, "{name} can not fit anywhere");
+        assert_eq!(run.invariants.stage(&format!("{name}-job")), Stage::Waiting, "{name} can not fit anywhere");
     }
-    assert_eq!(tale.invariants.bindings().len(), tale.invariants.jobs().len(), "each job has its binding");
-    for queue in tale.history.all("host", "Queue") {
+    assert_eq!(run.invariants.bindings().len(), run.invariants.jobs().len(), "each job has its binding");
+    for queue in run.history.all("host", "Queue") {
         let allocated = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
         assert_eq!(allocated, "0", "nothing runs, and {} says: {}", queue["metadata"]["name"], queue["status"]);
     }
     let (writes, began) = (world.faults.writes(), Instant::now());
     while began.elapsed() < IDLE {
         sleep(Duration::from_secs(5)).await;
-        tale.check().await;
+        run.check().await;
         world.must_live();
         stand_in.step(false).await;
     }
@@ -280,27 +288,27 @@ async fn calm(world: &mut World, stand_in: &mut StandIn, tale: &mut Tale, mut st
 }
 
 /// Waits until these have ended and nothing was written for a while.
-async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish: &BTreeSet<String>) {
+async fn at_rest(world: &World, stand_in: &mut StandIn, run: &mut HistoryRun, finish: &BTreeSet<String>) {
     let began = Instant::now();
-    (tale.last_writes, tale.quiet_since) = (world.faults.writes(), began);
+    (run.last_writes, run.quiet_since) = (world.faults.writes(), began);
     let mut step = STEP;
     loop {
         sleep(step).await;
-        tale.check().await;
+        run.check().await;
         world.must_live();
         stand_in.step(false).await;
         let writes = world.faults.writes();
-        if writes != tale.last_writes {
-            (tale.last_writes, tale.quiet_since) = (writes, Instant::now());
+        if writes != run.last_writes {
+            (run.last_writes, run.quiet_since) = (writes, Instant::now());
         }
-        let jobs = tale.invariants.jobs();
+        let jobs = run.invariants.jobs();
         let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
         step = if left.is_empty() { STEP * 10 } else { STEP };
-        let quiet = tale.quiet_since.elapsed();
+        let quiet = run.quiet_since.elapsed();
         if quiet > Duration::from_secs(15) && quiet <= Duration::from_secs(15) + step {
-            ledger::must_be_what_the_objects_say(&tale.history, world.clock.now());
+            ledger::must_be_what_the_objects_say(&run.history, world.clock.now());
         }
-        if left.is_empty() && tale.quiet_since.elapsed() > QUIET {
+        if left.is_empty() && run.quiet_since.elapsed() > QUIET {
             return;
         }
         let is_left = |group: &&Value| {
@@ -310,9 +318,9 @@ async fn at_rest(world: &World, stand_in: &mut StandIn, tale: &mut Tale, finish:
             began.elapsed() < CALM,
             "not at rest after {} s: {left:#?} are not done, the last write was {} s ago; bindings {:#?}, groups {:#?}",
             CALM.as_secs(),
-            tale.quiet_since.elapsed().as_secs(),
-            left.iter().filter_map(|name| tale.invariants.bindings().get(&format!("{name}-job"))).collect::<Vec<_>>(),
-            tale.history
+            run.quiet_since.elapsed().as_secs(),
+            left.iter().filter_map(|name| run.invariants.bindings().get(&format!("{name}-job"))).collect::<Vec<_>>(),
+            run.history
                 .all("host", "PodGroup")
                 .iter()
                 .filter(is_left)
