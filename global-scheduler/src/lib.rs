@@ -5,15 +5,12 @@
 //! [`caldera_core::place`], which the controller asks too.
 #![forbid(unsafe_code)]
 
-mod config;
 pub mod decide;
 mod metrics;
 pub mod observe;
 mod run;
-mod scheduler;
 #[cfg(test)]
 mod tests;
 pub mod write;
 
-pub use config::Config;
-pub use run::{Error, estimators, run};
+pub use run::{Config, Error, estimators, run};

@@ -1,6 +1,8 @@
 //! The loop: events of watches and outcomes of writes in, decisions once no more of them wait. The only async file.
 
+mod config;
 pub mod estimators;
+mod scheduler;
 
 use std::{pin::pin, time::Duration};
 
@@ -14,8 +16,9 @@ use kube::Client;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use self::estimators::pool::EstimatorPool;
-use crate::{config::Config, observe::host_watch::follow_host, scheduler::Scheduler};
+pub use self::config::Config;
+use self::{estimators::pool::EstimatorPool, scheduler::Scheduler};
+use crate::observe::host_watch::follow_host;
 
 /// Why the scheduler stopped by itself.
 #[derive(Debug, thiserror::Error)]

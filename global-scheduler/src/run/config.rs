@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::run::estimators::pool::Settings;
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
     serve::{Ready, SharedRegistry},
 };
+
+use super::estimators::pool::Settings;
 
 /// What the scheduler is started with.
 #[derive(Debug, Clone)]

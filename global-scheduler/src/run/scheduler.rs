@@ -23,7 +23,6 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    config::Config,
     decide::{
         lease_fence::LeaseFence,
         placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
@@ -35,9 +34,12 @@ use crate::{
         host_watch::HostEvent,
         ranking::StatedWeights,
     },
-    run::estimators::{
-        gather_estimates,
-        pool::{EstimatorPool, Reply},
+    run::{
+        Config,
+        estimators::{
+            gather_estimates,
+            pool::{EstimatorPool, Reply},
+        },
     },
     write::{binding_writes, event_budget::EventBudget, topology_status::TopologyStatusWriter},
 };
