@@ -1,9 +1,8 @@
-//! Who looks again when there is more room: only those whom the growth could help.
+//! Which jobs are considered again after capacity came free in the clusters: only those that could fit now.
 //!
-//! Whoever was refused fits now only with a pod on one of the nodes where there is more, and never with more than is free
-//! in all clusters together. Both can be told without placing anything, so kinds of jobs that fit nowhere are sorted by
-//! what is most of a pod, or of all their pods once that is more than is free. The verdicts are those of asking everybody
-//! again: what wakes is asked, and what sleeps on would be refused.
+//! A class of jobs that fitted nowhere fits now only with a pod on one of the nodes where more is free, and never with more
+//! than is free in all clusters together. Both are told without placing anything, by a scan over the classes. The decisions
+//! are those of asking about every class again.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use crate::{
         engine::{Engine, NoRoom},
         pending::line::ShapeId,
         quota::{
-            admission::{self, FitClass, Shape},
+            admission::{FitClass, Shape},
             amounts::{Dense, Dim},
             tree::Node,
         },
@@ -37,74 +36,36 @@ impl Refused {
     }
 }
 
-/// What must be free before a kind of job can fit.
+/// What must be free before a class of jobs can fit: of each resource, what all pods of the minimum ask for and the least
+/// that one of them does.
 #[derive(Debug, Clone)]
-pub(crate) struct Needs {
-    /// Of each resource all pods of the minimum, and the least of them, ask for this much.
-    by_dim: Box<[(Dim, i128, i128)]>,
-    /// By which it is sorted.
-    pub(crate) key: Key,
-}
+pub(crate) struct FreeNeeded(Box<[(Dim, i128, i128)]>);
 
-/// What kinds that fit nowhere are sorted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// Of all clusters together.
-    All(Dim),
-    /// Of one node.
-    Pod(Dim),
-    /// Nothing: it asks for nothing.
-    Anything,
-}
-
-impl Needs {
-    fn amount(&self) -> i128 {
-        let of = |dim| self.by_dim.iter().find(|(at, ..)| *at == dim);
-        match self.key {
-            Key::All(dim) => of(dim).map_or(0, |(_, all, _)| *all),
-            Key::Pod(dim) => of(dim).map_or(0, |(.., pod)| *pod),
-            Key::Anything => 0,
-        }
-    }
-
+impl FreeNeeded {
     fn could_fit(&self, free: &Dense, largest: &Dense) -> bool {
-        self.by_dim.iter().all(|(dim, all, pod)| *all <= free.get(*dim) && *pod <= largest.get(*dim))
+        self.0.iter().all(|(dim, all, pod)| *all <= free.get(*dim) && *pod <= largest.get(*dim))
     }
 }
 
 impl Engine {
-    /// Somewhere there may be more room than before, nobody knows how much, or clusters are others than they were:
-    /// everything that fitted nowhere is asked about again.
+    /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class that did
+    /// not fit is considered again.
     pub fn requeue_after_capacity_change(&mut self) {
-        self.roomless.clear();
-        for (_, no_room) in std::mem::take(&mut self.no_room) {
-            for (node, shape) in no_room.sleepers {
+        for refusal in std::mem::take(&mut self.no_room).into_values() {
+            for (node, shape) in refusal.sleepers {
                 self.requeue_shape(node, shape);
             }
         }
     }
 
-    /// There is more room than before on some nodes, and nowhere else: whoever could fit now is asked about again.
+    /// More is free than before on some nodes, and nowhere else: the classes that could fit now are considered again.
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
         let (free, largest) = (self.dense(&growth.free), self.dense(&growth.largest));
-        let mut awake: Vec<Refused> = Vec::new();
-        for (key, sorted) in &self.roomless {
-            let most = match *key {
-                Key::All(dim) => free.get(dim),
-                Key::Pod(dim) => largest.get(dim),
-                Key::Anything => 0,
-            };
-            let beyond = (most.saturating_add(1), Refused::first_of(FitClass(0)));
-            let near = sorted.range(..beyond).map(|(_, refused)| refused);
-            let could = |refused: &&Refused| self.no_room[*refused].needs.could_fit(&free, &largest);
-            awake.extend(near.filter(could).cloned());
+        let could_fit = |_: &Refused, refusal: &mut NoRoom| !refusal.never && refusal.needs.could_fit(&free, &largest);
+        let grown: Vec<(Refused, NoRoom)> = self.no_room.extract_if(.., could_fit).collect();
+        for (node, shape) in grown.into_iter().flat_map(|(_, refusal)| refusal.sleepers) {
+            self.requeue_shape(node, shape);
         }
-        for refused in awake {
-            for (node, shape) in self.forget_refusal(&refused) {
-                self.requeue_shape(node, shape);
-            }
-        }
-        self.free = Some(free);
     }
 
     fn dense(&mut self, amounts: &Resources) -> Dense {
@@ -132,14 +93,10 @@ impl Engine {
         never: bool,
         detail: String,
     ) -> Refused {
-        let needs = self.needs(self.shape(shape));
+        let needs = self.free_needed(self.shape(shape));
         // If everything were empty, nothing would be kept either.
         let kept = if never { Box::default() } else { self.reserving_clusters(heeded) };
         let refused = Refused { class: self.shape(shape).ask.fit, kept };
-        // What fits in no cluster as it is does not because something ends.
-        if !never {
-            self.roomless.entry(needs.key).or_default().insert((needs.amount(), refused.clone()));
-        }
         self.no_room.insert(refused.clone(), NoRoom { never, detail, sleepers: BTreeSet::new(), needs });
         refused
     }
@@ -158,41 +115,16 @@ impl Engine {
             let Some(no_room) = self.no_room.get_mut(&refused) else { continue };
             no_room.sleepers.remove(&(node, shape));
             if no_room.sleepers.is_empty() {
-                self.forget_refusal(&refused);
+                self.no_room.remove(&refused);
             }
         }
     }
 
-    /// Who slept because of it is to be woken.
-    fn forget_refusal(&mut self, refused: &Refused) -> BTreeSet<(Node, ShapeId)> {
-        let Some(NoRoom { sleepers, needs, .. }) = self.no_room.remove(refused) else { return BTreeSet::new() };
-        if let Some(sorted) = self.roomless.get_mut(&needs.key) {
-            sorted.remove(&(needs.amount(), refused.clone()));
-            if sorted.is_empty() {
-                self.roomless.remove(&needs.key);
-            }
-        }
-        sleepers
-    }
-
-    fn needs(&self, shape: &Shape) -> Needs {
+    fn free_needed(&self, shape: &Shape) -> FreeNeeded {
         let copies = i128::from(shape.ask.copies.max(1));
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
         let least =
             |dim| pods().map(|task| task.request.get(self.dims.name(dim).as_str()).as_nano()).min().unwrap_or(0);
-        let by_dim: Box<[_]> = shape.sparse.iter().map(|(dim, all)| (*dim, all / copies, least(*dim))).collect();
-        let short = self.free.as_ref().and_then(|free| by_dim.iter().find(|(dim, all, _)| *all > free.get(*dim)));
-        // Of what the fleet has least.
-        let part = |(dim, _, pod): &&(Dim, i128, i128)| {
-            let root = &self.slots[Node::ROOT.index()];
-            let has = admission::free_quota(root, *dim).map_or(i128::MAX, |room| room + root.used.get(*dim));
-            (pod.saturating_mul(1_000_000) / has.max(1), *dim)
-        };
-        let key = match (short, by_dim.iter().filter(|(.., pod)| *pod > 0).max_by_key(part)) {
-            (Some((dim, ..)), _) => Key::All(*dim),
-            (None, Some((dim, ..))) => Key::Pod(*dim),
-            (None, None) => Key::Anything,
-        };
-        Needs { by_dim, key }
+        FreeNeeded(shape.sparse.iter().map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
     }
 }

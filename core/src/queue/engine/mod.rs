@@ -11,12 +11,12 @@ mod expected_ends;
 mod explain;
 mod ordering;
 mod queue_status;
+mod requeue;
 mod reservations;
 mod tables;
 mod unsatisfiable;
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -33,11 +33,10 @@ use crate::{
             job_order::{JobId, JobKey, OrderPolicy},
             line::{Inadmissible, ShapeId},
             queue_order::Tournament,
-            requeue::Sleepers,
         },
         quota::{
             admission::{self, Ask, Shape},
-            amounts::{Dense, Dim, Dims, Sparse},
+            amounts::{Dims, Sparse},
             tree::{self, Node, Slot},
         },
         reservation::{ReservationId, Reservations},
@@ -122,20 +121,12 @@ pub struct Engine {
     unused_shapes: Vec<ShapeId>,
     /// The next job of every queue that has one.
     heads: Tournament,
-    /// Sleeping shapes by the ceiling they would break.
-    short: BTreeMap<(Node, Dim), Sleepers>,
-    /// Of those ceilings above several queues, where somebody may have enough now.
-    eased: BTreeSet<(Node, Dim)>,
-    /// The same of queues' own ceilings.
-    eased_own: BTreeSet<(Node, Dim)>,
-    /// Steps of searches among them, in this decision.
-    steps: Cell<usize>,
+    /// Queues where quota came free.
+    freed: BTreeSet<Node>,
+    /// Queues of which some inadmissible job may have enough quota now.
+    rescan: BTreeSet<Node>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
     no_room: BTreeMap<capacity::Refused, NoRoom>,
-    /// The same but those that never fit, by what must be free first.
-    roomless: BTreeMap<capacity::Key, BTreeSet<(i128, capacity::Refused)>>,
-    /// Free in all clusters together, where that was told last.
-    free: Option<Dense>,
     fences: Reservations,
     /// Seconds since 1970.
     now: i64,
@@ -158,7 +149,7 @@ struct NoRoom {
     never: bool,
     detail: String,
     sleepers: BTreeSet<(Node, ShapeId)>,
-    needs: capacity::Needs,
+    needs: capacity::FreeNeeded,
 }
 
 impl Default for Engine {
@@ -182,13 +173,9 @@ impl Default for Engine {
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
             heads: Tournament::default(),
-            short: BTreeMap::new(),
-            eased: BTreeSet::new(),
-            eased_own: BTreeSet::new(),
-            steps: Cell::default(),
+            freed: BTreeSet::new(),
+            rescan: BTreeSet::new(),
             no_room: BTreeMap::new(),
-            roomless: BTreeMap::new(),
-            free: None,
             fences: Reservations::default(),
             now: 0,
             patience: Some(RESERVATION_AFTER),
@@ -242,10 +229,10 @@ impl Engine {
         self.remove_job(job.id.as_str());
         self.on_top.extend(on_top);
         let shape = self.intern(job.ask);
-        let first = self.slots[node.index()].line.first_of(shape).cloned();
+        let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
         self.slots[node.index()].line.insert(key.clone(), shape);
-        if let Some(first) = first.filter(|first| key < *first) {
-            self.first_changed(node, shape, &first);
+        if is_first {
+            self.first_changed(node, shape);
         }
         self.update_blocked(node, shape);
         self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
@@ -324,7 +311,6 @@ impl Engine {
 
     /// The same, where clusters can be kept for a job that lacks room.
     pub fn release_next_in(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
-        self.steps.set(0);
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let replanted = self.replanted;
         self.resolve_quota();
@@ -345,7 +331,7 @@ impl Engine {
 
     fn release_first(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         loop {
-            self.rouse();
+            self.requeue_eligible();
             let node = self.first_queue()?;
             let (key, id) = self.next_candidate(node)?;
             let path = &self.slots[node.index()].path;
@@ -396,7 +382,7 @@ impl Engine {
         self.fences.mark_all_dirty();
         self.requeue_behind_reservations();
         self.mark_all_unsatisfiable();
-        self.wake_after_settling();
+        self.rescan_all_queues();
         self.restart_order();
     }
 

@@ -1,6 +1,6 @@
 //! Whose turn it is: what enters the knock-out under each policy, and when.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use crate::queue::{
     engine::{Engine, Rank, Standing},
@@ -8,13 +8,8 @@ use crate::queue::{
         job_order::{JobId, JobKey, OrderPolicy, Share},
         line::Inadmissible,
         queue_order::{Head, Touch},
-        requeue::{STEPS, Sleeper, Sleepers, Turns},
     },
-    quota::{
-        admission,
-        amounts::Dim,
-        tree::{Node, Slot},
-    },
+    quota::tree::{Node, Slot},
     reservation::ReservationId,
 };
 
@@ -24,8 +19,9 @@ impl Engine {
         if self.policy == policy {
             return;
         }
-        let asleep: Vec<_> = self.short.values().flat_map(Sleepers::iter).collect();
-        asleep.into_iter().for_each(|(node, shape)| self.requeue_shape(node, shape));
+        for (node, shape, _) in self.short_of_quota() {
+            self.requeue_shape(node, shape);
+        }
         self.policy = policy;
         (self.stale, self.replanted) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
@@ -83,94 +79,12 @@ impl Engine {
         // Of such a queue only the first in line counts, wherever it sleeps.
         if slot.is_fifo() {
             let bed = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
-            self.touch_sleepers(node);
-            if let Some(Inadmissible::Quota(at, dim, _) | Inadmissible::Reserved(at, dim, _)) = bed {
-                self.ease(at, dim);
-            }
+            self.rescan.insert(node);
             let front = bed.and_then(Inadmissible::cause).map(|cause| ReservationId { cause, queue: node });
             self.fences.dirty.extend(front);
             self.fences.dirty.extend(self.fences.of_queue(node));
         }
     }
-
-    /// Somebody who sleeps on this ceiling may have enough now.
-    pub(crate) fn ease(&mut self, at: Node, dim: Dim) {
-        let own = self.slots[at.index()].children.is_empty();
-        if own { &mut self.eased_own } else { &mut self.eased }.insert((at, dim));
-    }
-
-    /// The same for all ceilings of the queue itself: whoever was looked at last left room, or did not need it.
-    pub(crate) fn ease_own(&mut self, node: Node) {
-        let slot = &self.slots[node.index()];
-        let ceilings = self.short.range((node, Dim::FIRST)..=(node, Dim::LAST));
-        let eased = ceilings.filter(|((_, dim), sleepers)| {
-            let least = sleepers.least_of(node);
-            least.is_some_and(|least| admission::free_quota(slot, *dim).is_none_or(|room| least <= room))
-        });
-        self.eased_own.extend(eased.map(|(ceiling, _)| *ceiling));
-    }
-
-    /// Wakes the first of those who have enough now where they sleep, if its turn is before that of all who are awake.
-    pub(crate) fn rouse(&mut self) {
-        if self.steps.get() > STEPS {
-            return self.rouse_all();
-        }
-        self.rouse_own();
-        if self.eased.is_empty() {
-            return;
-        }
-        let awake = self.first_queue().and_then(|node| Some((node, self.next_candidate(node)?.0)));
-        let turns = Turns { policy: self.policy, slots: &self.slots, heads: &self.heads, steps: &self.steps };
-        let short = &mut self.short;
-        let mut first: Option<Sleeper> = None;
-        self.eased.retain(|ceiling| {
-            let Some(sleeper) = first_eased(short, turns, *ceiling) else { return false };
-            let before = |known: &Sleeper| turns.order((sleeper.node, &sleeper.key), (known.node, &known.key)).is_lt();
-            if first.as_ref().is_none_or(before) {
-                first = Some(sleeper.clone());
-            }
-            true
-        });
-        let Some(Sleeper { node, key, shape }) = first else { return };
-        if awake.is_none_or(|(leaf, head)| turns.order((node, &key), (leaf, &head)).is_lt()) {
-            self.requeue_shape(node, shape);
-        }
-    }
-
-    /// Wakes all who have enough where they sleep.
-    fn rouse_all(&mut self) {
-        for (at, dim) in std::mem::take(&mut self.eased).into_iter().chain(std::mem::take(&mut self.eased_own)) {
-            let room = admission::free_quota(&self.slots[at.index()], dim).unwrap_or(i128::MAX);
-            let enough: Vec<_> = self.short.get(&(at, dim)).into_iter().flat_map(|all| all.enough(room)).collect();
-            enough.into_iter().for_each(|(node, shape)| self.requeue_shape(node, shape));
-        }
-    }
-
-    /// In one queue those before it in line stay before it whatever starts elsewhere: the first can be up already.
-    fn rouse_own(&mut self) {
-        if self.eased_own.is_empty() {
-            return;
-        }
-        self.first_queue();
-        while let Some(ceiling) = self.eased_own.pop_first() {
-            let turns = Turns { policy: self.policy, slots: &self.slots, heads: &self.heads, steps: &self.steps };
-            if let Some((node, shape)) =
-                first_eased(&mut self.short, turns, ceiling).map(|sleeper| (sleeper.node, sleeper.shape))
-            {
-                self.requeue_shape(node, shape);
-            }
-        }
-    }
-}
-
-/// The first of those who have enough at a ceiling.
-fn first_eased<'a>(
-    short: &'a mut BTreeMap<(Node, Dim), Sleepers>,
-    turns: Turns<'_>,
-    (at, dim): (Node, Dim),
-) -> Option<&'a Sleeper> {
-    let room = admission::free_quota(&turns.slots[at.index()], dim).unwrap_or(i128::MAX);
-    short.get_mut(&(at, dim))?.first(at, turns, room)
 }
 
 fn head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {

@@ -7,14 +7,9 @@ use crate::{
     gang::QueueName,
     queue::{
         engine::{Engine, Standing},
-        pending::{
-            job_order::JobKey,
-            line::{Inadmissible, ShapeId},
-            queue_order::Touch,
-            requeue::Sleeper,
-        },
+        pending::{job_order::JobKey, line::ShapeId, queue_order::Touch},
         quota::{
-            admission::{self, Ask, Shape},
+            admission::{Ask, Shape},
             amounts::Dim,
             tree::{Node, Slot},
         },
@@ -101,11 +96,11 @@ impl Engine {
             self.forget_refusals(node, shape);
         }
         if was_first && !alone {
-            self.first_changed(node, shape, key);
+            self.first_changed(node, shape);
         }
         self.update_blocked(node, shape);
         self.refresh_head(node);
-        self.ease_own(node);
+        self.rescan_for_more(node);
     }
 
     pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -117,7 +112,6 @@ impl Engine {
         }
         self.heads.touch(node, Touch::Share);
         self.fences.note_usage_change(&self.slots[node.index()].path);
-        self.touch_sleepers(node);
     }
 
     pub(crate) fn remove_charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
@@ -129,74 +123,6 @@ impl Engine {
         }
         self.heads.touch(node, Touch::Share);
         self.fences.note_usage_change(&self.slots[node.index()].path);
-        self.touch_sleepers(node);
-        for i in 0..self.slots[node.index()].path.len() {
-            let at = self.slots[node.index()].path[i];
-            for (dim, _) in amounts {
-                if self.short.contains_key(&(at, *dim)) {
-                    self.ease(at, *dim);
-                }
-            }
-        }
-    }
-
-    /// Wakes the shapes whose ceiling is no longer above them; all others may have enough now.
-    pub(crate) fn wake_after_settling(&mut self) {
-        let mut strays = Vec::new();
-        for ((at, _), sleepers) in &mut self.short {
-            let slots = &self.slots;
-            strays.extend(sleepers.iter().filter(|(node, _)| !slots[node.index()].path.contains(at)));
-            sleepers.restart();
-        }
-        for (node, shape) in strays {
-            self.requeue_shape(node, shape);
-        }
-        self.eased.clear();
-        self.eased_own.clear();
-        for (at, dim) in self.short.keys().copied().collect::<Vec<_>>() {
-            self.ease(at, dim);
-        }
-    }
-
-    /// A shape sleeps on a ceiling, if it does.
-    pub(crate) fn add_inadmissible(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
-        let (Inadmissible::Quota(at, dim, needs) | Inadmissible::Reserved(at, dim, needs)) = bed else { return };
-        let Some(key) = self.slots[node.index()].line.first_of(shape).cloned() else { return };
-        self.short.entry((at, dim)).or_default().insert(Sleeper { node, key, shape }, needs);
-        if self.has_enough_quota(node, shape) {
-            self.ease(at, dim);
-        }
-    }
-
-    /// It does not any more.
-    pub(crate) fn remove_inadmissible(&mut self, sleeper: Sleeper, bed: Inadmissible) {
-        let (Inadmissible::Quota(at, dim, _) | Inadmissible::Reserved(at, dim, _)) = bed else { return };
-        let Some(sleepers) = self.short.get_mut(&(at, dim)) else { return };
-        sleepers.remove(sleeper);
-        if sleepers.is_empty() {
-            self.short.remove(&(at, dim));
-        }
-    }
-
-    /// Whether what a shape sleeps on has as much as it needs: it is as good as awake.
-    pub(crate) fn has_enough_quota(&self, node: Node, shape: ShapeId) -> bool {
-        match self.slots[node.index()].line.inadmissible_cause(shape) {
-            Some(Inadmissible::Quota(at, dim, needs) | Inadmissible::Reserved(at, dim, needs)) => {
-                admission::free_quota(&self.slots[at.index()], dim).is_none_or(|room| needs <= room)
-            }
-            _ => false,
-        }
-    }
-
-    /// The order of those who sleep under the ceilings above a queue may have changed.
-    pub(crate) fn touch_sleepers(&mut self, node: Node) {
-        if self.short.is_empty() {
-            return;
-        }
-        for at in &self.slots[node.index()].path {
-            for (_, sleepers) in self.short.range_mut((*at, Dim::FIRST)..=(*at, Dim::LAST)) {
-                sleepers.touch(node);
-            }
-        }
+        self.freed.extend(&self.slots[node.index()].path);
     }
 }

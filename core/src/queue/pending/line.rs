@@ -51,6 +51,8 @@ pub(crate) struct Line {
     asleep: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
     hopeless: BTreeSet<ShapeId>,
+    /// More than one inadmissible shape may have enough quota now.
+    pub(crate) may_have_eligible: bool,
 }
 
 impl Line {

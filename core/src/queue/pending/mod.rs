@@ -6,4 +6,3 @@
 pub(crate) mod job_order;
 pub(crate) mod line;
 pub(crate) mod queue_order;
-pub(crate) mod requeue;

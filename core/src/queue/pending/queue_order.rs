@@ -143,16 +143,6 @@ impl Tournament {
         self.seats.first()?.best
     }
 
-    /// Its place among the children of this queue; `None` if it is none of them.
-    pub(crate) fn place(&self, node: Node, parent: Node) -> Option<usize> {
-        self.seats.get(node.index())?.place.filter(|(above, _)| *above == parent).map(|(_, place)| place)
-    }
-
-    /// How much of what it deserves a queue has, as it was entered last.
-    pub(crate) fn share(&self, node: Node) -> Share {
-        self.seats.get(node.index()).map_or_else(Share::default, |seat| seat.share)
-    }
-
     /// Plays the matches of one child again; true if the queue above may stand differently after that.
     fn replay(&mut self, parent: Node, place: usize, child: Node) -> bool {
         let mut i = self.seats[parent.index()].bracket.len() / 2 + place;

@@ -256,12 +256,11 @@ impl Engine {
             return;
         }
         self.mark_backoff_reservations();
-        let asleep = self.short.iter().flat_map(|((at, dim), sleepers)| {
-            sleepers.iter().map(|(node, shape)| (Shortage::Quota(*at, *dim), node, shape))
-        });
+        let short = self.short_of_quota().into_iter();
+        let short = short.map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
         let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
         let all: Vec<(Shortage, Node, ShapeId)> =
-            asleep.chain(roomless.map(|(node, shape)| (Shortage::Capacity(0), *node, *shape))).collect();
+            short.chain(roomless.map(|(node, shape)| (Shortage::Capacity(0), *node, *shape))).collect();
         for (cause, node, shape) in all {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }

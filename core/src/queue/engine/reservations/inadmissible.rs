@@ -5,18 +5,13 @@ use crate::queue::{
         Engine, Standing,
         reservations::{First, ReservationId, ReservationRank, Shortage},
     },
-    pending::{
-        job_order::JobKey,
-        line::{Inadmissible, ShapeId},
-        requeue::Sleeper,
-    },
+    pending::line::{Inadmissible, ShapeId},
     quota::tree::Node,
 };
 
 impl Engine {
     pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
         self.slots[node.index()].line.mark_inadmissible(shape, bed);
-        self.add_inadmissible(node, shape, bed);
         self.mark_unsatisfiable(node, shape, bed);
         // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
         if bed == Inadmissible::Never {
@@ -37,7 +32,7 @@ impl Engine {
             }
         }
         self.refresh_head(node);
-        self.ease_own(node);
+        self.rescan_for_more(node);
     }
 
     /// What held a shape back may be gone: it is looked at when what it asks for itself is free.
@@ -47,7 +42,7 @@ impl Engine {
         let Some(Inadmissible::Reserved(at, dim, _)) = bed else { return };
         let bed = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
         self.slots[node.index()].line.mark_inadmissible(shape, bed);
-        self.add_inadmissible(node, shape, bed);
+        self.rescan.insert(node);
         self.register_blocked(ReservationId { cause: Shortage::Quota(at, dim), queue: node }, shape);
         self.refresh_head(node);
     }
@@ -94,9 +89,6 @@ impl Engine {
         if matches!(bed, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
             self.fences.forget_blocked(node, shape);
         }
-        if let Some(key) = self.slots[node.index()].line.first_of(shape).cloned() {
-            self.remove_inadmissible(Sleeper { node, key, shape }, bed);
-        }
         self.refresh_head(node);
     }
 
@@ -108,10 +100,9 @@ impl Engine {
 
     /// The first job of a shape that sleeps is another one now: it may overrule what held the old one back, or who clusters
     /// are kept for.
-    pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId, old: &JobKey) {
+    pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId) {
         let Some(bed) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
-        self.remove_inadmissible(Sleeper { node, key: old.clone(), shape }, bed);
-        self.add_inadmissible(node, shape, bed);
+        self.rescan_for_more(node);
         let wakes = match bed {
             Inadmissible::Quota(..) => false,
             Inadmissible::Capacity => self.lacks_what_is_kept(node, shape),

@@ -1,7 +1,6 @@
 //! The naive model of fences: every verdict and every fence by looking at everything again.
 
 use super::*;
-use crate::queue::pending::requeue::Sleepers;
 
 impl Engine {
     /// Every sleeper still has a reason to sleep, and every fence is the one that looking at everything again would give.
@@ -48,9 +47,11 @@ impl Engine {
 
     /// Everybody who sleeps on a ceiling and has enough is looked at again.
     pub(crate) fn wake_all_short(&mut self) {
-        let asleep = self.short.values().flat_map(Sleepers::iter);
-        let asleep: Vec<_> = asleep.filter(|(node, shape)| self.has_enough_quota(*node, *shape)).collect();
-        asleep.into_iter().for_each(|(node, shape)| self.requeue_shape(node, shape));
+        for (node, shape, _) in self.short_of_quota() {
+            if self.has_enough_quota(node, shape) {
+                self.requeue_shape(node, shape);
+            }
+        }
     }
 
     /// The fences that a job has to heed, by looking at all.
