@@ -486,7 +486,7 @@ fn eta(index: &Index, id: &str) -> Eta {
 fn describe_evictions_for(index: &Index, id: &str, now: Timestamp) -> Option<String> {
     let evictions = index.entries.values().filter_map(|entry| entry.binding.eviction.as_ref());
     let ours: Vec<i64> = evictions
-        .filter(|eviction| eviction.claimant == id && eviction.until > now.as_second())
+        .filter(|eviction| eviction.preemptor == id && eviction.until > now.as_second())
         .map(|eviction| eviction.until)
         .collect();
     let until = at(*ours.iter().max()?)?;

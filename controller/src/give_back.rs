@@ -54,7 +54,7 @@ const GOING: i64 = 600;
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) policy: PreemptionPolicy,
-    bucket: Option<EvictionBudget>,
+    budget: Option<EvictionBudget>,
     /// Evictions that are not answered yet, with what to tell the user then.
     under_way: BTreeMap<Key, (String, String)>,
     /// Bindings that gave way a short time ago.
@@ -181,7 +181,7 @@ impl Index {
                 self.timers.insert((until, key.clone()));
             }
         } else if eviction.until > now && self.claims.open.is_none() {
-            self.claims.open = Some((eviction.claimant.as_str().into(), eviction.until));
+            self.claims.open = Some((eviction.preemptor.as_str().into(), eviction.until));
         }
     }
 
@@ -193,7 +193,7 @@ impl Index {
             return unplaced::sits_out(binding, now);
         }
         // Before all is listed nobody can say that the claimant is gone.
-        let open = || eviction.until > now && (!self.is_complete() || self.engine.is_pending(&eviction.claimant));
+        let open = || eviction.until > now && (!self.is_complete() || self.engine.is_pending(&eviction.preemptor));
         let going = || eviction.at.saturating_add(GOING) > now && self.room.runs_anywhere(&binding.workload);
         if !open() && !going() {
             return None;
@@ -225,7 +225,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     index.claims.attempts.retain(|id, _| index.engine.is_pending(id.as_str()));
     index.claims.refused.retain(|id, _| index.engine.is_pending(id.as_str()));
     let rate = index.claims.policy.bounds.rate;
-    let bucket = *index.claims.bucket.get_or_insert_with(|| EvictionBudget::empty(second));
+    let bucket = *index.claims.bucket.get_or_insert_with(|| EvictionBudget::start_empty(second));
     let (mut heads, young) = scene::heads(index, HEADS, index.claims.policy.bounds.patience);
     if let Some(at) = young {
         index.claims.again(at);
@@ -244,7 +244,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         running: &running,
         fleet: &fleet,
         policy: &policy,
-        bucket: &bucket,
+        budget: &bucket,
         now: second,
     };
     for head in heads {
@@ -254,7 +254,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         match preemption::plan_evictions(&scene, &claim, |victims| after.fits(victims)) {
             Ok(decided) => {
                 index.claims.notes.remove(&head.id);
-                index.claims.bucket.get_or_insert(bucket).take(rate, decided.victims.len(), second);
+                index.claims.bucket.get_or_insert(bucket).take_evictions(rate, decided.victims.len(), second);
                 carry_out(index, &head, &running, decided, plan);
                 return;
             }
@@ -308,12 +308,12 @@ fn carry_out(
         let bounds = &index.claims.policy.bounds;
         let before = entry.binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
         let eviction = EvictionRecord {
-            count: EvictionHistory::next(holder, bounds, now).count,
+            count: EvictionHistory::after_eviction(holder, bounds, now).count,
             last: None,
-            put_back: before.map_or(0, |before| before.put_back),
+            requeues: before.map_or(0, |before| before.requeues),
             at: now,
             until: decided.hold.until,
-            claimant: head.id.to_string(),
+            preemptor: head.id.to_string(),
             reason: victim.why.token().to_owned(),
             message: victim.why.to_string(),
             avoid: Vec::new(),

@@ -89,16 +89,16 @@ pub(crate) fn put_back(binding: &Binding, reason: &str, message: String, avoid: 
 
 fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, now: i64) -> EvictionRecord {
     let before = binding.eviction.as_deref();
-    let gave_way = before.map(EvictionRecord::evictions).unwrap_or_default();
-    let put_back = before.map_or(0, |before| before.put_back).saturating_add(1);
-    let wait = WAIT.saturating_mul(1 << put_back.min(10)).min(LONGEST_WAIT);
+    let gave_way = before.map(EvictionRecord::eviction_history).unwrap_or_default();
+    let requeues = before.map_or(0, |before| before.requeues).saturating_add(1);
+    let wait = WAIT.saturating_mul(1 << requeues.min(10)).min(LONGEST_WAIT);
     EvictionRecord {
         count: gave_way.count,
         last: gave_way.last,
-        put_back,
+        requeues,
         at: now,
         until: now.saturating_add(wait),
-        claimant: String::new(),
+        preemptor: String::new(),
         reason: reason.to_owned(),
         message,
         avoid,
@@ -109,7 +109,7 @@ fn record(binding: &Binding, reason: &str, message: String, avoid: Vec<String>, 
 pub(crate) fn sits_out(binding: &Binding, now: i64) -> Option<Reason> {
     let record = binding.eviction.as_ref().filter(|record| is_ours(record) && record.until > now)?;
     let placed = record.reason == PODS_READY_TIMEOUT;
-    Some(Reason::Requeued { times: record.put_back, placed, detail: record.message.clone() })
+    Some(Reason::Requeued { times: record.requeues, placed, detail: record.message.clone() })
 }
 
 /// Whether a record is of a job that found no place, or did not start there, and not of one that gave way for another.

@@ -95,9 +95,9 @@ fn world() -> World {
 #[divan::bench(args = [1, 32, 1000])]
 fn claim(bencher: Bencher<'_, '_>, victims: i64) {
     let World { queues, running, fleet, policy } = world();
-    let bucket = EvictionBudget::full(policy.bounds.rate, 5000);
+    let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
     let claim = Preemptor {
-        id: "claimant".into(),
+        id: "preemptor".into(),
         queue: "queue0".into(),
         priority: 0,
         never_preempts: false,
@@ -110,7 +110,7 @@ fn claim(bencher: Bencher<'_, '_>, victims: i64) {
         running: &running,
         fleet: &fleet,
         policy: &policy,
-        bucket: &bucket,
+        budget: &budget,
         now: 5000,
     };
     let fits = |gone: &[&Victim]| gone.len() as i64 >= victims;
@@ -121,9 +121,9 @@ fn claim(bencher: Bencher<'_, '_>, victims: i64) {
 #[divan::bench]
 fn nobody(bencher: Bencher<'_, '_>) {
     let World { queues, running, fleet, policy } = world();
-    let bucket = EvictionBudget::full(policy.bounds.rate, 5000);
+    let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
     let claim = Preemptor {
-        id: "claimant".into(),
+        id: "preemptor".into(),
         queue: "queue1".into(),
         priority: 0,
         never_preempts: false,
@@ -136,7 +136,7 @@ fn nobody(bencher: Bencher<'_, '_>) {
         running: &running,
         fleet: &fleet,
         policy: &policy,
-        bucket: &bucket,
+        budget: &budget,
         now: 5000,
     };
     bencher.bench(|| plan_evictions(&scene, &claim, |_| false).unwrap_err());

@@ -159,7 +159,7 @@ fn a_released_gang_is_placed_whole() {
 #[test]
 fn where_it_did_not_start_before_it_goes_only_if_it_must() {
     let mut object = binding(2);
-    let record = json!({"count": 1, "at": 1, "until": 2, "claimant": "", "reason": "PodsReadyTimeout", "message": "", "avoid": ["m0"]});
+    let record = json!({"count": 1, "at": 1, "until": 2, "preemptor": "", "reason": "PodsReadyTimeout", "message": "", "avoid": ["m0"]});
     object["metadata"]["annotations"]["caldera.dev/eviction"] = record.to_string().into();
     let mut world = index(&[4, 4], &[job(2, 2), object.clone()]);
     assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 2)]);

@@ -27,7 +27,7 @@ fn run(world: &World, policy: &mut dyn Policy, horizon: Millis) -> (Report, Opti
 }
 
 /// The engine without any kept place.
-fn without_fences(world: &World) -> Caldera {
+fn without_reservations(world: &World) -> Caldera {
     Caldera::with(world.queues.iter().cloned(), OrderPolicy::default(), None)
 }
 
@@ -61,7 +61,7 @@ fn b9_a_large_gang_among_endless_small_jobs_starts_within_its_bound_and_costs_li
     ];
     for (seed, estimates) in rounds {
         let world = Scenario::Starvation.world(seed, estimates).unwrap();
-        let (without, never) = run(&world, &mut without_fences(&world), Scenario::Starvation.horizon());
+        let (without, never) = run(&world, &mut without_reservations(&world), Scenario::Starvation.horizon());
         assert_eq!(never.unwrap().started, None);
         let (report, large) = run(&world, &mut Caldera::new(&world), Scenario::Starvation.horizon());
         let large = large.unwrap();
@@ -100,7 +100,7 @@ fn b10(policy: impl Fn(&World) -> Box<dyn Policy>) -> Report {
 /// job 210 s (a run and a bit of what is there).
 #[test]
 fn b10_staggered_tenants_get_their_shares_by_order_alone() {
-    let shares = b10(|world| Box::new(without_fences(world))).shares;
+    let shares = b10(|world| Box::new(without_reservations(world))).shares;
     assert!(shares.mean_deviation <= percent(3) && shares.jain >= percent(97), "{shares:?}");
     assert!(shares.longest_short_seconds <= Millis::from_secs(240), "{shares:?}");
 }
@@ -110,7 +110,7 @@ fn b10_staggered_tenants_get_their_shares_by_order_alone() {
 /// place that others deserve more: the fences change nothing here.
 #[test]
 fn b10_with_the_defaults_tenants_get_their_shares_and_few_give_way() {
-    let without = b10(|world| Box::new(without_fences(world).giving_back(world)));
+    let without = b10(|world| Box::new(without_reservations(world).with_preemption(world)));
     let with = b10(|world| Box::new(Caldera::new(world)));
     for report in [&without, &with] {
         let shares = report.shares;

@@ -191,7 +191,7 @@ fn holder(index: &Index, entry: &Entry) -> Option<RunningJob> {
         started: placed.then(|| binding.scheduled.unwrap_or(binding.created)),
         charge,
         elastic: workload.filter(|_| ours && placed).and_then(|workload| elastic(index, binding, workload)),
-        evictions: binding.eviction.as_ref().map(|eviction| eviction.evictions()).unwrap_or_default(),
+        evictions: binding.eviction.as_ref().map(|eviction| eviction.eviction_history()).unwrap_or_default(),
         progressed: workload.is_some_and(|workload| workload.progress.succeeded > 0),
     })
 }

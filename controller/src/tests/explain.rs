@@ -169,7 +169,7 @@ fn who_gave_way_and_for_whom_is_told_on_both_sides() {
     let claimant = world.get("ResourceBinding", "claimant-job")["metadata"]["uid"].clone();
     let now = world.now.as_second();
     let eviction = json!({
-        "count": 1, "at": now, "until": now + 60, "claimant": claimant, "reason": "Preempted", "message": "by right",
+        "count": 1, "at": now, "until": now + 60, "preemptor": claimant, "reason": "Preempted", "message": "by right",
     });
     let annotations = json!({"caldera.dev/eviction": eviction.to_string()});
     world.patch("ResourceBinding", "victim-job", &json!({"metadata": {"annotations": annotations}}));

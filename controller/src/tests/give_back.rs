@@ -79,9 +79,7 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
     assert!(!is_evicted(&world, "old"), "what b deserves covers it");
     assert_eq!(
         told(&world, "Reclaimed"),
-        [
-            "young: queue a takes back what it deserves: queue b used cpu 8 and deserves 4; goes back in line with its age"
-        ]
+        ["young: queue a reclaims what it deserves: queue b used cpu 8 and deserves 4; goes back in line with its age"]
     );
     assert_eq!(told(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
     // Its claimant has started: it waits like anybody, and starts when there is room.
@@ -261,7 +259,7 @@ fn who_may_not_take_back_what_it_lacks_is_told_why() {
     assert_eq!(reason, "WaitingForQuota");
     assert!(
         message.ends_with(
-            "; claims cpu 4, pods 4: no job may be taken for it; left alone: 1 covered by what its queue deserves, 1 with \
+            "; preemption for cpu 4, pods 4: no job may be evicted for it; left alone: 1 within what its queue deserves, 1 with \
              volcano.sh/preemptable: false"
         ),
         "{message}"

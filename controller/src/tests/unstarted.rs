@@ -57,7 +57,7 @@ fn who_was_put_back_gave_way_no_more_often_than_before() {
         let text = &world.get("ResourceBinding", "a-job")["metadata"]["annotations"]["caldera.dev/eviction"];
         serde_json::from_str(text.as_str().unwrap_or("null")).unwrap()
     };
-    assert_eq!((&read(&world)["count"], &read(&world)["putBack"]), (&json!(0), &json!(1)), "{}", read(&world));
+    assert_eq!((&read(&world)["count"], &read(&world)["requeues"]), (&json!(0), &json!(1)), "{}", read(&world));
 }
 
 /// Three pods in m1 and two in m2, placed now.

@@ -1,5 +1,5 @@
-//! What the queue engine asks about the clusters, and nothing of how that is found out: the edge answers with the same
-//! function that places.
+//! What the engine asks about the clusters, and nothing of how that is found out: the caller answers with the same
+//! function that places jobs.
 
 use crate::{
     gang::ClusterName,

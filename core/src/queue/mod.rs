@@ -23,7 +23,10 @@ pub mod state;
 mod tests;
 
 pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, ReservedClusters};
-pub use engine::{Engine, Entitlement, Job, QueueUsage, RESERVATION_AFTER, Release, ReservationStatus, UnknownStart};
+pub use engine::{
+    Engine, Entitlement, Job, PreemptionCandidate, QueueUsage, QuotaAfterEvictions, RESERVATION_AFTER, Release,
+    ReservationStatus, UnknownStart,
+};
 pub use pending::job_order::{JobId, OrderPolicy};
 pub use quota::{
     admission::{Ask, FitClass, TaskAsk},

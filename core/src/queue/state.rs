@@ -1,15 +1,15 @@
-//! Whether a queue starts jobs: how its state moves by orders, by its jobs and by the queue above.
+//! Whether a queue is open, closing or closed: how its state follows commands, its jobs and the queue above.
 //!
-//! Rule: Volcano's queue controller (`pkg/controllers/queue/state/*.go`, `queue_controller_action.go:58-310`). No state
-//! becomes Open. Who is closed is Closing while something of it runs, then Closed. A queue below a closed one is closed too,
-//! with a mark, and what bears the mark opens with its parent; a closed queue without the mark was closed by somebody and
-//! stays. Below a closed queue nothing is opened, and the root is never closed.
+//! Rule: Volcano's queue controller (`pkg/controllers/queue/state/*.go`, `queue_controller_action.go:58-310`). No
+//! state becomes Open. A queue that is closed is Closing while something of it runs, then Closed. A queue below a
+//! closed one is closed too, with a mark, and a marked one opens with its parent; a closed queue without the mark was
+//! closed by somebody and stays closed. Below a closed queue nothing is opened, and the root is never closed.
 //!
-//! Differences on purpose. Only what holds something keeps a queue Closing, not every PodGroup: Volcano refuses new jobs
-//! of a closed queue, here they wait in line, and a queue where all wait is closed. So too a finished job, whose PodGroup
-//! Volcano takes away and we keep. A state edited to Closed while jobs run is Closing (Volcano means that, `open.go:52-57`,
-//! but reads such a queue by `closed.go`). And a queue in a circle of parents follows nobody: two that follow each other
-//! would open and close without end.
+//! Differences on purpose. Only what holds quota keeps a queue Closing, not every PodGroup: Volcano refuses new jobs
+//! of a closed queue, here they are pending, and a queue whose jobs are all pending is closed. The same goes for a
+//! finished job, whose PodGroup Volcano removes and we keep. A state edited to Closed while jobs run is Closing
+//! (Volcano means that, `open.go:52-57`, but reads such a queue by `closed.go`). And a queue in a cycle of parents
+//! follows nobody: two that follow each other would open and close without end.
 
 use crate::queue::spec::QueueState;
 

@@ -1,6 +1,6 @@
 //! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, then placed as the scheduler places what was granted. Places are kept for jobs that wait long, and jobs of
-//! queues that borrow give way for those of queues that deserve more than they have.
+//! it left, then placed as the scheduler places what was granted. Jobs that wait long get a reservation, and
+//! jobs of queues that borrow are evicted for those of queues that have less than they deserve.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use caldera_core::{
     resources::Resources,
 };
 
-use super::{Policy, give_back::Claims};
+use super::{Policy, preemption::Preemption};
 use crate::{members::Part, site::Site, time::Millis, world::World};
 
 /// See the module.
@@ -28,8 +28,8 @@ pub struct Caldera {
     keeps: bool,
     /// The engine knows the fleet, which never changes but for what jobs hold where nothing new starts.
     told: bool,
-    /// Who gives way; `None` if nobody does.
-    claims: Option<Claims>,
+    /// Who is evicted for whom; `None` if nobody is.
+    preemption: Option<Preemption>,
 }
 
 impl Caldera {
@@ -37,10 +37,10 @@ impl Caldera {
     #[must_use]
     pub fn new(world: &World) -> Self {
         let patience = Some(queue::RESERVATION_AFTER);
-        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).giving_back(world)
+        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).with_preemption(world)
     }
 
-    /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept. Nobody gives way.
+    /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept. Nobody is evicted.
     #[must_use]
     pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
@@ -53,15 +53,15 @@ impl Caldera {
             unplaced: Vec::new(),
             keeps: patience.is_some(),
             told: false,
-            claims: None,
+            preemption: None,
         }
     }
 
-    /// With jobs that give way.
+    /// With preemption.
     #[must_use]
-    pub fn giving_back(self, world: &World) -> Self {
+    pub fn with_preemption(self, world: &World) -> Self {
         let last = world.jobs.last().map_or(world.start, |job| job.arrival);
-        Self { claims: Some(Claims::new(seconds(world.start), seconds(last.since(world.start)))), ..self }
+        Self { preemption: Some(Preemption::new(seconds(world.start), seconds(last.since(world.start)))), ..self }
     }
 
     /// Whether a job in line waits for more than there could ever be.
@@ -78,7 +78,7 @@ impl Caldera {
     }
 
     /// What is charged from now on is what is placed.
-    fn place(&mut self, site: &mut Site<'_>, job: usize, parts: Vec<Part>) {
+    fn place_job(&mut self, site: &mut Site<'_>, job: usize, parts: Vec<Part>) {
         let mut charge = Resources::new();
         parts.iter().for_each(|part| charge.add(&part.demand()));
         self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
@@ -87,26 +87,26 @@ impl Caldera {
         site.send(job, parts);
     }
 
-    /// Lets those back into line who gave way for a claim that is over.
-    fn close(&mut self, site: &mut Site<'_>) {
-        let Some(claims) = &mut self.claims else { return };
-        let back = claims.close(&self.engine, seconds(site.now()));
-        self.engine.set_preemptor(claims.claimant().filter(|_| self.keeps));
+    /// Lets the victims of an attempt that is over be pending again.
+    fn close_attempt(&mut self, site: &mut Site<'_>) {
+        let Some(preemption) = &mut self.preemption else { return };
+        let back = preemption.close_attempt(&self.engine, seconds(site.now()));
+        self.engine.set_preemptor(preemption.preemptor().filter(|_| self.keeps));
         for job in back {
-            self.wait(site, job);
+            self.enqueue_job(site, job);
         }
     }
 
-    /// Lets others give way for who waits; true if they did.
-    fn give_back(&mut self, site: &mut Site<'_>) -> bool {
-        let Some(claims) = &mut self.claims else { return false };
-        let victims = claims.look(site, &self.engine, seconds(site.now()));
-        self.engine.set_preemptor(claims.claimant().filter(|_| self.keeps));
+    /// Evicts running jobs for a pending one; true if any were.
+    fn preempt_running(&mut self, site: &mut Site<'_>) -> bool {
+        let Some(preemption) = &mut self.preemption else { return false };
+        let victims = preemption.attempt(site, &self.engine, seconds(site.now()));
+        self.engine.set_preemptor(preemption.preemptor().filter(|_| self.keeps));
         if victims.is_empty() {
             return false;
         }
-        // The place is kept for the claimant before anything comes free.
-        self.release(site);
+        // The preemptor gets its reservation before anything comes free.
+        self.release_all(site);
         for job in victims {
             site.evict(job);
             self.engine.remove_job(id(job).as_str());
@@ -114,7 +114,7 @@ impl Caldera {
         true
     }
 
-    fn wait(&mut self, site: &mut Site<'_>, job: usize) {
+    fn enqueue_job(&mut self, site: &mut Site<'_>, job: usize) {
         let (ask, of) = (self.ask(site, job), site.job(job));
         self.engine.enqueue_job(queue::Job {
             id: id(job),
@@ -127,10 +127,10 @@ impl Caldera {
     }
 
     /// Releases all that may start; how many.
-    fn release(&mut self, site: &mut Site<'_>) -> usize {
+    fn release_all(&mut self, site: &mut Site<'_>) -> usize {
         if let Some(growth) = site.take_growth() {
             self.engine.requeue_after_growth(&growth);
-            self.retry(site);
+            self.place_unplaced(site);
         }
         let mut released = 0;
         loop {
@@ -143,22 +143,22 @@ impl Caldera {
             let tasks = &site.job(job).shape.gang.tasks;
             let whole = tasks.iter().all(|task| granted.get(&task.name).is_some_and(|pods| *pods >= task.replicas));
             match if whole { Ok(found) } else { site.find_granted(job, &granted) } {
-                Ok(parts) => self.place(site, job, parts),
+                Ok(parts) => self.place_job(site, job, parts),
                 Err(_) => self.unplaced.push((job, granted)),
             }
         }
     }
 
-    fn stir(&mut self) {
-        if let Some(claims) = &mut self.claims {
-            claims.stir();
+    fn note_change(&mut self) {
+        if let Some(preemption) = &mut self.preemption {
+            preemption.note_change();
         }
     }
 
-    fn retry(&mut self, site: &mut Site<'_>) {
+    fn place_unplaced(&mut self, site: &mut Site<'_>) {
         for (job, granted) in std::mem::take(&mut self.unplaced) {
             match site.find_granted(job, &granted) {
-                Ok(parts) => self.place(site, job, parts),
+                Ok(parts) => self.place_job(site, job, parts),
                 Err(_) => self.unplaced.push((job, granted)),
             }
         }
@@ -167,8 +167,8 @@ impl Caldera {
 
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
-        self.wait(site, job);
-        self.stir();
+        self.enqueue_job(site, job);
+        self.note_change();
     }
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
@@ -179,7 +179,7 @@ impl Policy for Caldera {
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {
         self.engine.remove_job(id(job).as_str());
-        self.stir();
+        self.note_change();
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
@@ -188,21 +188,21 @@ impl Policy for Caldera {
         }
         self.engine.set_now(seconds(site.now()));
         loop {
-            self.close(site);
-            if self.release(site) > 0 {
-                self.stir();
+            self.close_attempt(site);
+            if self.release_all(site) > 0 {
+                self.note_change();
                 continue;
             }
-            if !self.give_back(site) {
+            if !self.preempt_running(site) {
                 return;
             }
         }
     }
 
     fn due(&self, _: Millis) -> Option<Millis> {
-        let fence = self.engine.next_due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
-        let claim = self.claims.as_ref().and_then(Claims::due);
-        [fence, claim].into_iter().flatten().min()
+        let reservation = self.engine.next_due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
+        let attempt = self.preemption.as_ref().and_then(Preemption::due);
+        [reservation, attempt].into_iter().flatten().min()
     }
 }
 

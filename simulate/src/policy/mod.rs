@@ -3,7 +3,7 @@
 mod best_effort;
 mod caldera;
 mod fifo;
-mod give_back;
+mod preemption;
 mod volcano_global;
 
 use std::{fmt, str::FromStr};

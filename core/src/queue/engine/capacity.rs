@@ -1,8 +1,8 @@
 //! Which jobs are considered again after capacity came free in the clusters: only those that could fit now.
 //!
-//! A class of jobs that fitted nowhere fits now only with a pod on one of the nodes where more is free, and never with more
-//! than is free in all clusters together. Both are told without placing anything, by a scan over the classes. The decisions
-//! are those of asking about every class again.
+//! A class of jobs that fitted nowhere fits now only with a pod on one of the nodes where more is free, and never with
+//! more than is free in all clusters together. Both are told without placing anything, by a scan over the classes. The
+//! decisions are those of asking about every class again.
 
 use std::collections::BTreeSet;
 

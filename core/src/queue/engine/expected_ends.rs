@@ -1,4 +1,4 @@
-//! When what is charged will have ended, as far as that was said: for when a place that is kept can be used.
+//! When charges are expected to end, as far as running jobs said so: it tells when a reservation can be used.
 
 use std::collections::BTreeMap;
 

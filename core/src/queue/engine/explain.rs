@@ -1,4 +1,4 @@
-//! What the engine is asked: what queues hold, who is where in line, and why a job still waits.
+//! Answers about the engine's state: what queues hold, the position of each pending job, and why it is still pending.
 
 use crate::{
     gang::QueueName,
@@ -26,6 +26,12 @@ impl Engine {
     /// All queues with a spec, in the order of their names.
     pub fn queue_specs(&self) -> impl Iterator<Item = &QueueSpec> {
         self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
+    }
+
+    /// What the object of a queue says.
+    #[must_use]
+    pub fn queue_spec(&self, queue: &QueueName) -> Option<&QueueSpec> {
+        self.slots[self.index.get(queue)?.index()].spec.as_ref()
     }
 
     /// Why no job of this queue may start, if so.

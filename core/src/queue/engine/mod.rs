@@ -1,15 +1,16 @@
-//! The queue engine: who waits, who holds what, and who may start next.
+//! The queue engine: which jobs are pending, which hold quota, and which one is released next.
 //!
-//! Fed by facts ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), asked by
-//! [`Engine::release_next`], one release at a time, so that the order is made anew after each. Nothing is scanned: a shape of job
-//! that does not fit sleeps on the one ceiling it would break, and of those that freed capacity satisfies the first in order
-//! is looked at, then the first that what is left satisfies. The verdicts are those of looking at every job again after every event
-//! (`tests/model.rs` holds the engine against that).
+//! Events go in ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), and
+//! [`Engine::release_next`] answers with one release at a time, so that the order is made anew after each. A shape of
+//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` scans for the
+//! shapes that have enough. The decisions are those of considering every job again after every event: the tests hold
+//! the engine against that model.
 
 mod capacity;
 mod expected_ends;
 mod explain;
 mod ordering;
+mod preemption;
 mod queue_status;
 mod requeue;
 mod reservations;
@@ -21,6 +22,7 @@ use std::{
     sync::Arc,
 };
 
+pub use preemption::{PreemptionCandidate, QuotaAfterEvictions};
 pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: what enters the knock-out under each policy, and when.
+//! What each queue enters the queue order with under each policy, and when it is entered again.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! What a queue is entitled to and what it has, for its status and for those who take back.
+//! What a queue is entitled to and what it has, for its status and for preemption.
 
 use crate::{
     gang::QueueName,

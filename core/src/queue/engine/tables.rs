@@ -1,5 +1,5 @@
-//! The engine's tables: names and shapes interned and forgotten, charges on the way up, and who wakes when something is
-//! given back.
+//! The engine's tables: queue names and shapes interned and forgotten, and charges added and removed on the whole
+//! path.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! Who can never start while queues and clusters are as they are: nobody waits behind them, not even in a fifo queue.
+//! Which pending jobs can never start while queues and clusters are as they are: nobody waits behind them, not even in
+//! a fifo queue.
 
 use crate::queue::{
     engine::Engine,

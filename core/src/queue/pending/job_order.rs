@@ -1,8 +1,9 @@
-//! Who goes first: keys whose derived order is the rule; [`super::tournament`] puts them together.
+//! Which job of a queue goes first, and a queue's share: keys whose derived order is the rule. [`super::queue_order`]
+//! puts them together.
 //!
-//! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not) and priority
-//! plugin (job priority downwards), sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one last),
-//! then age, then UID (`session_plugins.go`).
+//! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not), priority
+//! plugin (job priority downwards) and sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one
+//! last), then age, then UID (`session_plugins.go`).
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 

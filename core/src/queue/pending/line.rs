@@ -1,7 +1,8 @@
-//! The jobs that wait in one queue, by what they ask for.
+//! The pending jobs of one queue, by what they ask for.
 //!
 //! Jobs that ask for the same are one *shape*: one look answers for all of them, and only the first of each shape can
-//! be next. A shape that was found not to fit sleeps until what it lacked grows.
+//! be next. A shape that was found not to fit is inadmissible until what it lacks comes free (Kueue's inadmissible
+//! workloads).
 
 use std::collections::{BTreeMap, BTreeSet};
 

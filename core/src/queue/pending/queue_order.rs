@@ -1,14 +1,15 @@
-//! Whose turn it is among all queues that wait: a knock-out over the tree, kept up to date along one path.
+//! Which queue goes first among all that have a pending job: a tournament over the tree, replayed along one path.
 //!
-//! Rule: Volcano's hierarchical `QueueOrder` (`capacity.go:1365-1398`): the priority of the queue downwards, over every
-//! leaf that has a job to start; then the shares of the two ancestors just below the lowest common one, upwards, where a
-//! queue that deserves something goes before one that does not; then the jobs themselves. One difference on purpose:
-//! where those two shares are the same, the next ones down are compared (a leaf standing for whatever would be below
-//! it), and only then the jobs. With jobs right away three queues can beat each other in a circle, and whose turn it is
-//! would depend on who was looked at before.
+//! Rule: Volcano's hierarchical `QueueOrder` (`capacity.go:1365-1398`). First the priority of the queue downwards,
+//! over every leaf that has a job to start. Then the shares of the two ancestors just below the lowest common one,
+//! upwards, where a queue that deserves something goes before one that does not. Then the jobs themselves.
 //!
-//! Every inner queue holds a knock-out (a winner tree) of its children. A head or a charge that changes is played again
-//! on the way up: O(depth log children), without a copy of any key.
+//! One difference on purpose: where those two shares are the same, the next ones down are compared (a leaf stands for
+//! whatever would be below it), and only then the jobs. With jobs compared right away three queues can beat each other
+//! in a circle, and the first would depend on which was looked at before.
+//!
+//! Every inner queue holds a knock-out of its children. A head or a charge that changes is replayed on the way up:
+//! O(depth log children), without a copy of any key.
 
 use std::cmp::Ordering;
 

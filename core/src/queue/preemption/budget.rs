@@ -1,8 +1,9 @@
-//! How much may be taken, how often, and how long the claimant holds what came free.
+//! How much may be evicted, how often, and how long the preemptor holds what came free.
 //!
-//! Instant fairness wastes work, so the damage is bounded four ways: a bucket of evictions for the fleet, a growing pause
-//! and a number of times for each job, a size for each claim, and a growing pause for a claimant whose claims come to
-//! nothing. All times are seconds since 1970, handed in: nothing here knows what time it is.
+//! Rule: instant fairness wastes work, so four bounds limit the damage. The whole fleet has an eviction budget, a
+//! token bucket. Each job has a growing cooldown after an eviction and a largest number of evictions without progress.
+//! Each attempt has a largest number of victims. Each preemptor backs off, longer each time, when its attempts fail.
+//! All times are seconds since 1970, handed in: nothing here reads a clock.
 
 use crate::{
     gang::QueueName,
@@ -31,9 +32,9 @@ pub struct PreemptionBounds {
     pub progress: i64,
     /// Victims of one claim.
     pub victims: u32,
-    /// Seconds that a claimant holds what came free for it, unless it starts before.
+    /// Seconds that a preemptor holds what came free for it, unless it starts before.
     pub hold: i64,
-    /// Seconds until a claimant whose claim came to nothing may claim again; twice as long after each further time.
+    /// Seconds until a preemptor whose claim came to nothing may claim again; twice as long after each further time.
     pub backoff: i64,
     /// Where the growing pauses end, in seconds.
     pub longest: i64,
@@ -78,60 +79,60 @@ pub struct EvictionBudget {
 impl EvictionBudget {
     /// With nothing in it.
     #[must_use]
-    pub const fn empty(now: i64) -> Self {
+    pub const fn start_empty(now: i64) -> Self {
         Self { level: 0, at: now }
     }
 
     /// With all that it holds.
     #[must_use]
-    pub fn full(rate: EvictionRate, now: i64) -> Self {
-        Self { level: rate.capacity(), at: now }
+    pub fn start_full(rate: EvictionRate, now: i64) -> Self {
+        Self { level: rate.full_level(), at: now }
     }
 
     /// Evictions that may be made at this time.
     #[must_use]
-    pub fn level(&self, rate: EvictionRate, now: i64) -> u32 {
-        u32::try_from((self.filled(rate, now) / rate.one()).max(0)).unwrap_or(u32::MAX)
+    pub fn available_evictions(&self, rate: EvictionRate, now: i64) -> u32 {
+        u32::try_from((self.fill_level(rate, now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
     }
 
     /// Whether one claim may make this many at this time.
     #[must_use]
-    pub fn affords(&self, rate: EvictionRate, evictions: u32, now: i64) -> bool {
-        self.missing(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
+    pub fn can_afford(&self, rate: EvictionRate, evictions: u32, now: i64) -> bool {
+        self.missing_parts(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
     }
 
     /// When one claim may make this many; `None` if never, for nothing is ever refilled.
     #[must_use]
     pub fn enough_at(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
         let refill = i64::from(rate.evictions);
-        let missing = self.missing(rate, evictions, now);
+        let missing = self.missing_parts(rate, evictions, now);
         (refill > 0).then(|| now.saturating_add((missing + refill - 1) / refill))
     }
 
-    fn missing(&self, rate: EvictionRate, evictions: u32, now: i64) -> i64 {
-        let needed = i64::from(evictions).saturating_mul(rate.one()).min(rate.capacity());
-        needed.saturating_sub(self.filled(rate, now)).max(0)
+    fn missing_parts(&self, rate: EvictionRate, evictions: u32, now: i64) -> i64 {
+        let needed = i64::from(evictions).saturating_mul(rate.parts_of_one()).min(rate.full_level());
+        needed.saturating_sub(self.fill_level(rate, now)).max(0)
     }
 
     /// Takes evictions that were made.
-    pub fn take(&mut self, rate: EvictionRate, evictions: usize, now: i64) {
-        let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.one());
-        *self = Self { level: self.filled(rate, now).saturating_sub(cost), at: now.max(self.at) };
+    pub fn take_evictions(&mut self, rate: EvictionRate, evictions: usize, now: i64) {
+        let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.parts_of_one());
+        *self = Self { level: self.fill_level(rate, now).saturating_sub(cost), at: now.max(self.at) };
     }
 
-    fn filled(&self, rate: EvictionRate, now: i64) -> i64 {
+    fn fill_level(&self, rate: EvictionRate, now: i64) -> i64 {
         let elapsed = now.saturating_sub(self.at).max(0);
-        self.level.saturating_add(elapsed.saturating_mul(i64::from(rate.evictions))).min(rate.capacity())
+        self.level.saturating_add(elapsed.saturating_mul(i64::from(rate.evictions))).min(rate.full_level())
     }
 }
 
 impl EvictionRate {
-    fn one(self) -> i64 {
+    fn parts_of_one(self) -> i64 {
         i64::from(self.seconds.max(1))
     }
 
-    fn capacity(self) -> i64 {
-        i64::from(self.evictions).saturating_mul(self.one())
+    fn full_level(self) -> i64 {
+        i64::from(self.evictions).saturating_mul(self.parts_of_one())
     }
 }
 
@@ -147,7 +148,7 @@ pub struct EvictionHistory {
 impl EvictionHistory {
     /// As it is once `holder` was taken from at `now`.
     #[must_use]
-    pub fn next(holder: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
+    pub fn after_eviction(holder: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
         let before = if bounds.has_progressed(holder, now) { 0 } else { holder.evictions.count };
         Self { count: before.saturating_add(1), last: Some(now) }
     }
@@ -173,7 +174,7 @@ impl FailedAttempts {
     #[must_use]
     pub fn not_before(&self, bounds: &PreemptionBounds) -> Option<i64> {
         let last = self.last?;
-        Some(last.saturating_add(growing(bounds.backoff, self.failed, bounds.longest)))
+        Some(last.saturating_add(double_pause(bounds.backoff, self.failed, bounds.longest)))
     }
 }
 
@@ -189,7 +190,7 @@ impl PreemptionBounds {
     pub(crate) fn cools_until(&self, holder: &RunningJob) -> Option<i64> {
         let EvictionHistory { count, last: Some(last) } = holder.evictions else { return None };
         let since = holder.started.unwrap_or(last).max(last);
-        Some(since.saturating_add(growing(self.cooldown, count, self.longest)))
+        Some(since.saturating_add(double_pause(self.cooldown, count, self.longest)))
     }
 
     /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
@@ -209,12 +210,12 @@ impl PreemptionBounds {
 }
 
 /// `first` seconds the first time, doubled each further time, up to `longest`.
-fn growing(first: i64, times: u32, longest: i64) -> i64 {
+fn double_pause(first: i64, times: u32, longest: i64) -> i64 {
     let doubled = times.saturating_sub(1).min(40);
     first.saturating_mul(1_i64 << doubled).min(longest.max(first))
 }
 
-/// What a claimant holds: the engine keeps this much of its queue's way up, and the places of its victims, for nobody
+/// What a preemptor holds: the engine keeps this much of its queue's way up, and the places of its victims, for nobody
 /// else until then. Without it a job that came before, or a victim, would take what was just freed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldWindow {
@@ -231,7 +232,7 @@ pub struct HoldWindow {
 }
 
 impl HoldWindow {
-    pub(crate) fn of(claim: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
+    pub(crate) fn open_window(claim: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
         Self {
             who: claim.id.clone(),
             queue: claim.queue.clone(),

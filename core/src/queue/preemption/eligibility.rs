@@ -1,26 +1,31 @@
-//! Who may take whom.
+//! Which running job may be evicted for which pending one.
 //!
-//! *Reclaim.* Below the nearest queue above both, the claimant's queues stay within what they deserve, on every resource
-//! that they state and it asks for, with all of it started, and state one of those that it lacks; there, every queue of
-//! the victim is reclaimable, covers the victim nowhere, and is over by it on one of those resources (or states nothing
-//! of what it asks for). *Preemption.* The victim's priority is lower, by a rule of the policy; below the nearest queue
-//! above both nothing covers it; and from there on up no queue covers it unless one nearer the claimant covers the
-//! claimant. Neither takes from who says no, is protected, or was taken from too often; a guarantee covers as well.
+//! *Reclaim.* Look at the queues below the nearest common queue of both jobs. The preemptor's queues there stay within
+//! what they deserve with all of it started, on every resource that they state and it asks for, and state one that it
+//! lacks. The victim's queues there are all reclaimable, none of them has the victim within what it deserves, and each
+//! is over by it on one of those resources, or states nothing of what the victim asks for.
 //!
-//! *Turns.* A job that by itself is more than its queue deserves starts when its queue has nothing else, before all who wait
-//! and rank behind it (see [`crate::queue::engine`]): taken back at once it would only start again, and again. So for what
-//! it had to wait it has a turn: whole it is not reclaimed until it has had beyond what its queue deserves as much as its
-//! queue did without. Who found idle what it took, and did not wait, has none. That leaves claims out and adds none.
+//! *Preempt.* A rule of the policy allows it and the victim's priority is lower. Below the nearest common queue the
+//! victim is within nothing. From there up, no queue has the victim within what it deserves, unless a queue nearer to
+//! the preemptor has the preemptor within.
 //!
-//! Why this ends. Call *standing* the number of covered minimums, by depth of the queue (deepest first), then priority
-//! (highest first); after all of these the number of running jobs by priority (highest first). Compare standings as
-//! words in a dictionary. A claim makes the standing greater: by reclaim the claimant is covered at a queue below the
-//! nearest common one, where its whole use is within what is deserved, so it pushes nobody out, and its victims were
-//! covered nowhere down there; by preemption either the claimant is covered deeper, or more highly, than all that its
-//! victims were, or no victim was covered at all and one of higher priority runs for them. A job that starts without a
-//! claim makes it greater too: whom it pushes out of a seat is less important, or sat higher up. Surplus counts
-//! nowhere. Nothing else happens between two events from outside, and there are only so many standings. What it rests
-//! on: claims that are met start (else [`super::FailedAttempts`] bounds them), and a later start is a later time.
+//! Neither takes a job that says no, is in a protected namespace, or was evicted too often or just now. What a queue
+//! is guaranteed counts as deserved.
+//!
+//! *The turn of a large job.* A job that by itself is more than its queue deserves starts when its queue has nothing
+//! else. Reclaimed at once it would only start again, and again. So it is not reclaimed whole until it has had, beyond
+//! what its queue deserves, as much as its queue did without while the job waited. One that found idle what it took,
+//! and did not wait, has no such turn. This rule only takes attempts away.
+//!
+//! *Why this ends.* Count the minimums that are within what a queue deserves, by depth of the queue (deepest first),
+//! then by priority (highest first); after these, the running jobs by priority (highest first). Compare two such lists
+//! as words in a dictionary. Each attempt makes the list greater. By reclaim, the preemptor is within at a queue below
+//! the nearest common one, whose whole use is within, so it pushes nobody out, and its victims were within nothing
+//! down there. By preempting, the preemptor is within deeper, or at a higher priority, than all its victims were, or
+//! no victim was within anything and a job of higher priority runs instead. A job that starts without an attempt makes
+//! the list greater too. Surplus does not count. Nothing else happens between two changes from outside, and there are
+//! only so many lists. This rests on two facts: a preemptor whose attempt succeeds starts (else
+//! [`super::FailedAttempts`] bounds it), and a later start is a later time.
 
 use crate::{
     gang::QueueName,
@@ -58,14 +63,14 @@ pub(crate) struct Eligibility<'a> {
     pub(crate) seats: Coverage,
     asks: Sparse,
     lacks: Vec<Dim>,
-    /// By how many of its queues are not the victim's, what the claimant may take back.
+    /// By how many of its queues are not the victim's, what the preemptor may take back.
     entitled: Vec<Result<Vec<Dim>, NotEntitled>>,
 }
 
 /// How far two paths go until they meet; their lengths if they never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meeting {
-    pub(crate) claimant: usize,
+    pub(crate) preemptor: usize,
     pub(crate) holder: usize,
 }
 
@@ -80,19 +85,19 @@ impl<'a> Eligibility<'a> {
         let lacked = |dim: &Dim| claim.lacks.is_empty() || claim.lacks.contains(ground.dims.name(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
         let seats = Coverage::new(&ground, scene.running, &parts, (claim, &asks));
-        let levels = ground.path(&claim.queue).len();
+        let levels = ground.path_of(&claim.queue).len();
         let mut law = Self { scene, claim, ground, parts, seats, asks, lacks, entitled: Vec::new() };
         law.entitled = (0..=levels).map(|levels| law.entitled_below(levels)).collect();
         law
     }
 
     /// What a part of a job holds: of surplus, the first `steps` steps.
-    pub(crate) fn amount(&self, job: usize, part: JobPart, steps: u32) -> Dense {
+    pub(crate) fn amount_of(&self, job: usize, part: JobPart, steps: u32) -> Dense {
         let parts = &self.parts[job];
         match part {
-            JobPart::Surplus => parts.first(steps),
+            JobPart::Surplus => parts.first_steps(steps),
             JobPart::Whole => {
-                let mut whole = parts.first(parts.steps());
+                let mut whole = parts.first_steps(parts.surplus_steps());
                 whole.add(&parts.minimum);
                 whole
             }
@@ -109,21 +114,21 @@ impl<'a> Eligibility<'a> {
             || parts.surplus.iter().enumerate().any(|(i, (step, _))| before(i) < steps && any(step))
     }
 
-    pub(crate) fn meeting(&self, holder: &RunningJob) -> Meeting {
-        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
+    pub(crate) fn find_meeting(&self, holder: &RunningJob) -> Meeting {
+        let (mine, theirs) = (self.ground.path_of(&self.claim.queue), self.ground.path_of(&holder.queue));
         let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
-        let (claimant, holder) = met.unwrap_or((mine.len(), theirs.len()));
-        Meeting { claimant, holder }
+        let (preemptor, holder) = met.unwrap_or((mine.len(), theirs.len()));
+        Meeting { preemptor, holder }
     }
 
     /// The right by which this part of a job may be taken; of surplus, how many steps.
-    pub(crate) fn right(&self, job: usize, part: JobPart) -> Result<(Right, u32), Exemption> {
-        self.spared(&self.scene.running[job])?;
+    pub(crate) fn find_right(&self, job: usize, part: JobPart) -> Result<(Right, u32), Exemption> {
+        self.check_protected(&self.scene.running[job])?;
         let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
         if !helps(u32::MAX) {
             return Err(Exemption::NoHelp);
         }
-        let (reclaim, preempt) = (self.reclaim(job, part), self.preempt(job, part));
+        let (reclaim, preempt) = (self.check_reclaim(job, part), self.check_preempt(job, part));
         let (right, steps) = match (reclaim, preempt) {
             (Ok(steps), _) => (Right::Reclaim, steps),
             (Err(_), Ok(steps)) => (Right::Preempt, steps),
@@ -134,7 +139,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Whom nobody takes, whatever the right.
-    fn spared(&self, holder: &RunningJob) -> Result<(), Exemption> {
+    fn check_protected(&self, holder: &RunningJob) -> Result<(), Exemption> {
         let (policy, now) = (self.scene.policy, self.scene.now);
         if holder.id == self.claim.id || !holder.ours {
             Err(Exemption::NotOurs)
@@ -151,22 +156,22 @@ impl<'a> Eligibility<'a> {
         }
     }
 
-    fn reclaim(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
+    fn check_reclaim(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
         let holder = &self.scene.running[job];
-        let meeting = self.meeting(holder);
-        if !self.scene.policy.reclaim || meeting.claimant == 0 || meeting.holder == 0 {
+        let meeting = self.find_meeting(holder);
+        if !self.scene.policy.reclaim || meeting.preemptor == 0 || meeting.holder == 0 {
             return Err(Exemption::NotNearer);
         }
-        let Ok(matters) = &self.entitled[meeting.claimant] else { return Err(Exemption::NotNearer) };
-        let steps = self.uncovered(job, part, meeting.holder)?;
-        let counts = |level| match self.seat(job, part, level) {
+        let Ok(matters) = &self.entitled[meeting.preemptor] else { return Err(Exemption::NotNearer) };
+        let steps = self.steps_not_covered(job, part, meeting.holder)?;
+        let counts = |level| match self.cover_of(job, part, level) {
             Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
             Cover::Unstated | Cover::Covered => true,
         };
         if !(0..meeting.holder).all(counts) || !self.holds_any(job, part, steps, matters) {
             return Err(Exemption::OverElsewhere);
         }
-        self.reclaimable(holder, meeting)?;
+        self.check_reclaimable(holder, meeting)?;
         if part == JobPart::Whole && self.turn_until(job).is_some_and(|until| until > self.scene.now) {
             return Err(Exemption::Turn);
         }
@@ -179,7 +184,7 @@ impl<'a> Eligibility<'a> {
     /// Until when a job has its turn; `None` if it has none.
     pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
         let holder = &self.scene.running[job];
-        let (whole, meeting) = (self.amount(job, JobPart::Whole, 0), self.meeting(holder));
+        let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_meeting(holder));
         let started = holder.started?;
         let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are there.
@@ -191,24 +196,24 @@ impl<'a> Eligibility<'a> {
                 _ => Some(i128::from(waited.max(0)).saturating_mul(deserved) / (has - deserved)),
             }
         };
-        let below = &self.ground.path(&holder.queue)[..meeting.holder];
-        let matters = self.matters(meeting.claimant);
+        let below = &self.ground.path_of(&holder.queue)[..meeting.holder];
+        let matters = self.reclaimable_resources(meeting.preemptor);
         let turns = below.iter().flat_map(|spot| matters.iter().filter_map(|dim| turn(&self.ground.nodes[*spot], dim)));
         let longest = turns.min().map(|turn| i64::try_from(turn).unwrap_or(i64::MAX))?;
         Some(started.saturating_add(longest.min(self.scene.policy.bounds.longest)))
     }
 
-    fn preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
+    fn check_preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
         let (holder, policy) = (&self.scene.running[job], self.scene.policy);
-        let meeting = self.meeting(holder);
+        let meeting = self.find_meeting(holder);
         if holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
             return Err(Exemption::NotLower);
         }
-        let steps = self.uncovered(job, part, meeting.holder)?;
-        if part == JobPart::Whole && !self.outranks(job, meeting) {
+        let steps = self.steps_not_covered(job, part, meeting.holder)?;
+        if part == JobPart::Whole && !self.is_more_covered(job, meeting) {
             return Err(Exemption::Covered);
         }
-        self.reclaimable(holder, meeting)?;
+        self.check_reclaimable(holder, meeting)?;
         if holder.preemptable.is_none() && !policy.unset.preempt {
             return Err(Exemption::SaysNothing);
         }
@@ -216,13 +221,13 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
-    fn uncovered(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
+    fn steps_not_covered(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
             JobPart::Whole if self.seats.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
             JobPart::Whole => Ok(0),
             JobPart::Surplus => {
                 let covered = self.seats.surplus[job][..levels].iter().map(|spare| spare.covered).max();
-                match self.parts[job].steps().saturating_sub(covered.unwrap_or(0)) {
+                match self.parts[job].surplus_steps().saturating_sub(covered.unwrap_or(0)) {
                     0 => Err(Exemption::Covered),
                     steps => Ok(steps),
                 }
@@ -230,15 +235,15 @@ impl<'a> Eligibility<'a> {
         }
     }
 
-    /// True if, from the claimant's queue up, a queue covers the claimant before one covers the job.
-    fn outranks(&self, job: usize, meeting: Meeting) -> bool {
-        let claimant = &self.seats.claimant;
-        if claimant[..meeting.claimant].contains(&true) {
+    /// True if, from the preemptor's queue up, a queue covers the preemptor before one covers the job.
+    fn is_more_covered(&self, job: usize, meeting: Meeting) -> bool {
+        let preemptor = &self.seats.preemptor;
+        if preemptor[..meeting.preemptor].contains(&true) {
             return true;
         }
-        let above = claimant[meeting.claimant..].iter().zip(&self.seats.minimum[job][meeting.holder..]);
-        for (claimant, job) in above {
-            match (claimant, job) {
+        let above = preemptor[meeting.preemptor..].iter().zip(&self.seats.minimum[job][meeting.holder..]);
+        for (preemptor, job) in above {
+            match (preemptor, job) {
                 (true, _) => return true,
                 (false, Cover::Covered) => return false,
                 (false, _) => {}
@@ -247,42 +252,42 @@ impl<'a> Eligibility<'a> {
         true
     }
 
-    /// True if the policy lets the claimant preempt the holder where they are.
+    /// True if the policy lets the preemptor preempt the holder where they are.
     fn is_ruled(&self, holder: &RunningJob, meeting: Meeting) -> bool {
-        let (mine, theirs) = (self.ground.path(&self.claim.queue), self.ground.path(&holder.queue));
-        let near = match (meeting.claimant, meeting.holder) {
+        let (mine, theirs) = (self.ground.path_of(&self.claim.queue), self.ground.path_of(&holder.queue));
+        let near = match (meeting.preemptor, meeting.holder) {
             (0, 0) => RuleScope::SameQueue,
             (1, 1) => RuleScope::SameParent,
             _ => RuleScope::AnyQueue,
         };
         self.scene.policy.preempt.iter().any(|rule| {
             near <= rule.scope
-                && rule.by.holds(self.names(mine), self.claim.priority)
-                && rule.of.holds(self.names(theirs), holder.priority)
+                && rule.by.matches_job(self.queue_names(mine), self.claim.priority)
+                && rule.of.matches_job(self.queue_names(theirs), holder.priority)
         })
     }
 
-    fn names(&self, path: &[AccountIndex]) -> impl Iterator<Item = &QueueName> {
+    fn queue_names(&self, path: &[AccountIndex]) -> impl Iterator<Item = &QueueName> {
         path.iter().map(|spot| &self.ground.nodes[*spot].name)
     }
 
     /// Every queue on the holder's way to where the two meet must be.
-    fn reclaimable(&self, holder: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
-        let below = &self.ground.path(&holder.queue)[..meeting.holder];
+    fn check_reclaimable(&self, holder: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
+        let below = &self.ground.path_of(&holder.queue)[..meeting.holder];
         let all = below.iter().all(|spot| self.ground.nodes[*spot].reclaimable);
         if all { Ok(()) } else { Err(Exemption::NotReclaimable) }
     }
 
-    fn seat(&self, job: usize, part: JobPart, level: usize) -> &Cover {
+    fn cover_of(&self, job: usize, part: JobPart, level: usize) -> &Cover {
         match part {
             JobPart::Surplus => &self.seats.surplus[job][level].next,
             JobPart::Whole => &self.seats.minimum[job][level],
         }
     }
 
-    /// The resources on which the claimant may take back, where its first `levels` queues are not the victim's.
+    /// The resources on which the preemptor may take back, where its first `levels` queues are not the victim's.
     fn entitled_below(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
-        let path = &self.ground.path(&self.claim.queue)[..levels];
+        let path = &self.ground.path_of(&self.claim.queue)[..levels];
         for spot in path {
             let node = &self.ground.nodes[*spot];
             for (dim, asked) in &self.asks {
@@ -301,7 +306,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// The same, worked out; nothing where it may take nothing back.
-    pub(crate) fn matters(&self, levels: usize) -> &[Dim] {
+    pub(crate) fn reclaimable_resources(&self, levels: usize) -> &[Dim] {
         self.entitled[levels].as_deref().unwrap_or_default()
     }
 
@@ -321,20 +326,20 @@ impl<'a> Eligibility<'a> {
     }
 
     /// The right in words.
-    pub(crate) fn why(&self, job: usize, part: JobPart, right: Right) -> EvictionReason {
+    pub(crate) fn explain_eviction(&self, job: usize, part: JobPart, right: Right) -> EvictionReason {
         let holder = &self.scene.running[job];
-        let claimant = self.claim.queue.clone();
+        let preemptor = self.claim.queue.clone();
         if right == Right::Preempt {
-            return EvictionReason::Preempted { claimant, priority: holder.priority, by: self.claim.priority };
+            return EvictionReason::Preempted { preemptor, priority: holder.priority, by: self.claim.priority };
         }
-        let meeting = self.meeting(holder);
-        let path = self.ground.path(&holder.queue);
+        let meeting = self.find_meeting(holder);
+        let path = self.ground.path_of(&holder.queue);
         // The queue farthest up is the one that owes.
         let at = meeting.holder.saturating_sub(1);
         let node = &self.ground.nodes[path[at]];
-        let matters = self.matters(meeting.claimant);
-        let whole = self.amount(job, JobPart::Whole, 0);
-        let over = match self.seat(job, part, at) {
+        let matters = self.reclaimable_resources(meeting.preemptor);
+        let whole = self.amount_of(job, JobPart::Whole, 0);
+        let over = match self.cover_of(job, part, at) {
             Cover::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
             _ => matters.iter().find(|dim| whole.get(**dim) > 0),
         };
@@ -343,7 +348,7 @@ impl<'a> Eligibility<'a> {
         let used = over.map_or(0, |dim| node.used.get(dim));
         let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.amount(nano));
         EvictionReason::Reclaimed {
-            claimant,
+            preemptor,
             queue: node.name.clone(),
             used: amount(used),
             deserved: over.and_then(|dim| node.deserved.get(dim)).map(amount),

@@ -1,23 +1,25 @@
-//! Giving back: whose pods make room for a job that waits, and whose never do.
+//! Preemption: which running jobs are evicted so that a pending job fits, and which never are.
 //!
-//! Rule: Volcano's `gangreclaim` and `gangpreempt` (`pkg/scheduler/actions`, with `plugins/capacity`) over the whole fleet.
-//! *Reclaim*: a queue that stays within what it deserves takes from queues that borrow. *Preemption*: a job takes from
-//! jobs of lower priority, in its own queue unless the policy says more. Surplus pods of elastic gangs go before whole
-//! gangs, the least lost work before more, and nobody goes unless the function that places jobs says that the claimant
-//! then fits; who is not needed for that stays.
+//! Rule: Volcano's `gangreclaim` and `gangpreempt` (`pkg/scheduler/actions`, with `plugins/capacity`) over the whole
+//! fleet. *Reclaim*: a queue that stays within what it deserves takes from queues that borrow. *Preempt*: a job takes
+//! from jobs of lower priority, in its own queue unless the policy allows more. Surplus pods of elastic gangs go
+//! before whole gangs, and the least lost work before more. Nobody is evicted unless the function that places jobs
+//! says that the preemptor then fits, and a victim that is not needed for that stays.
 //!
-//! What is narrower here than in Volcano: a job that its queue's `deserved` covers, counting the queue's jobs by priority
-//! and then by start, is never taken from outside, whatever else the queue borrows ([`seats`], [`rules`]). Volcano may
-//! take any job of a queue that borrows, and the two then take turns for ever. With it every claim makes strictly
-//! better what [`rules`] calls the standing of the fleet, so between two events from outside there is a last claim.
+//! One difference on purpose. A job within what its queue deserves, counting the queue's jobs by priority and then by
+//! start, is never taken from outside, whatever else the queue borrows. Volcano may take any job of a queue that
+//! borrows, and the two queues then evict each other for ever. Here each attempt makes the fleet strictly better in an
+//! order that [`eligibility`] defines, so between two changes from outside there is a last attempt.
 //!
-//! Two things bound how eager that is: nobody claims before it has waited as long as it takes to get its place kept
-//! ([`PreemptionBounds::patience`]), for much comes free by itself; and who alone holds more than its queue deserves, and waited for
-//! it, has its turn: it is left alone until it has had what its queue did without ([`rules`]).
+//! Two bounds keep preemption patient. Nobody is evicted for a job before it has waited as long as it takes to get a
+//! reservation ([`PreemptionBounds::patience`]): much comes free by itself. And a job that alone holds more than its
+//! queue deserves, and waited for it, is left alone until it has had what its queue did without.
 //!
-//! The parts: [`seats`] (what is covered), [`rules`] (who may take whom), [`surplus`] (pods that a gang can spare),
-//! [`order`] (who goes first), [`victims`] (how few), [`budget`] (how much at most), [`refusal`] (why not).
+//! The parts: [`attempts`] (when, and for which job), [`within_deserved`] (which use is the queue's by right),
+//! [`eligibility`] (who may be evicted for whom), [`surplus`] (pods that a gang can spare), [`victim_order`] (who goes
+//! first), [`victims`] (how few), [`budget`] (how much at most), [`reasons`] (why, and why not).
 
+mod attempts;
 mod budget;
 mod eligibility;
 mod policy;
@@ -36,7 +38,8 @@ use std::{
     sync::Arc,
 };
 
-pub use crate::queue::preemption::{
+pub use self::{
+    attempts::{AttemptSchedule, ClosedAttempt, HEADS_PER_QUEUE, Pace, PendingPreemptor},
     budget::{EvictionBudget, EvictionHistory, EvictionRate, FailedAttempts, HoldWindow, PreemptionBounds},
     policy::{JobSelector, PreemptionPolicy, PreemptionRule, RuleScope, UnmarkedJobs},
     reasons::{AttemptRefusal, EvictionReason, Exemption, NoEvictions, NotEntitled},
@@ -128,7 +131,7 @@ pub struct PreemptionInput<'a> {
     /// The rules that the admin chose.
     pub policy: &'a PreemptionPolicy,
     /// How much may be taken now.
-    pub bucket: &'a EvictionBudget,
+    pub budget: &'a EvictionBudget,
     /// Seconds since 1970.
     pub now: i64,
 }
@@ -168,13 +171,13 @@ pub struct EvictionPlan {
     pub frees: Resources,
     /// See [`Victim::lost_work`].
     pub lost_work: i128,
-    /// What the claimant holds from now on.
+    /// What the preemptor holds from now on.
     pub hold: HoldWindow,
 }
 
-/// Whom to take so that the claimant fits.
+/// Whom to take so that the preemptor fits.
 ///
-/// `fits` answers for the claimant's whole minimum with these victims' pods gone: quota on the way up, then node by node
+/// `fits` answers for the preemptor's whole minimum with these victims' pods gone: quota on the way up, then node by node
 /// in the clusters. Where more victims never make it fit less, there is a plan whenever taking all who may be taken is
 /// enough, and no part of a plan is enough. Smallest of all plans it need not be.
 ///
@@ -199,18 +202,18 @@ pub fn plan_evictions(
     if fits(&[]) {
         return Err(refuse(AttemptRefusal::Unneeded));
     }
-    let victims = victims::choose(scene, claim, fits)?;
+    let victims = victims::choose_victims(scene, claim, fits)?;
     let needs = u32::try_from(victims.len()).unwrap_or(u32::MAX);
     if needs > bounds.victims {
         return Err(refuse(AttemptRefusal::TooMany { needs, most: bounds.victims }));
     }
-    if !scene.bucket.affords(bounds.rate, needs, scene.now) {
-        let has = scene.bucket.level(bounds.rate, scene.now);
-        let enough_at = scene.bucket.enough_at(bounds.rate, needs, scene.now);
+    if !scene.budget.can_afford(bounds.rate, needs, scene.now) {
+        let has = scene.budget.available_evictions(bounds.rate, scene.now);
+        let enough_at = scene.budget.enough_at(bounds.rate, needs, scene.now);
         return Err(refuse(AttemptRefusal::Rate { needs, has, most: bounds.rate.evictions, enough_at }));
     }
     let mut frees = Resources::new();
     victims.iter().for_each(|victim| frees.add(&victim.frees));
     let lost_work = victims.iter().fold(0_i128, |sum, victim| sum.saturating_add(victim.lost_work));
-    Ok(EvictionPlan { victims, frees, lost_work, hold: HoldWindow::of(claim, bounds, scene.now) })
+    Ok(EvictionPlan { victims, frees, lost_work, hold: HoldWindow::open_window(claim, bounds, scene.now) })
 }

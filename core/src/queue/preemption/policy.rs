@@ -1,4 +1,5 @@
-//! What an admin can choose about giving back.
+//! What an administrator can choose about preemption: whether queues reclaim, which priorities preempt which, which
+//! jobs and namespaces are spared, and the bounds of [`super::budget`].
 
 use std::{collections::BTreeSet, sync::Arc};
 

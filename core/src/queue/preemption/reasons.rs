@@ -1,4 +1,4 @@
-//! Why a job gives way, why it does not, and why a claim comes to nothing: tokens for machines, sentences with numbers
+//! Why a job is evicted, why it is spared, and why an attempt fails: a token for machines and a sentence with numbers
 //! for people.
 
 use std::{collections::BTreeMap, fmt};
@@ -15,7 +15,7 @@ pub enum EvictionReason {
     /// Its queue borrowed.
     Reclaimed {
         /// The queue that takes back.
-        claimant: QueueName,
+        preemptor: QueueName,
         /// The queue that borrowed: the job's, or one above it.
         queue: QueueName,
         /// Resource; empty if none can be named.
@@ -28,10 +28,10 @@ pub enum EvictionReason {
     /// A higher priority needs the room.
     Preempted {
         /// The queue of who takes.
-        claimant: QueueName,
+        preemptor: QueueName,
         /// Its own priority.
         priority: i32,
-        /// The claimant's.
+        /// The preemptor's.
         by: i32,
     },
 }
@@ -50,19 +50,19 @@ impl EvictionReason {
 impl fmt::Display for EvictionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reclaimed { claimant, queue, resource, used, deserved: Some(deserved) } => write!(
+            Self::Reclaimed { preemptor, queue, resource, used, deserved: Some(deserved) } => write!(
                 f,
-                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves {}",
+                "queue {preemptor} reclaims what it deserves: queue {queue} used {resource} {used} and deserves {}",
                 deserved.in_few_digits()
             ),
-            Self::Reclaimed { claimant, queue, resource, used, deserved: None } => write!(
+            Self::Reclaimed { preemptor, queue, resource, used, deserved: None } => write!(
                 f,
-                "queue {claimant} takes back what it deserves: queue {queue} used {resource} {used} and deserves none"
+                "queue {preemptor} reclaims what it deserves: queue {queue} used {resource} {used} and deserves none"
             ),
-            Self::Preempted { claimant, priority, by } => {
+            Self::Preempted { preemptor, priority, by } => {
                 write!(
                     f,
-                    "a job of priority {by} in queue {claimant} needs its room, and its own priority is {priority}"
+                    "a job of priority {by} in queue {preemptor} needs its capacity, and its own priority is {priority}"
                 )
             }
         }
@@ -84,17 +84,17 @@ pub enum Exemption {
     Protected,
     /// It waited while its queue had nothing, and has not yet had what its queue did without.
     Turn,
-    /// It was taken from a short time ago.
+    /// It was evicted a short time ago.
     CoolsDown,
-    /// It was taken from too often without progress.
+    /// It was evicted too often without progress.
     TooOften,
-    /// Its queue borrows, but nothing of what the claimant may take back.
+    /// Its queue borrows, but nothing of what the preemptor may take back.
     OverElsewhere,
-    /// The claimant's priority does not reach it.
+    /// The preemptor's priority does not reach it.
     NotLower,
     /// Neither right goes between the two queues.
     NotNearer,
-    /// It holds nothing of what the claimant lacks.
+    /// It holds nothing of what the preemptor lacks.
     NoHelp,
     /// We did not admit it.
     NotOurs,
@@ -103,14 +103,14 @@ pub enum Exemption {
 impl fmt::Display for Exemption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Covered => "covered by what its queue deserves",
+            Self::Covered => "within what its queue deserves",
             Self::NotReclaimable => "in a queue that is not reclaimable",
             Self::SaysNo => "with volcano.sh/preemptable: false",
             Self::SaysNothing => "without volcano.sh/preemptable: true",
             Self::Protected => "in a protected namespace",
             Self::Turn => "having the turn that it waited for",
-            Self::CoolsDown => "taken from a short time ago",
-            Self::TooOften => "taken from too often without progress",
+            Self::CoolsDown => "evicted a short time ago",
+            Self::TooOften => "evicted too often without progress",
             Self::OverElsewhere => "in a queue that borrows other resources",
             Self::NotLower | Self::NotNearer => "out of reach of the job's priority",
             Self::NoHelp => "holding nothing of what is lacking",
@@ -122,11 +122,11 @@ impl fmt::Display for Exemption {
 /// Why a queue takes nothing back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotEntitled {
-    /// The claimant's queue, or one above it.
+    /// The preemptor's queue, or one above it.
     pub queue: QueueName,
     /// Resource.
     pub resource: ResourceName,
-    /// What it would use with the claimant.
+    /// What it would use with the preemptor.
     pub would: Quantity,
     /// What it deserves; `None` where it states nothing.
     pub deserved: Option<Quantity>,
@@ -145,9 +145,9 @@ impl fmt::Display for NotEntitled {
 /// Why nobody gives way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptRefusal {
-    /// The claimant's PriorityClass says that it never preempts.
+    /// The preemptor's PriorityClass says that it never preempts.
     Never,
-    /// The claimant fits already.
+    /// The preemptor fits already.
     Unneeded,
     /// Its last claim came to nothing a short time ago.
     Backoff {
@@ -190,7 +190,7 @@ pub enum AttemptRefusal {
 pub struct NoEvictions {
     /// Why not.
     pub refused: AttemptRefusal,
-    /// What the claimant asks for.
+    /// What the preemptor asks for.
     pub asks: Resources,
     /// Whether its queue may take anything back.
     pub entitled: Result<(), NotEntitled>,
@@ -206,12 +206,12 @@ impl NoEvictions {
     pub const fn token(&self) -> &'static str {
         match self.refused {
             AttemptRefusal::Never => "NeverPreempts",
-            AttemptRefusal::Unneeded => "NoClaimNeeded",
-            AttemptRefusal::Backoff { .. } => "ClaimBackoff",
-            AttemptRefusal::Nobody => "NothingToTakeBack",
-            AttemptRefusal::TooLittle { .. } => "TooLittleToTakeBack",
+            AttemptRefusal::Unneeded => "PreemptionNotNeeded",
+            AttemptRefusal::Backoff { .. } => "PreemptionBackoff",
+            AttemptRefusal::Nobody => "NoVictims",
+            AttemptRefusal::TooLittle { .. } => "TooFewVictims",
             AttemptRefusal::TooMany { .. } => "TooManyVictims",
-            AttemptRefusal::Rate { .. } => "EvictionRate",
+            AttemptRefusal::Rate { .. } => "EvictionBudgetUsedUp",
         }
     }
 
@@ -229,15 +229,17 @@ impl NoEvictions {
 
 impl fmt::Display for NoEvictions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "claims {}: ", self.asks)?;
+        write!(f, "preemption for {}: ", self.asks)?;
         match &self.refused {
-            AttemptRefusal::Never => f.write_str("its PriorityClass says preemptionPolicy: Never, so nobody gives way"),
-            AttemptRefusal::Unneeded => f.write_str("fits without anybody giving way"),
+            AttemptRefusal::Never => {
+                f.write_str("its PriorityClass says preemptionPolicy: Never, so nobody is evicted")
+            }
+            AttemptRefusal::Unneeded => f.write_str("fits without any eviction"),
             AttemptRefusal::Backoff { failed, .. } => {
-                write!(f, "{failed} earlier {} came to nothing; waits before the next", plural(*failed, "claim"))
+                write!(f, "{failed} earlier {} failed; waits before the next", plural_of(*failed, "attempt"))
             }
             AttemptRefusal::TooMany { needs, most } => {
-                write!(f, "{needs} jobs would have to give way, and one claim may take {most}")
+                write!(f, "{needs} jobs would have to be evicted, and one attempt may evict {most}")
             }
             AttemptRefusal::Rate { needs, has, most, .. } => {
                 write!(f, "{needs} evictions are needed and {has} are left in the fleet's budget for now")?;
@@ -250,28 +252,28 @@ impl fmt::Display for NoEvictions {
                 Ok(())
             }
             AttemptRefusal::Nobody => {
-                f.write_str("no job may be taken for it")?;
+                f.write_str("no job may be evicted for it")?;
                 if let Err(why) = &self.entitled {
                     write!(f, ": {why}")?;
                 }
-                exempt(f, &self.exempt)
+                write_exemptions(f, &self.exempt)
             }
             AttemptRefusal::TooLittle { jobs, frees } => {
-                let jobs_word = plural(u32::try_from(*jobs).unwrap_or(u32::MAX), "job");
-                write!(f, "not even without the {jobs} {jobs_word} that may be taken ({frees}) would it fit")?;
-                exempt(f, &self.exempt)
+                let jobs_word = plural_of(u32::try_from(*jobs).unwrap_or(u32::MAX), "job");
+                write!(f, "not even without the {jobs} {jobs_word} that may be evicted ({frees}) would it fit")?;
+                write_exemptions(f, &self.exempt)
             }
         }
     }
 }
 
-fn exempt(f: &mut fmt::Formatter<'_>, exempt: &BTreeMap<Exemption, usize>) -> fmt::Result {
+fn write_exemptions(f: &mut fmt::Formatter<'_>, exempt: &BTreeMap<Exemption, usize>) -> fmt::Result {
     for (i, (why, jobs)) in exempt.iter().enumerate() {
         write!(f, "{}{jobs} {why}", if i == 0 { "; left alone: " } else { ", " })?;
     }
     Ok(())
 }
 
-fn plural(number: u32, word: &str) -> String {
+fn plural_of(number: u32, word: &str) -> String {
     if number == 1 { word.to_owned() } else { format!("{word}s") }
 }

@@ -1,7 +1,7 @@
-//! What was last taken from a job, as it stands on its binding.
+//! The eviction record: what was last taken from a job, for which preemptor and until when.
 //!
-//! Written by the controller as the annotation `caldera.dev/eviction` (JSON), in the same patch that takes it; read by the
-//! controller itself, so that bounds and holds are functions of API objects: a restart forgets none.
+//! The controller writes it as the annotation `caldera.dev/eviction` (JSON), in the same patch that evicts, and reads
+//! it back. So bounds and hold windows are functions of API objects, and a restart forgets none.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ pub struct EvictionRecord {
     pub last: Option<i64>,
     /// Times that it found no place, or did not start there, since it last made progress: nobody took that from it.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub put_back: u32,
+    pub requeues: u32,
     /// When.
     pub at: i64,
     /// Until when who it was for holds what came free, unless it starts before.
     pub until: i64,
     /// The binding that it was for: its UID.
-    pub claimant: String,
+    pub preemptor: String,
     /// By which right: a token.
     pub reason: String,
     /// The same in a sentence.
@@ -52,7 +52,7 @@ impl EvictionRecord {
 
     /// As far as bounds look at it.
     #[must_use]
-    pub const fn evictions(&self) -> EvictionHistory {
+    pub const fn eviction_history(&self) -> EvictionHistory {
         let last = match (self.count, self.last) {
             (0, _) => None,
             (_, Some(last)) => Some(last),
@@ -73,18 +73,18 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_and_a_broken_one_is_no_record() {
-        let text = r#"{"count":2,"at":10,"until":20,"claimant":"uid","reason":"Reclaimed","message":"because"}"#;
+        let text = r#"{"count":2,"at":10,"until":20,"preemptor":"uid","reason":"Reclaimed","message":"because"}"#;
         let record = EvictionRecord::parse(text).unwrap();
-        assert_eq!((record.to_json().as_str(), record.evictions().count), (text, 2));
+        assert_eq!((record.to_json().as_str(), record.eviction_history().count), (text, 2));
         assert!(EvictionRecord::parse("{}").is_err());
     }
 
     #[test]
     fn who_was_put_back_gave_way_no_more_often() {
-        let of = |text: &str| EvictionRecord::parse(text).unwrap().evictions();
-        let rest = r#""until":20,"claimant":"","reason":"NotPlaced","message":"because""#;
-        assert_eq!(of(&format!(r#"{{"count":0,"putBack":3,"at":10,{rest}}}"#)), EvictionHistory::default());
+        let of = |text: &str| EvictionRecord::parse(text).unwrap().eviction_history();
+        let rest = r#""until":20,"preemptor":"","reason":"NotPlaced","message":"because""#;
+        assert_eq!(of(&format!(r#"{{"count":0,"requeues":3,"at":10,{rest}}}"#)), EvictionHistory::default());
         let before = EvictionHistory { count: 2, last: Some(5) };
-        assert_eq!(of(&format!(r#"{{"count":2,"last":5,"putBack":3,"at":10,{rest}}}"#)), before);
+        assert_eq!(of(&format!(r#"{{"count":2,"last":5,"requeues":3,"at":10,{rest}}}"#)), before);
     }
 }

@@ -1,8 +1,8 @@
-//! Who may preempt whom, as an admin writes it: `by.queue=research,by.least=1000,of.most=0,scope=any-queue`.
+//! A preemption rule as an administrator writes it: `by.queue=research,by.least=1000,of.most=0,scope=any-queue`.
 //!
-//! Rule (KEP-83 of Kueue, `withinClusterQueue` and `reclaimWithinCohort`, said once for any two jobs): one rule that holds
-//! is enough, and the taker's priority is higher in any case. What is left out is not asked; `scope` left out is the
-//! same queue.
+//! Rule (KEP-83 of Kueue, `withinClusterQueue` and `reclaimWithinCohort`, for any two jobs): one rule that holds is
+//! enough, and the preemptor's priority is higher in any case. What a rule leaves out it does not ask; without `scope`
+//! both jobs are of one queue.
 
 use std::{fmt, str::FromStr};
 

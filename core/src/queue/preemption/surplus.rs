@@ -1,9 +1,9 @@
-//! Pods that a gang can spare: those beyond its minimum, and in which clusters they are.
+//! Pods that a gang can spare: those beyond its minimum, and the clusters that they are in.
 //!
-//! Rule: the safe bundle of Volcano's gang actions (`pkg/scheduler/actions/utils/bundle.go`): pods of the least important
-//! tasks first, while the job stays at or above `minAvailable` and each task at or above its own minimum. Where the pods
-//! go is what the scheduler does with a gang that may have less ([`crate::split::scale_down`]). Partitioned tasks spare none: a
-//! member's Volcano lets nobody resize them (`admit_job.go`).
+//! Rule: the safe bundle of Volcano's gang actions (`pkg/scheduler/actions/utils/bundle.go`): pods of the least
+//! important tasks first, while the job keeps `minAvailable` and each task its own minimum. Which pods go is what the
+//! scheduler does with a gang that may have less ([`crate::split::scale_down`]). A task with partitions spares none: a
+//! member's Volcano lets nobody resize it (`admit_job.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +68,7 @@ pub(crate) struct Surplus {
 }
 
 impl Surplus {
-    pub(crate) fn of(gang: &ElasticGang) -> Self {
+    pub(crate) fn from_gang(gang: &ElasticGang) -> Self {
         let placed = |task: &PlacedTask| task.placed.values().fold(0_u32, |sum, pods| sum.saturating_add(*pods));
         let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(placed(task)));
         let mut spare = all.saturating_sub(gang.min_available);
@@ -88,12 +88,12 @@ impl Surplus {
     }
 
     /// What one pod frees, and how many such pods there are, in the order in which they go.
-    pub(crate) fn runs(&self, gang: &ElasticGang) -> Vec<(Resources, u32)> {
+    pub(crate) fn pod_runs(&self, gang: &ElasticGang) -> Vec<(Resources, u32)> {
         self.runs.iter().map(|run| (gang.tasks[run.task].request.clone(), run.pods)).collect()
     }
 
     /// The first so many pods, by task.
-    fn pods(&self, tasks: usize, mut first: u32) -> Vec<u32> {
+    fn pods_by_task(&self, tasks: usize, mut first: u32) -> Vec<u32> {
         let mut pods = vec![0; tasks];
         for run in &self.runs {
             let here = run.pods.min(first);
@@ -104,17 +104,17 @@ impl Surplus {
     }
 
     /// What the first so many pods free.
-    pub(crate) fn frees(&self, gang: &ElasticGang, first: u32) -> Resources {
+    pub(crate) fn freed_resources(&self, gang: &ElasticGang, first: u32) -> Resources {
         let mut frees = Resources::new();
-        for (task, pods) in gang.tasks.iter().zip(self.pods(gang.tasks.len(), first)) {
+        for (task, pods) in gang.tasks.iter().zip(self.pods_by_task(gang.tasks.len(), first)) {
             frees.add(&task.request.times(u64::from(pods)));
         }
         frees
     }
 
     /// Which tasks' the first so many pods are, and where they are.
-    pub(crate) fn less(&self, gang: &ElasticGang, first: u32) -> RemovedPods {
-        let pods = self.pods(gang.tasks.len(), first);
+    pub(crate) fn removed_pods(&self, gang: &ElasticGang, first: u32) -> RemovedPods {
+        let pods = self.pods_by_task(gang.tasks.len(), first);
         let names: BTreeSet<&ClusterName> = gang.tasks.iter().flat_map(|task| task.placed.keys()).collect();
         let names: Vec<&ClusterName> = names.into_iter().collect();
         let at = |name: &ClusterName| -> Vec<u32> {

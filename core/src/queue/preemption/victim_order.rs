@@ -1,8 +1,8 @@
-//! In which order jobs give way.
+//! In which order victims are taken.
 //!
-//! Surplus before whole gangs; of these, those who borrow before those of lower priority. Among queues that borrow: near
-//! ones first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves
-//! at that point. In a queue, and among those that are preempted: low priority, least lost work, newest.
+//! Rule: surplus pods before whole gangs, and of each, reclaim before preempt. Among queues that borrow: near ones
+//! first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves
+//! at that point. Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
 
 use std::{
     cmp::Reverse,
@@ -60,17 +60,17 @@ struct Borrowers {
     /// The queues that have some, the one that gives next first.
     queues: BTreeSet<(Urgency, AccountIndex)>,
     urgencies: BTreeMap<AccountIndex, Urgency>,
-    /// Queues by the one that is farthest up on the way to where they meet the claimant: their shares move together.
+    /// Queues by the one that is farthest up on the way to where they meet the preemptor: their shares move together.
     kin: BTreeMap<Option<AccountIndex>, Vec<AccountIndex>>,
 }
 
 /// Which queue gives first: the least.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Urgency {
-    /// Levels from the claimant up to where they meet.
+    /// Levels from the preemptor up to where they meet.
     distance: usize,
     queue_priority: i32,
-    /// Of the queue farthest up that is not the claimant's.
+    /// Of the queue farthest up that is not the preemptor's.
     share: Reverse<i128>,
     own_share: Reverse<i128>,
     job_priority: i32,
@@ -89,9 +89,9 @@ impl<'a> VictimOrder<'a> {
         };
         let mut found: BTreeMap<(JobPart, Right), Vec<Candidate>> = BTreeMap::new();
         for job in 0..jobs {
-            let whole = law.right(job, JobPart::Whole);
+            let whole = law.find_right(job, JobPart::Whole);
             let elastic = !law.parts[job].surplus.is_empty();
-            let surplus = if elastic { law.right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
+            let surplus = if elastic { law.find_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
                     found.entry((part, right)).or_default().push(Candidate { job, part, right, steps });
@@ -102,10 +102,10 @@ impl<'a> VictimOrder<'a> {
             }
         }
         for ((_, right), mut steps) in found {
-            steps.sort_by_cached_key(|step| line.rank(*step));
+            steps.sort_by_cached_key(|step| line.victim_rank(*step));
             let stage = match right {
                 Right::Preempt => Stage::Preempt(steps.into()),
-                Right::Reclaim => Stage::Reclaim(line.borrowers(steps)),
+                Right::Reclaim => Stage::Reclaim(line.group_borrowers(steps)),
             };
             line.stages.push_back(stage);
         }
@@ -113,37 +113,37 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// The next one; it counts as taken for those after it.
-    pub(crate) fn next(&mut self) -> Option<Candidate> {
+    pub(crate) fn take_next(&mut self) -> Option<Candidate> {
         loop {
             let step = match self.stages.front_mut()? {
                 Stage::Preempt(steps) => steps.pop_front(),
-                Stage::Reclaim(borrowers) => borrowers.pop(),
+                Stage::Reclaim(borrowers) => borrowers.pop_first(),
             };
             if let Some(step) = step {
-                self.take(step);
+                self.record_taken(step);
                 return Some(step);
             }
             self.stages.pop_front();
             // What was taken before moved the shares.
-            self.refresh(None);
+            self.refresh_queues(None);
         }
     }
 
-    fn borrowers(&self, steps: Vec<Candidate>) -> Borrowers {
+    fn group_borrowers(&self, steps: Vec<Candidate>) -> Borrowers {
         let mut borrowers = Borrowers::default();
         for step in steps {
             let holder = &self.law.scene.running[step.job];
-            let spot = self.law.ground.spot(&holder.queue).unwrap_or(0);
+            let spot = self.law.ground.index_of(&holder.queue).unwrap_or(0);
             let steps = borrowers.steps.entry(spot).or_default();
             if steps.is_empty() {
-                let below = &self.law.ground.nodes[spot].path[..self.law.meeting(holder).holder];
+                let below = &self.law.ground.nodes[spot].path[..self.law.find_meeting(holder).holder];
                 borrowers.kin.entry(below.last().copied()).or_default().push(spot);
             }
             steps.push_back(step);
         }
         for (spot, steps) in &borrowers.steps {
             if let Some(step) = steps.front() {
-                let urgency = self.urgency(*spot, step.job);
+                let urgency = self.queue_urgency(*spot, step.job);
                 borrowers.queues.insert((urgency.clone(), *spot));
                 borrowers.urgencies.insert(*spot, urgency);
             }
@@ -152,22 +152,23 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// Among the jobs of one queue, or of lower priority.
-    fn rank(&self, step: Candidate) -> impl Ord + use<> {
+    fn victim_rank(&self, step: Candidate) -> impl Ord + use<> {
         let holder = &self.law.scene.running[step.job];
-        let (amount, dims) = (self.law.amount(step.job, step.part, step.steps), &self.law.ground.dims);
+        let (amount, dims) = (self.law.amount_of(step.job, step.part, step.steps), &self.law.ground.dims);
         let lost = lost_work(self.law.scene, holder, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
         (holder.priority, lost, Reverse(holder.started.unwrap_or(i64::MAX)), Reverse(holder.id.clone()))
     }
 
-    fn urgency(&self, spot: AccountIndex, job: usize) -> Urgency {
+    fn queue_urgency(&self, spot: AccountIndex, job: usize) -> Urgency {
         let ground = &self.law.ground;
         let holder = &self.law.scene.running[job];
-        let meeting = self.law.meeting(holder);
+        let meeting = self.law.find_meeting(holder);
         let below = &ground.nodes[spot].path[..meeting.holder];
-        let matters = self.law.matters(meeting.claimant);
-        let share = |spot: Option<&AccountIndex>| Reverse(spot.map_or(i128::MAX, |spot| self.share(*spot, matters)));
+        let matters = self.law.reclaimable_resources(meeting.preemptor);
+        let share =
+            |spot: Option<&AccountIndex>| Reverse(spot.map_or(i128::MAX, |spot| self.deserved_share(*spot, matters)));
         Urgency {
-            distance: meeting.claimant,
+            distance: meeting.preemptor,
             queue_priority: ground.nodes[spot].priority,
             share: share(below.last()),
             own_share: share(below.first()),
@@ -177,7 +178,7 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// What the queue has of what it deserves, in billionths, on the resource of which it has most.
-    fn share(&self, spot: AccountIndex, matters: &[Dim]) -> i128 {
+    fn deserved_share(&self, spot: AccountIndex, matters: &[Dim]) -> i128 {
         let node = &self.law.ground.nodes[spot];
         let share = |dim: &Dim| {
             let used = node.used.get(*dim) - self.taken[spot].get(*dim);
@@ -190,20 +191,20 @@ impl<'a> VictimOrder<'a> {
         matters.iter().map(share).max().unwrap_or(0)
     }
 
-    fn take(&mut self, Candidate { job, part, steps, .. }: Candidate) {
-        let mut amount = self.law.amount(job, part, steps);
-        let before = self.law.parts[job].first(self.shrunk[job]);
+    fn record_taken(&mut self, Candidate { job, part, steps, .. }: Candidate) {
+        let mut amount = self.law.amount_of(job, part, steps);
+        let before = self.law.parts[job].first_steps(self.shrunk[job]);
         for dim in self.law.ground.dims.all() {
             amount.sub(&[(dim, before.get(dim))]);
         }
-        let path = self.law.ground.path(&self.law.scene.running[job].queue);
+        let path = self.law.ground.path_of(&self.law.scene.running[job].queue);
         path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));
         self.shrunk[job] = steps;
-        self.refresh(Some(job));
+        self.refresh_queues(Some(job));
     }
 
     /// Orders anew the queues whose shares the taking of this job moved; all of them for none.
-    fn refresh(&mut self, job: Option<usize>) {
+    fn refresh_queues(&mut self, job: Option<usize>) {
         let Some(Stage::Reclaim(mut borrowers)) = self.stages.pop_front_if(|stage| matches!(stage, Stage::Reclaim(_)))
         else {
             return;
@@ -212,26 +213,26 @@ impl<'a> VictimOrder<'a> {
             None => borrowers.steps.keys().copied().collect(),
             Some(job) => {
                 let holder = &self.law.scene.running[job];
-                let path = self.law.ground.path(&holder.queue);
-                let farthest = path[..self.law.meeting(holder).holder].last().copied();
+                let path = self.law.ground.path_of(&holder.queue);
+                let farthest = path[..self.law.find_meeting(holder).holder].last().copied();
                 borrowers.kin.get(&farthest).cloned().unwrap_or_default()
             }
         };
         for spot in moved {
             let next = borrowers.steps.get(&spot).and_then(|steps| steps.front()).map(|step| step.job);
-            borrowers.set(spot, next.map(|job| self.urgency(spot, job)));
+            borrowers.set_urgency(spot, next.map(|job| self.queue_urgency(spot, job)));
         }
         self.stages.push_front(Stage::Reclaim(borrowers));
     }
 }
 
 impl Borrowers {
-    fn pop(&mut self) -> Option<Candidate> {
+    fn pop_first(&mut self) -> Option<Candidate> {
         let (_, spot) = self.queues.first()?;
         self.steps.get_mut(spot)?.pop_front()
     }
 
-    fn set(&mut self, spot: AccountIndex, urgency: Option<Urgency>) {
+    fn set_urgency(&mut self, spot: AccountIndex, urgency: Option<Urgency>) {
         let old = match &urgency {
             Some(urgency) => self.urgencies.insert(spot, urgency.clone()),
             None => self.urgencies.remove(&spot),

@@ -1,8 +1,8 @@
-//! How few jobs give way.
+//! How few victims suffice.
 //!
-//! Kueue's way (`pkg/scheduler/preemption`): take one after the other, in order, until the claimant fits; then put back,
-//! from the last on, all who are not needed. The rest are still taken by right, which Kueue cannot say: here no right
-//! depends on who else is taken.
+//! Rule: as Kueue does (`pkg/scheduler/preemption`): take one victim after the other, in order, until the preemptor
+//! fits; then, from the last on, keep every victim running that is not needed. The rest are still taken by right,
+//! which Kueue can not say: here no right depends on who else is taken.
 
 use std::collections::BTreeMap;
 
@@ -18,29 +18,32 @@ use crate::{
 };
 
 /// The victims for a claim, or why there are none. `fits` as in [`super::plan`].
-pub(crate) fn choose(
+pub(crate) fn choose_victims(
     scene: &PreemptionInput<'_>,
     claim: &Preemptor,
     fits: impl FnMut(&[&Victim]) -> bool,
 ) -> Result<Vec<Victim>, Box<NoEvictions>> {
     let mut ground = QueueAccounts::new(scene, claim);
-    let surplus: Vec<Surplus> =
-        scene.running.iter().map(|holder| holder.elastic.as_ref().map(Surplus::of).unwrap_or_default()).collect();
-    let runs = |holder: &RunningJob, surplus: &Surplus| holder.elastic.as_ref().map(|gang| surplus.runs(gang));
+    let surplus: Vec<Surplus> = scene
+        .running
+        .iter()
+        .map(|holder| holder.elastic.as_ref().map(Surplus::from_gang).unwrap_or_default())
+        .collect();
+    let runs = |holder: &RunningJob, surplus: &Surplus| holder.elastic.as_ref().map(|gang| surplus.pod_runs(gang));
     let parts = scene
         .running
         .iter()
         .zip(&surplus)
         .map(|(holder, surplus)| {
-            ChargeParts::of(&mut ground.dims, &holder.charge, &runs(holder, surplus).unwrap_or_default())
+            ChargeParts::split_charge(&mut ground.dims, &holder.charge, &runs(holder, surplus).unwrap_or_default())
         })
         .collect();
     let law = Eligibility::new(scene, claim, ground, parts);
     let line = VictimOrder::new(&law);
     let mut search = Search { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
-    if search.grow() {
-        search.put_back();
-        search.trim();
+    if search.add_until_enough() {
+        search.drop_unneeded();
+        search.trim_surplus();
         return Ok(search.victims);
     }
     let all = last_steps(&search.steps, |_| true);
@@ -68,15 +71,15 @@ struct Search<'a, F> {
 
 impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
     /// Takes one, two, four, ... until it fits; then no more than are needed in this order.
-    fn grow(&mut self) -> bool {
+    fn add_until_enough(&mut self) -> bool {
         let mut enough_not = 0;
         loop {
             let wanted = (enough_not * 2).max(1);
             while self.steps.len() < wanted
-                && let Some(step) = self.line.next()
+                && let Some(step) = self.line.take_next()
             {
                 self.steps.push(step);
-                self.victims.push(self.victim(step));
+                self.victims.push(self.describe_victim(step));
             }
             let all = self.steps.len();
             if all == enough_not {
@@ -102,7 +105,7 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
     }
 
     /// Puts back all who are not needed, the last ones first, as many at once as can be.
-    fn put_back(&mut self) {
+    fn drop_unneeded(&mut self) {
         let mut kept = vec![true; self.steps.len()];
         let mut open = vec![(0, kept.len())];
         while let Some((from, to)) = open.pop() {
@@ -122,20 +125,20 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
     }
 
     /// Takes no more surplus of each than is needed. To be called when each job is there once.
-    fn trim(&mut self) {
+    fn trim_surplus(&mut self) {
         for i in (0..self.steps.len()).rev().filter(|i| self.steps[*i].part == JobPart::Surplus).collect::<Vec<_>>() {
             let step = self.steps[i];
             let (mut enough_not, mut enough) = (0, step.steps);
             while enough_not + 1 < enough {
                 let middle = enough_not.midpoint(enough);
-                self.victims[i] = self.victim(Candidate { steps: middle, ..step });
+                self.victims[i] = self.describe_victim(Candidate { steps: middle, ..step });
                 if self.is_enough(|_| true) {
                     enough = middle;
                 } else {
                     enough_not = middle;
                 }
             }
-            self.victims[i] = self.victim(Candidate { steps: enough, ..step });
+            self.victims[i] = self.describe_victim(Candidate { steps: enough, ..step });
         }
     }
 
@@ -144,12 +147,12 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
         (self.fits)(&victims)
     }
 
-    fn victim(&self, Candidate { job, part, right, steps }: Candidate) -> Victim {
+    fn describe_victim(&self, Candidate { job, part, right, steps }: Candidate) -> Victim {
         let holder = &self.law.scene.running[job];
         let (taken, frees) = match (&holder.elastic, part) {
             (Some(gang), JobPart::Surplus) => {
                 let surplus = &self.surplus[job];
-                (EvictedPart::Surplus(surplus.less(gang, steps)), surplus.frees(gang, steps))
+                (EvictedPart::Surplus(surplus.removed_pods(gang, steps)), surplus.freed_resources(gang, steps))
             }
             (None, _) | (_, JobPart::Whole) => (EvictedPart::Whole, holder.charge.clone()),
         };
@@ -158,7 +161,7 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
             queue: holder.queue.clone(),
             lost_work: lost_work(self.law.scene, holder, frees.iter().map(|(name, amount)| (name, amount.as_nano()))),
             taken,
-            why: self.law.why(job, part, right),
+            why: self.law.explain_eviction(job, part, right),
             frees,
         }
     }

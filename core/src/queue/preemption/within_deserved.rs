@@ -1,10 +1,13 @@
-//! What of each queue's use its `deserved` covers.
+//! Which part of each queue's use is within what the queue deserves.
 //!
-//! A queue's jobs take their seats one by one, first those that a queue below covers, then by priority, then by start:
-//! who still fits within `deserved`, on every resource that the queue states and the job asks for, is *covered*, and so is
-//! who is needed to fill the `guarantee`; who is not borrows, and takes nothing from those after it. Minimums sit down
-//! before any surplus, of which as many steps are covered as fit. So a queue that borrows still knows what of its use is
-//! its own by right: nobody outside takes that ([`super::rules`]), and all else may go at once without a guarantee broken.
+//! Rule: the queue's jobs are counted one by one: first those that a queue below has within, then by priority, then by
+//! start. A job that still fits into `deserved`, on every resource that the queue states and the job asks for, is
+//! *within*, and so is one that is needed to fill the `guarantee`. A job that is not borrows, and takes nothing from
+//! those after it. All minimums are counted before any surplus, of which as many pods are within as fit.
+//!
+//! So a queue that borrows still has jobs by right, which nobody outside takes ([`super::eligibility`]), and all
+//! others may go at once without breaking a guarantee. Volcano's `preemptiveFn` of `plugins/capacity` decides for the
+//! queue as a whole.
 
 use std::collections::BTreeMap;
 
@@ -57,10 +60,10 @@ impl QueueAccounts {
             .iter()
             .map(|(name, account)| Node {
                 name: (*name).clone(),
-                path: path(&accounts, &index, name),
-                deserved: stated(account, &mut dims),
-                guarantee: guaranteed(account, &mut dims),
-                used: used(account, &mut dims),
+                path: find_path(&accounts, &index, name),
+                deserved: stated_deserved(account, &mut dims),
+                guarantee: stated_guarantee(account, &mut dims),
+                used: stated_usage(account, &mut dims),
                 reclaimable: account.reclaimable,
                 priority: account.priority,
             })
@@ -71,20 +74,20 @@ impl QueueAccounts {
             let spot = ground.index[&holder.queue];
             ground.nodes[spot].used.add(&charge);
         }
-        ground.hand_up();
+        ground.sum_upwards();
         ground
     }
 
-    pub(crate) fn spot(&self, queue: &QueueName) -> Option<AccountIndex> {
+    pub(crate) fn index_of(&self, queue: &QueueName) -> Option<AccountIndex> {
         self.index.get(queue).copied()
     }
 
-    pub(crate) fn path(&self, queue: &QueueName) -> &[AccountIndex] {
-        self.spot(queue).map_or(&[], |spot| &self.nodes[spot].path)
+    pub(crate) fn path_of(&self, queue: &QueueName) -> &[AccountIndex] {
+        self.index_of(queue).map_or(&[], |spot| &self.nodes[spot].path)
     }
 
     /// Spots from the deepest to the top.
-    fn upwards(&self) -> Vec<AccountIndex> {
+    fn deepest_first(&self) -> Vec<AccountIndex> {
         let mut spots: Vec<AccountIndex> = (0..self.nodes.len()).collect();
         spots.sort_by_key(|spot| std::cmp::Reverse(self.nodes[*spot].path.len()));
         spots
@@ -92,10 +95,10 @@ impl QueueAccounts {
 
     /// A queue guarantees at least what its children do together, deserves at least what it guarantees, and where it
     /// states nothing of a resource, what its children deserve together.
-    fn hand_up(&mut self) {
+    fn sum_upwards(&mut self) {
         let nothing = || vec![Dense::default(); self.nodes.len()];
         let (mut guarantees, mut deserts) = (nothing(), nothing());
-        for spot in self.upwards() {
+        for spot in self.deepest_first() {
             let parent = self.nodes[spot].path.get(1).copied();
             for dim in self.dims.all() {
                 let node = &mut self.nodes[spot];
@@ -115,7 +118,7 @@ impl QueueAccounts {
 }
 
 /// A queue with a missing parent, or in a circle, stands alone, as in the engine's tree.
-fn path(
+fn find_path(
     accounts: &BTreeMap<&QueueName, &QueueAccount>,
     index: &BTreeMap<QueueName, AccountIndex>,
     queue: &QueueName,
@@ -134,7 +137,7 @@ fn path(
     path.into()
 }
 
-fn stated(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
+fn stated_deserved(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     let mut stated = Ceilings::default();
     for (name, deserved) in account.deserved.iter() {
         stated.set(dims.intern(name), Some(deserved.as_nano().max(0)));
@@ -142,7 +145,7 @@ fn stated(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     stated
 }
 
-fn guaranteed(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
+fn stated_guarantee(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     let mut guaranteed = Ceilings::default();
     for (dim, amount) in dims.sparse(&account.guarantee) {
         guaranteed.set(dim, Some(amount));
@@ -150,7 +153,7 @@ fn guaranteed(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     guaranteed
 }
 
-fn used(account: &QueueAccount, dims: &mut Dims) -> Dense {
+fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> Dense {
     let mut used = Dense::default();
     used.add(&dims.sparse(&account.used));
     used
@@ -168,7 +171,7 @@ pub(crate) enum Cover {
 }
 
 impl Cover {
-    fn of(node: &Node, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
+    fn of_amount(node: &Node, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
         let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
             return Self::Covered;
@@ -202,7 +205,7 @@ pub(crate) struct ChargeParts {
 }
 
 impl ChargeParts {
-    pub(crate) fn of(dims: &mut Dims, charge: &Resources, surplus: &[(Resources, u32)]) -> Self {
+    pub(crate) fn split_charge(dims: &mut Dims, charge: &Resources, surplus: &[(Resources, u32)]) -> Self {
         let mut minimum = charge.clone();
         surplus.iter().for_each(|(step, steps)| minimum.saturating_sub(&step.times(u64::from(*steps))));
         let surplus = surplus.iter().map(|(step, steps)| (dims.sparse(step), *steps)).collect();
@@ -210,42 +213,42 @@ impl ChargeParts {
     }
 
     /// Steps of surplus.
-    pub(crate) fn steps(&self) -> u32 {
+    pub(crate) fn surplus_steps(&self) -> u32 {
         self.surplus.iter().fold(0, |sum, (_, steps)| sum.saturating_add(*steps))
     }
 
     /// What the first `steps` steps of surplus are.
-    pub(crate) fn first(&self, mut steps: u32) -> Dense {
+    pub(crate) fn first_steps(&self, mut steps: u32) -> Dense {
         let mut first = Dense::default();
         for (step, there) in &self.surplus {
             let here = steps.min(*there);
-            first.add(&times(step, here));
+            first.add(&multiply_amount(step, here));
             steps -= here;
         }
         first
     }
 }
 
-fn times(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
+fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
     amount.iter().map(|(dim, amount)| (*dim, amount.saturating_mul(i128::from(times)))).collect()
 }
 
 /// The surplus of a covered job sits down, from the step that would go last.
-fn sit(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
+fn cover_surplus(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
-        let sits = sitting(node, taken, step).min(*steps);
-        taken.add(&times(step, sits));
+        let sits = covered_steps(node, taken, step).min(*steps);
+        taken.add(&multiply_amount(step, sits));
         covered = covered.saturating_add(sits);
         if sits < *steps {
-            return SurplusCover { covered, next: Cover::of(node, taken, step) };
+            return SurplusCover { covered, next: Cover::of_amount(node, taken, step) };
         }
     }
     SurplusCover { covered, next: Cover::Covered }
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn sitting(node: &Node, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+fn covered_steps(node: &Node, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
     let asked = || step.iter().filter(|(_, amount)| *amount > 0);
     let fit = asked()
         .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
@@ -263,8 +266,8 @@ fn sitting(node: &Node, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
 pub(crate) struct Coverage {
     pub(crate) minimum: Vec<Vec<Cover>>,
     pub(crate) surplus: Vec<Vec<SurplusCover>>,
-    /// Whether the claimant would be covered, had it started now, along its own path.
-    pub(crate) claimant: Vec<bool>,
+    /// Whether the preemptor would be covered, had it started now, along its own path.
+    pub(crate) preemptor: Vec<bool>,
 }
 
 impl Coverage {
@@ -274,9 +277,9 @@ impl Coverage {
         parts: &[ChargeParts],
         claim: (&Preemptor, &Sparse),
     ) -> Self {
-        let paths: Vec<&[AccountIndex]> = running.iter().map(|holder| ground.path(&holder.queue)).collect();
+        let paths: Vec<&[AccountIndex]> = running.iter().map(|holder| ground.path_of(&holder.queue)).collect();
         let mut ranked: Vec<usize> = (0..running.len()).collect();
-        ranked.sort_by_key(|job| rank(&running[*job]));
+        ranked.sort_by_key(|job| coverage_order(&running[*job]));
         let mut below: Vec<Vec<usize>> = vec![Vec::new(); ground.nodes.len()];
         for job in ranked {
             paths[job].iter().for_each(|spot| below[*spot].push(job));
@@ -284,17 +287,17 @@ impl Coverage {
         let mut seats = Self {
             minimum: vec![Vec::new(); running.len()],
             surplus: vec![Vec::new(); running.len()],
-            claimant: Vec::new(),
+            preemptor: Vec::new(),
         };
-        for spot in ground.upwards() {
-            let asker = ground.path(&claim.0.queue).contains(&spot).then_some(claim);
-            seats.fill(&ground.nodes[spot], &below[spot], running, parts, asker);
+        for spot in ground.deepest_first() {
+            let asker = ground.path_of(&claim.0.queue).contains(&spot).then_some(claim);
+            seats.cover_queue(&ground.nodes[spot], &below[spot], running, parts, asker);
         }
         seats
     }
 
     /// All jobs below one queue sit down; the queues below it were filled before.
-    fn fill(
+    fn cover_queue(
         &mut self,
         node: &Node,
         jobs: &[usize],
@@ -304,7 +307,7 @@ impl Coverage {
     ) {
         let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::Covered));
         let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
-        let asker_first = matches!(self.claimant.last(), Some(true));
+        let asker_first = matches!(self.preemptor.last(), Some(true));
         let mut asker = claim;
         let mut taken = Dense::default();
         for (late, job) in first.iter().map(|job| (false, *job)).chain(then.iter().map(|job| (true, *job))) {
@@ -313,25 +316,25 @@ impl Coverage {
                 let comes_before =
                     (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(claim.priority));
                 if comes_before {
-                    self.claimant.push(Cover::of(node, &taken, asks) == Cover::Covered);
+                    self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
                     asker = None;
                 }
             }
-            let seat = Cover::of(node, &taken, &parts[job].minimum);
+            let seat = Cover::of_amount(node, &taken, &parts[job].minimum);
             if seat == Cover::Covered {
                 taken.add(&parts[job].minimum);
             }
             self.minimum[job].push(seat);
         }
         if let Some((_, asks)) = asker {
-            self.claimant.push(Cover::of(node, &taken, asks) == Cover::Covered);
+            self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
         }
         for job in first.into_iter().chain(then) {
             let spare = match self.minimum[job].last() {
                 Some(borrowed @ (Cover::Over(_) | Cover::Unstated)) => {
                     SurplusCover { covered: 0, next: borrowed.clone() }
                 }
-                Some(Cover::Covered) | None => sit(node, &mut taken, &parts[job]),
+                Some(Cover::Covered) | None => cover_surplus(node, &mut taken, &parts[job]),
             };
             self.surplus[job].push(spare);
         }
@@ -339,6 +342,6 @@ impl Coverage {
 }
 
 /// By priority, then by start; what is only admitted started last.
-fn rank(holder: &RunningJob) -> (std::cmp::Reverse<i32>, i64, &str) {
+fn coverage_order(holder: &RunningJob) -> (std::cmp::Reverse<i32>, i64, &str) {
     (std::cmp::Reverse(holder.priority), holder.started.unwrap_or(i64::MAX), holder.id.as_str())
 }

@@ -1,9 +1,10 @@
 //! What a binding is charged, from what the API says about it and nothing else.
 //!
-//! Rule: admitted, it is charged what was admitted; placed, the same (the scheduler may place up to the record at any time
-//! without asking again), or what is really in clusters if that is more (a copy counts once for each cluster); as pods
-//! finish, what is left; ended, nothing. Who is to hold less needs a smaller record. A binding that was placed without an admission (before us,
-//! or past us) is charged the same way, so that the books say what the clusters run.
+//! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place
+//! up to the record at any time without asking again), or what is really in clusters if that is more; a copy counts
+//! once for each cluster. As pods finish, what is left is charged; an ended one is charged nothing. To hold less, a
+//! binding needs a smaller record. A binding that was placed without an admission is charged in the same way, so that
+//! the ledger says what the clusters run.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! The queues as a tree: who is above whom, what each holds, and why a queue starts no jobs.
+//! The queues as a tree: which is above which, what each holds, and why a queue starts no jobs.
 //!
-//! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`): jobs in leaves, charged on the whole way up, where
-//! every ancestor's ceiling holds ([`super::entitled`]). Two differences on purpose: the root is bounded by the fleet
-//! (Volcano leaves that to the nodes), and a queue with a missing parent or in a circle stops its own jobs only (Volcano
-//! refuses every job of every queue, `1226-1243`). What such a queue's jobs hold stays charged where it was last.
+//! Rule: Volcano's hierarchical capacity (`capacity.go:1212-1556`): jobs are in leaves and charged on the whole path,
+//! where every ancestor's ceiling holds ([`super::entitlement`]). Two differences on purpose. The root is bounded by
+//! the fleet (Volcano leaves that to the nodes). And a queue with a missing parent or in a cycle stops only its own
+//! jobs (Volcano refuses every job of every queue, `1226-1243`); what its jobs hold stays charged where it was last.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Water-filling: one amount among several who may have at least and at most so much, by weight.
+//! Water-filling: one amount divided among several who may have at least and at most so much, by weight.
 //!
-//! Rule: the level rises for all alike, weight times as fast; who has its most is left behind, who has its least is not
-//! below it (Volcano's proportion plugin does so in rounds of floats, `proportion.go:199-266`). Exact: the level is the
-//! largest whole number at which all together stay within the amount, and what is left of the last step (less than the
-//! sum of the weights, in billionths of a unit) goes to the first in order who can still take it.
+//! Rule: the level rises for all alike, weight times as fast. One that has its most is left behind, and one that has
+//! its least is not below it (Volcano's proportion plugin does so in rounds of floats, `proportion.go:199-266`).
+//! Exact: the level is the largest whole number at which all together stay within the amount. What is left of the last
+//! step (less than the sum of the weights, in billionths of a unit) goes to the first in order who can still take it.
 
 /// One of those who share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

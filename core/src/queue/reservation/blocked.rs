@@ -1,7 +1,7 @@
-//! Who sleeps for what, in the order in which their places would be kept.
+//! Which jobs each shortage blocks, in the order in which they would get a reservation.
 //!
-//! Jobs that ask for the same sleep together, and at most two of each priority can be the next to get a fence: the one with
-//! the earliest deadline, and the oldest of those without one.
+//! Jobs that ask for the same are blocked together, and at most two of each priority can be next: the one with the
+//! earliest deadline and the oldest without one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,30 +1,32 @@
-//! Which blocked job's place is kept free, and whom that holds back.
+//! Reservations: for which blocked job quota or capacity is kept, and which other jobs that blocks.
 //!
-//! Rule: reservation by ageing with EASY backfill (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead
-//! of nodes, as far as shares allow. Of the jobs of one queue that one ceiling holds up, the first in rank (priority, then
-//! age, where a deadline counts for an hour of it at most) gets a *fence* once it has waited long enough, or is at its
-//! deadline: from its own queue up to the ceiling that is short its demand counts as taken. Of a fifo queue only the first
-//! in line gets one.
+//! Rule: EASY backfill with ageing (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead of nodes,
+//! as far as shares allow.
 //!
-//! Whom it holds back: its own queue always. Queues beside its own, and beside those above it, only if each of its queues
-//! below the common one stays *within* what it deserves of the scarce resource with the holder started, or has nothing
-//! else of it. Of several that reach equally far the first in rank counts. Whoever ranks strictly higher by priority does
-//! not see the fence; nobody else takes what the holder needs, except who is known to end before the holder could start. A
-//! holder heeds only fences of better rank, so that two never wait for each other. Under an order that knows no shares
-//! every fence reaches all the way.
+//! *Who reserves.* Of the jobs of one queue that one ceiling blocks, the first in rank gets a reservation once it has
+//! waited long enough or is at its deadline. Rank is priority, then age; a deadline counts for an hour of age at most.
+//! Of a fifo queue only the head reserves. From its own queue up to the ceiling that is short, its demand counts as
+//! taken.
 //!
-//! So a queue gets by age nothing that others deserve, and still nobody starves. In its own queue every job is first some
-//! day. Then its queue starts nothing more that asks for the scarce resource, so what it has of that only shrinks: within
-//! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above, one after the
-//! other. Then only those come before it that are within as well and rank better: they do not become more. What a job that
-//! asks for more than its queue deserves gets that way is a turn, not a share: it comes when its queue has nothing else.
+//! *Whom it blocks.* Its own queue, always. Queues beside its own, and beside those above it, only if each of its
+//! queues below the common one has nothing else of the scarce resource, or stays within what it deserves of it with
+//! the reserving job started. Of several reservations that reach equally far the first in rank counts. A job of
+//! strictly higher priority is not blocked. Nor is one that is known to end before the reserving job could start: it
+//! is backfilled. A reserving job is blocked only by reservations of better rank, so two never wait for each other.
+//! Under an order that knows no shares every reservation reaches all the way up.
 //!
-//! It starts within its patience and, for each queue and each ceiling on its way up, the longest time that those run that
-//! hold something there. What it costs: at most one holder's demand for each ceiling and resource stands idle. Jobs that
-//! lack room in clusters are fenced the same way, by clusters and resources. As long as the fleet has as much idle as such a
-//! job asks for, it is nobody's share: its clusters are kept from everybody, for a term (`engine/fences/terms.rs`).
-//! Otherwise, while it is not within, its own queue waits for it everywhere, and no cluster is kept. Reservations are worked out from who waits, for how long and what queues
-//! hold, and from nothing else: a restart makes the same ones.
+//! *Why nobody starves.* By age a queue gets nothing that others deserve. In its own queue every job is the first some
+//! day. Then the queue starts nothing more that asks for the scarce resource, so its use of that only shrinks: within
+//! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above. After
+//! that only jobs go first that are within as well and rank better, and these do not become more. What a job gets that
+//! way that asks for more than its queue deserves is one turn: it starts when its queue has nothing else.
+//!
+//! *What it costs.* At most one reserving job's demand for each ceiling and resource stands idle. A job that lacks
+//! capacity reserves clusters and resources in the same way. As long as the fleet has as much idle as it asks for,
+//! that is nobody's share, and its clusters are kept from everybody for a hold window
+//! (`engine/reservations/hold_window.rs`). Otherwise, while it is not within, its own queue waits for it everywhere
+//! and no cluster is kept. Reservations follow from who waits, for how long, and what queues hold, and from nothing
+//! else: a restart makes the same ones.
 
 pub(crate) mod blocked;
 

@@ -1,9 +1,9 @@
-//! Jobs that are out of line for a while: they found no place, gave their quota back, and are tried again later.
+//! Jobs in backoff: they were requeued because they found no place, and are considered again later.
 //!
-//! Strict priority counts across everything that waits: what such a job gave back nobody of lower priority takes at once.
-//! Its demand counts as taken for them, for as long as anybody has to wait for a place, and no longer: it may be that it can
-//! be placed nowhere, and then it gave its quota back so that others have it. Jobs of its own priority, older or younger,
-//! do not wait for it; nor does anybody for one that gave way, which waits for another itself.
+//! Strict priority counts across all pending jobs: what such a job gave up, no job of lower priority takes at once.
+//! Its demand counts as taken for them for as long as any job waits for a reservation, and no longer: it may be that
+//! it can be placed nowhere, and then it gave up its quota so that others have it. Jobs of its own priority, older or
+//! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself.
 
 use crate::queue::{
     engine::{

@@ -1,4 +1,4 @@
-//! Whom clusters are kept for.
+//! Which jobs that lack capacity get clusters reserved.
 
 use crate::{
     queue::{

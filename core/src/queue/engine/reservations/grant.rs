@@ -1,4 +1,4 @@
-//! Who gets a fence, how far it reaches, and when it ends.
+//! Which job gets a reservation, how far up it reaches, and when it ends.
 
 use crate::queue::{
     capacity::ClusterCapacity,

@@ -1,9 +1,10 @@
-//! For how long clusters are kept for one job.
+//! For how long clusters are reserved for one job.
 //!
-//! What runs there may never end, or may not be what the job lacks. So a place in clusters is kept for a term; then in others
-//! where it could run, each in its turn; then the job rests for as long, while other jobs have theirs. Each round is twice
-//! as long as the one before: a job that others only have to end for starts once a term is longer than they run, and one
-//! that can not start there keeps clusters from others half of the time at most. A restart begins anew.
+//! What runs there may never end, or may not be what the job lacks. So clusters are reserved for a window; then others
+//! where the job could run, each in its turn; then the job rests for as long, while other jobs have theirs. Each round
+//! is twice as long as the one before. So a job that only has to wait for others to end starts once a window is longer
+//! than they run, and one that can not start there keeps clusters from others half of the time at most. A restart
+//! begins anew.
 
 use crate::{
     gang::ClusterName,

@@ -1,4 +1,4 @@
-//! Shapes go to sleep and wake, and fences hear of it.
+//! What becoming inadmissible, being requeued and a new head of a shape mean for reservations.
 
 use crate::queue::{
     engine::{

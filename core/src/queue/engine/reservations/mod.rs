@@ -1,4 +1,5 @@
-//! Reservations at work: who gets one, whom it holds back, and when that ends. The rule is in [`super::super::draft_reservation`].
+//! Reservations in the engine: which jobs a reservation blocks, and what is told about it. The rule is in
+//! [`crate::queue::reservation`].
 
 mod backoff;
 mod clusters;

@@ -10,40 +10,50 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
     let rate = EvictionRate { evictions: 2, seconds: 60 };
     let mut policy = World { now: 60, ..world };
     policy.policy.bounds.rate = rate;
-    let plan = |bucket: &EvictionBudget, asks| {
-        policy.plan_with(&claim("a", 0, cpu(asks)), bucket, |victims| policy.fits(&cpu(asks), victims))
+    let plan = |budget: &EvictionBudget, asks| {
+        policy.plan_with(&claim("a", 0, cpu(asks)), budget, |victims| policy.fits(&cpu(asks), victims))
     };
-    let mut bucket = EvictionBudget::empty(0);
-    assert_eq!(plan(&bucket, 4).unwrap().victims.len(), 2);
-    bucket.take(rate, 2, 60);
-    let why = plan(&bucket, 4).unwrap_err();
+    let mut budget = EvictionBudget::start_empty(0);
+    assert_eq!(plan(&budget, 4).unwrap().victims.len(), 2);
+    budget.take_evictions(rate, 2, 60);
+    let why = plan(&budget, 4).unwrap_err();
     assert_eq!(why.refused, AttemptRefusal::Rate { needs: 2, has: 0, most: 2, enough_at: Some(120) });
-    assert_eq!(why.to_string(), "claims cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now");
-    assert_eq!((bucket.level(rate, 89), bucket.level(rate, 90)), (0, 1));
+    assert_eq!(
+        why.to_string(),
+        "preemption for cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now"
+    );
+    assert_eq!((budget.available_evictions(rate, 89), budget.available_evictions(rate, 90)), (0, 1));
 }
 
 #[test]
 fn a_claim_larger_than_the_bucket_is_met_once_it_is_full_and_paid_back_before_the_next() {
     let world = lent(&[2, 2, 2, 2, 2]);
     let rate = EvictionRate { evictions: 2, seconds: 60 };
-    let at = |now: i64, bucket: &EvictionBudget| {
+    let at = |now: i64, budget: &EvictionBudget| {
         let mut world = World { now, ..world.clone() };
         world.policy.bounds.rate = rate;
-        world.plan_with(&claim("a", 0, cpu(6)), bucket, |victims| world.fits(&cpu(6), victims))
+        world.plan_with(&claim("a", 0, cpu(6)), budget, |victims| world.fits(&cpu(6), victims))
     };
-    let mut bucket = EvictionBudget::empty(1000);
-    let why = at(1059, &bucket).unwrap_err();
+    let mut budget = EvictionBudget::start_empty(1000);
+    let why = at(1059, &budget).unwrap_err();
     assert_eq!(why.refused, AttemptRefusal::Rate { needs: 3, has: 1, most: 2, enough_at: Some(1060) });
     assert_eq!(
         why.to_string(),
-        "claims cpu 6: 3 evictions are needed and 1 are left in the fleet's budget for now; it holds 2 at most: they are \
+        "preemption for cpu 6: 3 evictions are needed and 1 are left in the fleet's budget for now; it holds 2 at most: they are \
          made once it is full, and paid back before any other"
     );
-    assert_eq!(at(1060, &bucket).unwrap().victims.len(), 3);
-    bucket.take(rate, 3, 1060);
+    assert_eq!(at(1060, &budget).unwrap().victims.len(), 3);
+    budget.take_evictions(rate, 3, 1060);
     // One more than it held: the half minute that this takes comes first.
-    assert_eq!((bucket.level(rate, 1060), bucket.level(rate, 1119), bucket.level(rate, 1120)), (0, 0, 1));
-    assert_eq!(at(1060, &bucket).unwrap_err().again_at(), Some(1150));
+    assert_eq!(
+        (
+            budget.available_evictions(rate, 1060),
+            budget.available_evictions(rate, 1119),
+            budget.available_evictions(rate, 1120)
+        ),
+        (0, 0, 1)
+    );
+    assert_eq!(at(1060, &budget).unwrap_err().again_at(), Some(1150));
 }
 
 #[test]
@@ -52,7 +62,7 @@ fn one_claim_takes_so_many_victims_at_most() {
     world.policy.bounds.victims = 3;
     assert_eq!(world.victims(&claim("a", 0, cpu(3))).len(), 3);
     let why = world.refusal(&claim("a", 0, cpu(4)));
-    assert_eq!(why.to_string(), "claims cpu 4: 4 jobs would have to give way, and one claim may take 3");
+    assert_eq!(why.to_string(), "preemption for cpu 4: 4 jobs would have to be evicted, and one attempt may evict 3");
 }
 
 #[test]
@@ -84,12 +94,12 @@ fn a_job_that_was_taken_from_too_often_is_left_alone_until_it_makes_progress_l4(
     world.running[0].evictions = EvictionHistory { count: 3, last: Some(-9000) };
     let why = world.refusal(&claim("a", 0, cpu(6)));
     assert_eq!((why.again_at(), why.exempt), (Some(3600), [(Exemption::TooOften, 1)].into()));
-    assert_eq!(EvictionHistory::next(&world.running[0], &bounds, 3000).count, 4);
+    assert_eq!(EvictionHistory::after_eviction(&world.running[0], &bounds, 3000).count, 4);
     for progress in [|world: &mut World| world.now = 3600, |world: &mut World| world.running[0].progressed = true] {
         let mut world = world.clone();
         progress(&mut world);
         assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b0"]);
-        let next = EvictionHistory::next(&world.running[0], &bounds, world.now);
+        let next = EvictionHistory::after_eviction(&world.running[0], &bounds, world.now);
         assert_eq!(next, EvictionHistory { count: 1, last: Some(world.now) });
     }
 }
@@ -106,7 +116,7 @@ fn a_claimant_whose_claims_come_to_nothing_waits_longer_each_time() {
         let mut world = world.clone();
         world.now = 999 + pause;
         let why = world.refusal(&asks);
-        assert_eq!((why.token(), why.again_at()), ("ClaimBackoff", Some(1000 + pause)));
+        assert_eq!((why.token(), why.again_at()), ("PreemptionBackoff", Some(1000 + pause)));
         world.now += 1;
         assert!(world.plan_evictions(&asks).is_ok());
     }
@@ -123,17 +133,17 @@ proptest! {
         asks in prop::collection::vec((0_i64..50, 0_u32..6), 1..40), evictions in 1_u32..6, seconds in 1_u32..60,
     ) {
         let rate = EvictionRate { evictions, seconds };
-        let (mut bucket, mut now, mut let_through) = (EvictionBudget::empty(0), 0, Vec::new());
+        let (mut budget, mut now, mut let_through) = (EvictionBudget::start_empty(0), 0, Vec::new());
         for (wait, wanted) in asks {
             now += wait;
-            if bucket.affords(rate, wanted, now) {
-                bucket.take(rate, wanted as usize, now);
+            if budget.can_afford(rate, wanted, now) {
+                budget.take_evictions(rate, wanted as usize, now);
                 let_through.extend(std::iter::repeat_n(now, wanted as usize));
-            } else if let Some(at) = bucket.enough_at(rate, wanted, now) {
-                prop_assert!(bucket.affords(rate, wanted, at) && !bucket.affords(rate, wanted, at - 1));
+            } else if let Some(at) = budget.enough_at(rate, wanted, now) {
+                prop_assert!(budget.can_afford(rate, wanted, at) && !budget.can_afford(rate, wanted, at - 1));
             }
         }
-        // In any stretch at most what the time refills and what a full bucket holds, or one claim takes.
+        // In any stretch at most what the time refills and what a full budget holds, or one claim takes.
         let most = i64::from(evictions).max(5);
         for (i, from) in let_through.iter().enumerate() {
             for (j, to) in let_through.iter().enumerate().skip(i) {

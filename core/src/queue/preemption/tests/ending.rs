@@ -106,8 +106,8 @@ impl Game {
     fn claim(&mut self, order: &[usize]) -> bool {
         for at in order.iter().copied() {
             let claim = self.claim_of(&self.waiting[at]);
-            let bucket = EvictionBudget::full(self.world.policy.bounds.rate, self.world.now);
-            let plan = self.world.plan_with(&claim, &bucket, |victims| self.fits(&claim.id, &claim.asks, victims));
+            let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
+            let plan = self.world.plan_with(&claim, &budget, |victims| self.fits(&claim.id, &claim.asks, victims));
             let Ok(plan) = plan else { continue };
             for victim in &plan.victims {
                 self.evict(victim, &claim.id);

@@ -82,18 +82,18 @@ impl World {
     }
 
     pub(crate) fn plan_evictions(&self, claim: &Preemptor) -> Result<EvictionPlan, Box<NoEvictions>> {
-        let bucket = EvictionBudget::full(self.policy.bounds.rate, self.now);
-        self.plan_with(claim, &bucket, |victims| self.fits(&claim.asks, victims))
+        let budget = EvictionBudget::start_full(self.policy.bounds.rate, self.now);
+        self.plan_with(claim, &budget, |victims| self.fits(&claim.asks, victims))
     }
 
     pub(crate) fn plan_with(
         &self,
         claim: &Preemptor,
-        bucket: &EvictionBudget,
+        budget: &EvictionBudget,
         fits: impl FnMut(&[&Victim]) -> bool,
     ) -> Result<EvictionPlan, Box<NoEvictions>> {
         let Self { queues, running, fleet, policy, now } = self;
-        plan_evictions(&PreemptionInput { queues, running, fleet, policy, bucket, now: *now }, claim, fits)
+        plan_evictions(&PreemptionInput { queues, running, fleet, policy, budget, now: *now }, claim, fits)
     }
 
     /// Who gives way, with the pods that a job spares.
@@ -150,7 +150,7 @@ pub(crate) fn elastic(id: &str, queue: &str, started: i64, pods: &[u32], min: u3
 
 pub(crate) fn claim(queue: &str, priority: i32, asks: Resources) -> Preemptor {
     Preemptor {
-        id: "claimant".into(),
+        id: "preemptor".into(),
         queue: queue.into(),
         priority,
         never_preempts: false,
@@ -175,7 +175,7 @@ fn lent_capacity_comes_back_defect_13() {
     assert_eq!(names(&plan), ["b4", "b3"]);
     assert_eq!(plan.frees, cpu(4));
     let said = plan.victims[0].why.to_string();
-    assert_eq!(said, "queue a takes back what it deserves: queue b used cpu 10 and deserves 4");
+    assert_eq!(said, "queue a reclaims what it deserves: queue b used cpu 10 and deserves 4");
 }
 
 #[test]
@@ -185,17 +185,17 @@ fn what_a_queue_deserves_covers_its_oldest_jobs_and_nobody_takes_them() {
     let why = world.refusal(&claim("a", 0, cpu(7)));
     assert_eq!(
         why.to_string(),
-        "claims cpu 7: no job may be taken for it: queue a would use cpu 7 and deserves 6; left alone: 5 out of reach of \
+        "preemption for cpu 7: no job may be evicted for it: queue a would use cpu 7 and deserves 6; left alone: 5 out of reach of \
          the job's priority"
     );
     // Also where that is not enough: b0 and b1 stay.
     let mut world = world;
     world.account("a").deserved = [("cpu".into(), Quantity::from_units(9))].into_iter().collect();
     let why = world.refusal(&claim("a", 0, cpu(7)));
-    assert_eq!(why.token(), "TooLittleToTakeBack");
+    assert_eq!(why.token(), "TooFewVictims");
     assert_eq!(
         why.to_string(),
-        "claims cpu 7: not even without the 3 jobs that may be taken (cpu 6) would it fit; left alone: 2 covered by what \
+        "preemption for cpu 7: not even without the 3 jobs that may be evicted (cpu 6) would it fit; left alone: 2 within what \
          its queue deserves"
     );
 }
@@ -299,10 +299,10 @@ fn surplus_is_covered_as_far_as_it_goes() {
     let world = World::new(cpu(10)).queue("a", "", cpu(9)).queue("b", "", cpu(3));
     let mut world = world.runs(elastic("b0", "b", 0, &[10], 1));
     assert_eq!(world.victims(&claim("a", 0, cpu(7))), ["b0-7"]);
-    assert_eq!(world.refusal(&claim("a", 0, cpu(8))).token(), "TooLittleToTakeBack");
+    assert_eq!(world.refusal(&claim("a", 0, cpu(8))).token(), "TooFewVictims");
     world.account("b").guarantee = cpu(5);
     assert_eq!(world.victims(&claim("a", 0, cpu(5))), ["b0-5"]);
-    assert_eq!(world.refusal(&claim("a", 0, cpu(6))).token(), "TooLittleToTakeBack");
+    assert_eq!(world.refusal(&claim("a", 0, cpu(6))).token(), "TooFewVictims");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn jobs_of_a_queue_that_is_gone_may_be_taken_back() {
     let plan = world.plan_evictions(&claim("a", 0, cpu(1))).unwrap();
     assert_eq!(names(&plan), ["lost"]);
     let said = plan.victims[0].why.to_string();
-    assert_eq!(said, "queue a takes back what it deserves: queue deleted used cpu 4 and deserves none");
+    assert_eq!(said, "queue a reclaims what it deserves: queue deleted used cpu 4 and deserves none");
 }
 
 /// Two queues that deserve 4 and 6 of 10, and a gang of 8 in the first that came at 0 and started at 300.

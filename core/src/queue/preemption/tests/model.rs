@@ -9,12 +9,12 @@ pub(crate) struct Model<'a> {
     claim: &'a Preemptor,
     /// Covered minimums, and pods of surplus that are covered, by queue and job.
     covered: BTreeMap<(QueueName, JobId), (bool, u32)>,
-    claimant: BTreeSet<QueueName>,
+    preemptor: BTreeSet<QueueName>,
 }
 
 impl<'a> Model<'a> {
     pub(crate) fn new(world: &'a World, claim: &'a Preemptor) -> Self {
-        let mut model = Self { world, claim, covered: BTreeMap::new(), claimant: BTreeSet::new() };
+        let mut model = Self { world, claim, covered: BTreeMap::new(), preemptor: BTreeSet::new() };
         let mut names: Vec<&QueueName> = world.queues.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(world.path(name).len()));
         names.into_iter().for_each(|name| model.seat(name));
@@ -92,13 +92,13 @@ impl<'a> Model<'a> {
         let children = self.children(queue);
         let mut taken = Resources::new();
         let mine = self.world.path(&self.claim.queue).contains(queue);
-        let late = !children.iter().any(|child| self.claimant.contains(*child));
+        let late = !children.iter().any(|child| self.preemptor.contains(*child));
         let late_of = |holder: &RunningJob| {
             !children.iter().any(|child| {
                 self.covered.get(&((*child).clone(), holder.id.clone())).is_some_and(|(minimum, _)| *minimum)
             })
         };
-        // What the claimant sees: all who come before it.
+        // What the preemptor sees: all who come before it.
         let before: Vec<bool> =
             jobs.iter().map(|holder| (late_of(holder), -holder.priority) <= (late, -self.claim.priority)).collect();
         let mut seen = None;
@@ -114,7 +114,7 @@ impl<'a> Model<'a> {
             seats.push(covered);
         }
         if mine && self.sits(queue, &seen.unwrap_or_else(|| taken.clone()), &self.claim.asks).is_ok() {
-            self.claimant.insert(queue.clone());
+            self.preemptor.insert(queue.clone());
         }
         for (holder, seat) in jobs.iter().zip(seats) {
             let mut pods = 0;
@@ -127,7 +127,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The queues of a job below the nearest one above the claimant too, and those from there on.
+    /// The queues of a job below the nearest one above the preemptor too, and those from there on.
     pub(crate) fn split(&self, of: &QueueName, other: &QueueName) -> (Vec<QueueName>, Vec<QueueName>) {
         let other = self.world.path(other);
         self.world.path(of).into_iter().partition(|name| !other.contains(name))
@@ -205,9 +205,9 @@ impl<'a> Model<'a> {
         };
         let ruled = self.world.policy.preempt.iter().any(|rule| near <= rule.scope);
         let covers = |queue: &QueueName| self.covered[&(queue.clone(), holder.id.clone())].0;
-        let first_of_mine = from.iter().position(|queue| self.claimant.contains(queue)).unwrap_or(usize::MAX);
+        let first_of_mine = from.iter().position(|queue| self.preemptor.contains(queue)).unwrap_or(usize::MAX);
         let first_of_its = from.iter().position(covers).unwrap_or(usize::MAX);
-        let outranks = mine.iter().any(|queue| self.claimant.contains(queue))
+        let outranks = mine.iter().any(|queue| self.preemptor.contains(queue))
             || first_of_its == usize::MAX
             || first_of_mine <= first_of_its;
         ruled && holder.priority < self.claim.priority && holder.preemptable == Some(true) && (!whole || outranks)

@@ -19,10 +19,10 @@ fn strictly_lower_priorities_give_way_the_lowest_first() {
     assert_eq!(names(&plan), ["b", "c"]);
     assert_eq!(
         plan.victims[0].why.to_string(),
-        "a job of priority 5 in queue q needs its room, and its own priority is 0"
+        "a job of priority 5 in queue q needs its capacity, and its own priority is 0"
     );
     assert_eq!(world.refusal(&claim("q", 0, cpu(1))).exempt, [(Exemption::NotLower, 4)].into());
-    assert_eq!(world.refusal(&claim("q", 5, cpu(5))).token(), "TooLittleToTakeBack");
+    assert_eq!(world.refusal(&claim("q", 5, cpu(5))).token(), "TooFewVictims");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn no_priority_takes_from_another_queue_what_that_one_deserves() {
     let mut world = neighbours(RuleScope::AnyQueue);
     world.account("y").deserved = [("cpu".into(), Quantity::from_units(2))].into_iter().collect();
     let why = world.refusal(&claim("x1", 9, cpu(6)));
-    assert_eq!((why.token(), why.exempt), ("TooLittleToTakeBack", [(Exemption::Covered, 1)].into()));
+    assert_eq!((why.token(), why.exempt), ("TooFewVictims", [(Exemption::Covered, 1)].into()));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn who_is_not_needed_after_all_is_put_back() {
 #[test]
 fn where_the_claimant_needs_one_cluster_only_jobs_there_go() {
     let world = lent(&[4, 2, 2, 2]);
-    let bucket = EvictionBudget::full(world.policy.bounds.rate, world.now);
+    let budget = EvictionBudget::start_full(world.policy.bounds.rate, world.now);
     let here = |victims: &[&Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
-    assert_eq!(names(&world.plan_with(&claim("a", 0, cpu(2)), &bucket, here).unwrap()), ["b1"]);
+    assert_eq!(names(&world.plan_with(&claim("a", 0, cpu(2)), &budget, here).unwrap()), ["b1"]);
 }

@@ -52,8 +52,8 @@ impl Case {
     }
 
     pub(crate) fn plan_evictions(&self) -> Result<EvictionPlan, Box<NoEvictions>> {
-        let bucket = EvictionBudget::full(self.world.policy.bounds.rate, self.world.now);
-        self.world.plan_with(&self.claim, &bucket, |victims| self.fits(victims))
+        let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
+        self.world.plan_with(&self.claim, &budget, |victims| self.fits(victims))
     }
 }
 
@@ -167,12 +167,12 @@ fn victim(case: &Case, id: &JobId, pods: Option<u32>) -> Victim {
     let holder = case.world.running.iter().find(|holder| holder.id == *id).unwrap();
     let (taken, frees) = match (pods, &holder.elastic) {
         (Some(pods), Some(gang)) => {
-            let surplus = surplus::Surplus::of(gang);
-            (EvictedPart::Surplus(surplus.less(gang, pods)), surplus.frees(gang, pods))
+            let surplus = surplus::Surplus::from_gang(gang);
+            (EvictedPart::Surplus(surplus.removed_pods(gang, pods)), surplus.freed_resources(gang, pods))
         }
         _ => (EvictedPart::Whole, holder.charge.clone()),
     };
-    let why = EvictionReason::Preempted { claimant: "".into(), priority: 0, by: 0 };
+    let why = EvictionReason::Preempted { preemptor: "".into(), priority: 0, by: 0 };
     Victim { id: id.clone(), queue: holder.queue.clone(), taken, why, frees, lost_work: 0 }
 }
 

@@ -47,7 +47,7 @@ const ROWS: &[Row] = &[
         running: &["pg16 q10 0 1*cpu:1,mem:3 1 -", "pg18 q11 0 1*cpu:1,mem:1 1 -"],
         claim: "q10 0 cpu:1,mem:1 -",
         want: &[],
-        differs: "evicts pg18: one dimension is enough there. A claimant that borrows on another is itself taken from by \
+        differs: "evicts pg18: one dimension is enough there. A preemptor that borrows on another is itself taken from by \
                   whoever lacks that, and the two take turns",
     },
     Row {
@@ -69,7 +69,7 @@ const ROWS: &[Row] = &[
         differs: SAME,
     },
     Row {
-        name: "capacity flat 8: only the claimant's dimensions count",
+        name: "capacity flat 8: only the preemptor's dimensions count",
         fleet: "cpu:4,mem:8,gpu:1",
         queues: &["q17 - 0 cpu:2,mem:2", "q18 - 0 cpu:2,mem:4,gpu:1"],
         running: &[
@@ -80,10 +80,10 @@ const ROWS: &[Row] = &[
         ],
         claim: "q18 0 cpu:1,gpu:1 gpu",
         want: &[],
-        differs: "evicts pg28: as in flat 5, the claimant would use cpu 3 of the 2 that it deserves",
+        differs: "evicts pg28: as in flat 5, the preemptor would use cpu 3 of the 2 that it deserves",
     },
     Row {
-        name: "capacity flat 8, with a claimant that borrows no cpu: only the claimant's dimensions count",
+        name: "capacity flat 8, with a preemptor that borrows no cpu: only the preemptor's dimensions count",
         fleet: "cpu:4,mem:8,gpu:1",
         queues: &["q17 - 0 cpu:2,mem:2", "q18 - 0 cpu:4,mem:4,gpu:1"],
         running: &[

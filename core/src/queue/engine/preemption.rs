@@ -1,0 +1,136 @@
+//! What a preemption attempt has to know of the queues: who may want one, what it lacks, and whether its quota would do.
+//!
+//! Rule: a job wants others evicted if it waits for quota or capacity and no reservation blocks it, for what came free
+//! would then go to the reserving job. By reclaim only a queue gains that has less than it deserves, or one below such a
+//! queue; and what limits its own queue alone nobody else can give it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    gang::QueueName,
+    quantity::Quantity,
+    queue::{
+        Engine, JobId,
+        preemption::{QueueAccount, Victim},
+        quota::tree::Node,
+    },
+    reason::{Bound, Reason},
+    resources::{ResourceName, Resources},
+};
+
+/// A job near the head of its queue for which others could be evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreemptionCandidate {
+    /// Which.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its queue, or one above it, has less than it deserves, and that is what the job waits for.
+    pub may_reclaim: bool,
+}
+
+/// The quota on a job's path, to be asked with victims gone.
+#[derive(Debug, Clone)]
+pub struct QuotaAfterEvictions {
+    asks: Resources,
+    path: Vec<PathQuota>,
+}
+
+#[derive(Debug, Clone)]
+struct PathQuota {
+    used: Resources,
+    real: Resources,
+    /// The queue and those below it.
+    queues: BTreeSet<QueueName>,
+}
+
+impl QuotaAfterEvictions {
+    /// Whether every queue on the path has enough once these are evicted.
+    #[must_use]
+    pub fn is_enough(&self, victims: &[&Victim]) -> bool {
+        self.path.iter().all(|PathQuota { used, real, queues }| {
+            self.asks.iter().all(|(name, asked)| {
+                let name = name.as_str();
+                let gone = victims.iter().filter(|victim| queues.contains(&victim.queue));
+                let freed = gone.fold(Quantity::ZERO, |sum, victim| sum.saturating_add(victim.frees.get(name)));
+                used.get(name).minus(freed).saturating_add(asked) <= real.get(name)
+            })
+        })
+    }
+}
+
+impl Engine {
+    /// The first `each` jobs of each queue that wait for quota or capacity and that no reservation blocks.
+    #[must_use]
+    pub fn preemption_candidates(&self, each: usize) -> Vec<PreemptionCandidate> {
+        let mut deserving: BTreeMap<QueueName, bool> = BTreeMap::new();
+        let candidate = |(id, position): (&JobId, _)| {
+            let reason = self.explain_pending_at(id.as_str(), position)?;
+            let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else {
+                return None;
+            };
+            if self.is_blocked_by_reservation(id.as_str()) {
+                return None;
+            }
+            let own =
+                matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);
+            let may_reclaim = !own && *deserving.entry(queue.clone()).or_insert_with(|| self.deserves_more(queue));
+            Some(PreemptionCandidate { id: id.clone(), queue: queue.clone(), may_reclaim })
+        };
+        self.queue_heads(each).filter_map(candidate).collect()
+    }
+
+    /// Whether a queue, or one above it, has less than it deserves of something.
+    fn deserves_more(&self, queue: &QueueName) -> bool {
+        let below_root = self.path_of(queue).iter().filter(|node| **node != Node::ROOT);
+        below_root.copied().any(|node| {
+            let slot = &self.slots[node.index()];
+            slot.deserved.iter().any(|(dim, deserved)| slot.used.get(*dim) < *deserved)
+        })
+    }
+
+    /// Every queue but the root.
+    #[must_use]
+    pub fn queue_accounts(&self) -> BTreeMap<QueueName, QueueAccount> {
+        let root = &self.slots[Node::ROOT.index()].name;
+        let account = |queue: &crate::queue::QueueSpec| {
+            let is = self.entitlement_of(&queue.name);
+            let account = QueueAccount {
+                parent: queue.parent.clone().filter(|parent| parent != root),
+                guarantee: is.guarantee,
+                deserved: is.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect(),
+                used: is.used,
+                reclaimable: queue.reclaimable,
+                priority: queue.priority,
+            };
+            (queue.name.clone(), account)
+        };
+        self.queue_specs().filter(|queue| &queue.name != root).map(account).collect()
+    }
+
+    /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the clusters.
+    #[must_use]
+    pub fn missing_resources(&self, queue: &QueueName, asks: &Resources, free: &Resources) -> BTreeSet<ResourceName> {
+        let quota = self.quota_after_evictions(queue, asks.clone()).path;
+        let is_short = |name: &str, asked: Quantity| {
+            let over = |at: &PathQuota| at.used.get(name).saturating_add(asked) > at.real.get(name);
+            asked > free.get(name) || quota.iter().any(over)
+        };
+        asks.iter().filter(|(name, asked)| is_short(name.as_str(), *asked)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The quota on the path of a queue for a job that asks for so much.
+    #[must_use]
+    pub fn quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
+        let quota = |at: &Node| {
+            let is = self.entitlement_of(&self.slots[at.index()].name);
+            let below = self.index.iter().filter(|(_, node)| self.slots[node.index()].path.contains(at));
+            PathQuota { used: is.used, real: is.real, queues: below.map(|(name, _)| name.clone()).collect() }
+        };
+        QuotaAfterEvictions { asks, path: self.path_of(queue).iter().map(quota).collect() }
+    }
+
+    fn path_of(&self, queue: &QueueName) -> &[Node] {
+        self.index.get(queue).map_or(&[], |node| &self.slots[node.index()].path)
+    }
+}

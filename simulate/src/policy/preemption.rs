@@ -1,0 +1,156 @@
+//! Preemption in a simulation: the state machine of `caldera_core::queue::preemption` with the controller's defaults.
+//!
+//! Only whole jobs are evicted: what is left of a gang that shrinks runs on in ways that a simulation knows nothing of. A
+//! victim is not pending until the attempt that it was evicted for is over, then waits again with its age and starts from
+//! the beginning. Its pods are gone at once. Where jobs arrive over more than a day, attempts are made less often, in
+//! proportion: one takes as long as ever, and there would be hundreds of thousands.
+
+use std::collections::HashMap;
+
+use caldera_core::{
+    queue::{
+        Engine, JobId, PreemptionCandidate,
+        preemption::{
+            AttemptSchedule, EvictionHistory, HEADS_PER_QUEUE, Pace, PendingPreemptor, PreemptionInput,
+            PreemptionPolicy, Preemptor, RunningJob, plan_evictions,
+        },
+    },
+    resources::Resources,
+};
+
+use super::caldera::{id, index};
+use crate::{
+    site::{Site, Stand},
+    time::Millis,
+};
+
+/// A preemptor that was refused is considered again no more often than the time of all arrivals has of these parts.
+const PARTS: i64 = 20_000;
+
+/// The attempts of a simulation, and what was evicted for them.
+#[derive(Debug)]
+pub(super) struct Preemption {
+    schedule: AttemptSchedule,
+    /// Victims that are not pending yet.
+    out: Vec<usize>,
+    evictions: HashMap<usize, EvictionHistory>,
+}
+
+impl Preemption {
+    /// With the controller's defaults, as after a start at `now`, for jobs that arrive over `span` seconds.
+    pub(super) fn new(now: i64, span: i64) -> Self {
+        let normal = Pace::default();
+        let retry = normal.retry.max(span / PARTS);
+        let pace = Pace { pause: normal.pause.max(retry / normal.retry), retry };
+        let mut schedule = AttemptSchedule::new(PreemptionPolicy::default(), pace);
+        // The budget begins to fill.
+        schedule.budget(now);
+        Self { schedule, out: Vec::new(), evictions: HashMap::new() }
+    }
+
+    /// Something changed.
+    pub(super) const fn note_change(&mut self) {
+        self.schedule.note_change();
+    }
+
+    /// When to consider an attempt if nothing happens.
+    pub(super) fn due(&self) -> Option<Millis> {
+        self.schedule.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs)
+    }
+
+    /// Ends the open attempt if it is over; its victims may be pending again.
+    pub(super) fn close_attempt(&mut self, engine: &Engine, now: i64) -> Vec<usize> {
+        if self.schedule.close_attempt(|id| engine.is_pending(id.as_str()), now).is_none() {
+            return Vec::new();
+        }
+        self.note_change();
+        std::mem::take(&mut self.out)
+    }
+
+    /// The preemptor of the open attempt.
+    pub(super) fn preemptor(&self) -> Option<JobId> {
+        self.schedule.preemptor().cloned()
+    }
+
+    /// Makes an attempt if there is cause; the victims.
+    pub(super) fn attempt(&mut self, site: &mut Site<'_>, engine: &Engine, now: i64) -> Vec<usize> {
+        if !self.schedule.begin_round(true, now) {
+            return Vec::new();
+        }
+        let all = engine.preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(|job| job.may_reclaim);
+        let all = all.map(|job| pending_preemptor(site, engine, job)).collect();
+        let selected = self.schedule.select_preemptors(all, now);
+        if selected.is_empty() {
+            return Vec::new();
+        }
+        let queues = engine.queue_accounts();
+        let running = self.running_jobs(site, engine);
+        let fleet = site.members().total().ready;
+        let (policy, budget) = (self.schedule.policy.clone(), self.schedule.budget(now));
+        let input = PreemptionInput {
+            queues: &queues,
+            running: &running,
+            fleet: &fleet,
+            policy: &policy,
+            budget: &budget,
+            now,
+        };
+        for job in selected {
+            let quota = engine.quota_after_evictions(&job.queue, job.asks.clone());
+            let preemptor = Preemptor {
+                lacks: engine.missing_resources(&job.queue, &job.asks, &site.members().free()),
+                attempts: self.schedule.failed_attempts(&job.id),
+                id: job.id,
+                queue: job.queue,
+                priority: job.priority,
+                never_preempts: false,
+                asks: job.asks,
+            };
+            let outcome = plan_evictions(&input, &preemptor, |victims| {
+                let gone: Vec<usize> = victims.iter().map(|victim| index(&victim.id)).collect();
+                quota.is_enough(victims) && site.fits_after(index(&preemptor.id), &gone)
+            });
+            let Ok(plan) = self.schedule.record_outcome(&preemptor.id, outcome, now) else { continue };
+            self.out = plan.victims.iter().map(|victim| index(&victim.id)).collect();
+            let evicted = running.iter().filter(|job| plan.victims.iter().any(|victim| victim.id == job.id));
+            self.evictions
+                .extend(evicted.map(|job| (index(&job.id), EvictionHistory::after_eviction(job, &policy.bounds, now))));
+            return self.out.clone();
+        }
+        Vec::new()
+    }
+
+    fn running_jobs(&self, site: &Site<'_>, engine: &Engine) -> Vec<RunningJob> {
+        let running = |(job, stand): (usize, &Stand)| {
+            let Stand::Running { since, .. } = stand else { return None };
+            let (id, of) = (id(job), site.job(job));
+            Some(RunningJob {
+                charge: engine.charge_of(id.as_str())?,
+                id,
+                queue: of.queue.clone(),
+                namespace: "simulated".into(),
+                priority: of.priority,
+                preemptable: None,
+                ours: true,
+                created: seconds(of.arrival),
+                started: Some(seconds(*since)),
+                elastic: None,
+                evictions: self.evictions.get(&job).copied().unwrap_or_default(),
+                progressed: false,
+            })
+        };
+        site.holders().filter_map(running).collect()
+    }
+}
+
+fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate) -> PendingPreemptor {
+    let of = site.job(index(&job.id));
+    let asks: Resources = of.shape.least.clone();
+    let queue_priority = engine.queue_spec(&job.queue).map_or(0, |queue| queue.priority);
+    let (priority, created) = (of.priority, seconds(of.arrival));
+    PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks }
+}
+
+fn seconds(time: Millis) -> i64 {
+    i64::try_from(time.seconds()).unwrap_or(i64::MAX)
+}
