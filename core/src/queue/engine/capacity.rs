@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::{
     queue::{
         capacity::CapacityGrowth,
-        engine::{Engine, NoRoom},
+        engine::{CapacityRefusal, Engine},
         pending::line::ShapeId,
         quota::{
             admission::{FitClass, Shape},
@@ -21,15 +21,15 @@ use crate::{
     resources::Resources,
 };
 
-/// What was refused: a class, without the clusters that these fences keep. Who does not heed them is asked again.
+/// What was refused: a class, without the clusters that these reservations keep. Who does not heed them is asked again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedClass {
     class: FitClass,
     /// In order.
     kept: Box<[ReservationId]>,
 }
 
-impl Refused {
+impl RefusedClass {
     /// Before all of this class.
     fn first_of(class: FitClass) -> Self {
         Self { class, kept: Box::default() }
@@ -51,7 +51,7 @@ impl Engine {
     /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class that did
     /// not fit is considered again.
     pub fn requeue_after_capacity_change(&mut self) {
-        for refusal in std::mem::take(&mut self.no_room).into_values() {
+        for refusal in std::mem::take(&mut self.refusals).into_values() {
             for (node, shape) in refusal.sleepers {
                 self.requeue_shape(node, shape);
             }
@@ -61,8 +61,10 @@ impl Engine {
     /// More is free than before on some nodes, and nowhere else: the classes that could fit now are considered again.
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
         let (free, largest) = (self.dense(&growth.free), self.dense(&growth.largest));
-        let could_fit = |_: &Refused, refusal: &mut NoRoom| !refusal.never && refusal.needs.could_fit(&free, &largest);
-        let grown: Vec<(Refused, NoRoom)> = self.no_room.extract_if(.., could_fit).collect();
+        let could_fit = |_: &RefusedClass, refusal: &mut CapacityRefusal| {
+            !refusal.never && refusal.needs.could_fit(&free, &largest)
+        };
+        let grown: Vec<(RefusedClass, CapacityRefusal)> = self.refusals.extract_if(.., could_fit).collect();
         for (node, shape) in grown.into_iter().flat_map(|(_, refusal)| refusal.sleepers) {
             self.requeue_shape(node, shape);
         }
@@ -74,48 +76,48 @@ impl Engine {
         dense
     }
 
-    /// The answer that a shape already has: a class that fits nowhere without what some fences keep does not without more.
-    pub(crate) fn known_refusal(&self, shape: ShapeId, heeded: &[ReservationId]) -> Option<Refused> {
-        let kept = self.reserving_clusters(heeded);
+    /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not without more.
+    pub(crate) fn known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
+        let kept = self.reserving_clusters(blocking);
         let known = self.refusals_of_class(self.shape(shape).ask.fit);
         known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
     }
 
-    fn refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&Refused, &NoRoom)> {
-        self.no_room.range(Refused::first_of(class)..).take_while(move |(refused, _)| refused.class == class)
+    fn refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&RefusedClass, &CapacityRefusal)> {
+        self.refusals.range(RefusedClass::first_of(class)..).take_while(move |(refused, _)| refused.class == class)
     }
 
-    /// Remembers that a class fits nowhere without what these fences keep.
+    /// Remembers that a class fits nowhere without what these reservations keep.
     pub(crate) fn record_refusal(
         &mut self,
         shape: ShapeId,
-        heeded: &[ReservationId],
+        blocking: &[ReservationId],
         never: bool,
         detail: String,
-    ) -> Refused {
+    ) -> RefusedClass {
         let needs = self.free_needed(self.shape(shape));
         // If everything were empty, nothing would be kept either.
-        let kept = if never { Box::default() } else { self.reserving_clusters(heeded) };
-        let refused = Refused { class: self.shape(shape).ask.fit, kept };
-        self.no_room.insert(refused.clone(), NoRoom { never, detail, sleepers: BTreeSet::new(), needs });
+        let kept = if never { Box::default() } else { self.reserving_clusters(blocking) };
+        let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
+        self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, sleepers: BTreeSet::new(), needs });
         refused
     }
 
     /// Whether a shape sleeps because of clusters that are kept.
     pub(crate) fn lacks_what_is_kept(&self, node: Node, shape: ShapeId) -> bool {
         let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
-        !known.any(|(refused, no_room)| refused.kept.is_empty() && no_room.sleepers.contains(&(node, shape)))
+        !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.sleepers.contains(&(node, shape)))
     }
 
     /// Nobody of a shape is left to sleep.
     pub(crate) fn forget_refusals(&mut self, node: Node, shape: ShapeId) {
-        let all: Vec<Refused> =
+        let all: Vec<RefusedClass> =
             self.refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
         for refused in all {
-            let Some(no_room) = self.no_room.get_mut(&refused) else { continue };
-            no_room.sleepers.remove(&(node, shape));
-            if no_room.sleepers.is_empty() {
-                self.no_room.remove(&refused);
+            let Some(refusals) = self.refusals.get_mut(&refused) else { continue };
+            refusals.sleepers.remove(&(node, shape));
+            if refusals.sleepers.is_empty() {
+                self.refusals.remove(&refused);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::queue::{
-    engine::{Engine, Standing},
+    engine::{Engine, JobState},
     quota::{amounts::Dim, tree::Node},
 };
 
@@ -53,7 +53,7 @@ impl Engine {
     /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the job
     /// holds something.
     pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
-        let Some(Standing::Holding { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
+        let Some(JobState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
         if *known == end {
             return;
         }
@@ -65,14 +65,14 @@ impl Engine {
             self.ends.change(path, end, &[], charge);
         }
         *known = end;
-        self.books += 1;
+        self.ledger_version += 1;
     }
 
     /// Queues are elsewhere in the tree than they were.
     pub(crate) fn count_ends_again(&mut self) {
         self.ends = Ends::default();
         for standing in self.jobs.values() {
-            if let Standing::Holding { node, charge, end: Some(end) } = standing {
+            if let JobState::Charged { node, charge, end: Some(end) } = standing {
                 self.ends.change(&self.slots[node.index()].path, *end, &[], charge);
             }
         }

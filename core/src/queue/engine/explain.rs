@@ -4,7 +4,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{Engine, NoRoom, QueueUsage, Standing},
+        engine::{CapacityRefusal, Engine, JobState, QueueUsage},
         pending::{job_order::JobId, line::Inadmissible},
         quota::{admission, amounts::Dim, tree::Node},
         spec::QueueSpec,
@@ -46,7 +46,7 @@ impl Engine {
     /// Why a job still waits; `None` if it does not.
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
-        let Some(Standing::Waiting { node, key, .. }) = self.jobs.get(id) else { return None };
+        let Some(JobState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
         let line = &self.slots[node.index()].line;
         self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
     }
@@ -73,7 +73,7 @@ impl Engine {
     /// [`Engine::explain_pending`] for a job whose position is known.
     #[must_use]
     pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
-        let Some(Standing::Waiting { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
+        let Some(JobState::Pending { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
         let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
         let queue = slot.name.clone();
         if let Some(problem) = slot.problem.clone() {
@@ -102,7 +102,7 @@ impl Engine {
             return Some(held_back);
         }
         let refused = self.known_refusal(*shape_id, &self.blocking_reservations(*node, key, *shape_id));
-        if let Some(NoRoom { never, detail, .. }) = refused.and_then(|refused| self.no_room.get(&refused)) {
+        if let Some(CapacityRefusal { never, detail, .. }) = refused.and_then(|refused| self.refusals.get(&refused)) {
             let detail = detail.clone();
             return Some(if *never {
                 Reason::NeverFits { detail }
@@ -115,7 +115,7 @@ impl Engine {
 
     /// What the job on top of which this one comes holds of a resource below a queue.
     pub(crate) fn holds_already(&self, id: &str, at: Node, dim: Dim) -> i128 {
-        let Some(Standing::Holding { node, charge, .. }) = self.on_top.get(id).and_then(|of| self.jobs.get(of)) else {
+        let Some(JobState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of)) else {
             return 0;
         };
         let below = self.slots[node.index()].path.contains(&at);
@@ -126,13 +126,13 @@ impl Engine {
     #[must_use]
     pub fn charge_of(&self, id: &str) -> Option<Resources> {
         match self.jobs.get(id)? {
-            Standing::Holding { charge, .. } => Some(
+            JobState::Charged { charge, .. } => Some(
                 charge
                     .iter()
                     .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
                     .collect(),
             ),
-            Standing::Waiting { .. } | Standing::Aside { .. } => None,
+            JobState::Pending { .. } | JobState::BackingOff { .. } => None,
         }
     }
 
@@ -145,6 +145,6 @@ impl Engine {
     /// True while a job is in line.
     #[must_use]
     pub fn is_pending(&self, id: &str) -> bool {
-        matches!(self.jobs.get(id), Some(Standing::Waiting { .. }))
+        matches!(self.jobs.get(id), Some(JobState::Pending { .. }))
     }
 }

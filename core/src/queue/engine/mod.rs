@@ -34,7 +34,7 @@ use crate::{
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
             line::{Inadmissible, ShapeId},
-            queue_order::Tournament,
+            queue_order::QueueOrder,
         },
         quota::{
             admission::{self, Ask, Shape},
@@ -83,10 +83,10 @@ pub struct QueueUsage {
 }
 
 #[derive(Debug, Clone)]
-enum Standing {
-    Waiting { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
-    Holding { node: Node, charge: Sparse, end: Option<i64> },
-    Aside { node: Node, key: JobKey, shape: ShapeId, rank: Rank, since: i64 },
+enum JobState {
+    Pending { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
+    Charged { node: Node, charge: Sparse, end: Option<i64> },
+    BackingOff { node: Node, key: JobKey, shape: ShapeId, rank: Rank, since: i64 },
 }
 
 /// What a job says about its place, whether or not the policy looks at it.
@@ -106,48 +106,48 @@ pub struct Engine {
     index: BTreeMap<QueueName, Node>,
     unused: Vec<Node>,
     /// Queues or the fleet changed since the tree was worked out.
-    stale: bool,
+    is_quota_outdated: bool,
     /// Of that: queues, or who goes before whom.
-    replanted: bool,
-    jobs: HashMap<JobId, Standing>,
+    is_tree_outdated: bool,
+    jobs: HashMap<JobId, JobState>,
     /// Who waits for more of what another one, of the same workload, holds.
-    on_top: HashMap<JobId, JobId>,
+    resized: HashMap<JobId, JobId>,
     ends: expected_ends::Ends,
     /// Of those who wait and clusters were kept for.
-    terms: BTreeMap<JobId, reservations::Term>,
+    cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
     /// By queue, who is out of line for a while.
-    aside: BTreeMap<Node, BTreeSet<JobId>>,
+    backing_off: BTreeMap<Node, BTreeSet<JobId>>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
     unused_shapes: Vec<ShapeId>,
     /// The next job of every queue that has one.
-    heads: Tournament,
+    queue_order: QueueOrder,
     /// Queues where quota came free.
     freed: BTreeSet<Node>,
     /// Queues of which some inadmissible job may have enough quota now.
     rescan: BTreeSet<Node>,
     /// Classes that fit nowhere now, with the shapes that sleep on it.
-    no_room: BTreeMap<capacity::Refused, NoRoom>,
-    fences: Reservations,
+    refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
+    reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
     /// Seconds that a job is blocked before its place is kept.
-    patience: Option<i64>,
+    reservation_after: Option<i64>,
     /// Whose place is kept at once.
-    claim: Option<JobId>,
+    preemptor: Option<JobId>,
     /// Counts changes of what is charged.
-    books: u64,
+    ledger_version: u64,
 }
 
 /// Seconds that a blocked job waits before its place is kept, unless [`Engine::set_reservation_after`] says otherwise.
 pub const RESERVATION_AFTER: i64 = 60;
 
-/// Looks at fences in one decision; seldom is a second one needed.
+/// Looks at reservations in one decision; seldom is a second one needed.
 const ROUNDS: usize = 8;
 
 #[derive(Debug, Clone)]
-struct NoRoom {
+struct CapacityRefusal {
     never: bool,
     detail: String,
     sleepers: BTreeSet<(Node, ShapeId)>,
@@ -164,25 +164,25 @@ impl Default for Engine {
             slots: vec![Slot::new(root.clone(), Node::ROOT)],
             index: [(root, Node::ROOT)].into(),
             unused: Vec::new(),
-            stale: false,
-            replanted: false,
+            is_quota_outdated: false,
+            is_tree_outdated: false,
             jobs: HashMap::new(),
-            on_top: HashMap::new(),
+            resized: HashMap::new(),
             ends: expected_ends::Ends::default(),
-            terms: BTreeMap::new(),
-            aside: BTreeMap::new(),
+            cluster_holds: BTreeMap::new(),
+            backing_off: BTreeMap::new(),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             unused_shapes: Vec::new(),
-            heads: Tournament::default(),
+            queue_order: QueueOrder::default(),
             freed: BTreeSet::new(),
             rescan: BTreeSet::new(),
-            no_room: BTreeMap::new(),
-            fences: Reservations::default(),
+            refusals: BTreeMap::new(),
+            reservations: Reservations::default(),
             now: 0,
-            patience: Some(RESERVATION_AFTER),
-            claim: None,
-            books: 0,
+            reservation_after: Some(RESERVATION_AFTER),
+            preemptor: None,
+            ledger_version: 0,
         }
     }
 }
@@ -195,7 +195,7 @@ impl Engine {
         let slot = &mut self.slots[node.index()];
         if slot.spec.as_ref() != Some(&spec) {
             slot.spec = Some(spec);
-            (self.stale, self.replanted) = (true, true);
+            (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         }
     }
 
@@ -203,7 +203,8 @@ impl Engine {
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
             let was = self.slots[node.index()].spec.take().is_some();
-            (self.stale, self.replanted) = (self.stale | was, self.replanted | was);
+            (self.is_quota_outdated, self.is_tree_outdated) =
+                (self.is_quota_outdated | was, self.is_tree_outdated | was);
         }
     }
 
@@ -211,7 +212,7 @@ impl Engine {
     pub fn set_fleet(&mut self, fleet: Fleet) {
         if self.fleet != fleet {
             self.fleet = fleet;
-            self.stale = true;
+            self.is_quota_outdated = true;
         }
     }
 
@@ -220,16 +221,16 @@ impl Engine {
         let rank = Rank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
-        if let Some(Standing::Waiting { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
+        if let Some(JobState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
             && *was == node
             && (had, *ranked) == (&key, rank)
             && self.shape(*shape).ask == job.ask
         {
             return;
         }
-        let on_top = self.on_top.remove_entry(&job.id);
+        let resized = self.resized.remove_entry(&job.id);
         self.remove_job(job.id.as_str());
-        self.on_top.extend(on_top);
+        self.resized.extend(resized);
         let shape = self.intern(job.ask);
         let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
         self.slots[node.index()].line.insert(key.clone(), shape);
@@ -237,15 +238,15 @@ impl Engine {
             self.first_changed(node, shape);
         }
         self.update_blocked(node, shape);
-        self.jobs.insert(job.id, Standing::Waiting { node, key, shape, rank });
+        self.jobs.insert(job.id, JobState::Pending { node, key, shape, rank });
         self.refresh_head(node);
     }
 
     /// What a job in line asks for comes on top of what another one holds: if both together are more than a limit it can
     /// never start. Until it is forgotten.
     pub fn set_resized_job(&mut self, id: &JobId, of: &JobId) {
-        if self.on_top.get(id) != Some(of) {
-            self.on_top.insert(id.clone(), of.clone());
+        if self.resized.get(id) != Some(of) {
+            self.resized.insert(id.clone(), of.clone());
         }
     }
 
@@ -259,10 +260,11 @@ impl Engine {
     pub fn charge_job_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
         let node = self.intern_queue(queue);
         let moved = self.slots[node.index()].record_ancestors(above);
-        (self.stale, self.replanted) = (self.stale | moved, self.replanted | moved);
+        (self.is_quota_outdated, self.is_tree_outdated) =
+            (self.is_quota_outdated | moved, self.is_tree_outdated | moved);
         let charge = self.dims.sparse(charge);
         match self.jobs.get_mut(id) {
-            Some(Standing::Holding { node: was, charge: had, end }) if *was == node => {
+            Some(JobState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
                         self.ends.change(&self.slots[node.index()].path, end, had, &charge);
@@ -275,24 +277,24 @@ impl Engine {
             _ => {
                 self.charge(node, &charge);
                 self.remove_job(id.as_str());
-                self.jobs.insert(id.clone(), Standing::Holding { node, charge, end: None });
+                self.jobs.insert(id.clone(), JobState::Charged { node, charge, end: None });
             }
         }
     }
 
     /// A job is gone, or not ours to decide about: it neither waits nor holds.
     pub fn remove_job(&mut self, id: &str) {
-        self.on_top.remove(id);
+        self.resized.remove(id);
         match self.jobs.remove(id) {
             None => {}
-            Some(Standing::Holding { node, charge, end }) => {
+            Some(JobState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
                     self.ends.change(&self.slots[node.index()].path, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
-            Some(Standing::Aside { node, shape, .. }) => self.end_backoff(id, node, shape),
-            Some(Standing::Waiting { node, key, shape, .. }) => {
+            Some(JobState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
+            Some(JobState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
                 self.remove_pending(node, &key);
                 self.release_shape(shape);
@@ -314,9 +316,9 @@ impl Engine {
     /// The same, where clusters can be kept for a job that lacks room.
     pub fn release_next_in(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
-        let replanted = self.replanted;
+        let is_tree_outdated = self.is_tree_outdated;
         self.resolve_quota();
-        if replanted || self.fences.due().is_some_and(|due| due <= self.now) {
+        if is_tree_outdated || self.reservations.due().is_some_and(|due| due <= self.now) {
             self.update_reservations(room);
         }
         // Reservations that were taken away may let others start, who end with new ones.
@@ -341,29 +343,29 @@ impl Engine {
                 self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
                 continue;
             }
-            let heeded = self.blocking_reservations(node, &key, id);
+            let blocking = self.blocking_reservations(node, &key, id);
             let path = &self.slots[node.index()].path;
-            if let Some((at, dim, needed)) = self.first_short_with_reserved(&heeded, path, self.shape(id)) {
-                self.fences.record_blocked(&heeded, node, id, self.shape(id).ask.run_for.is_some());
+            if let Some((at, dim, needed)) = self.first_short_with_reserved(&blocking, path, self.shape(id)) {
+                self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
                 self.mark_inadmissible(node, id, Inadmissible::Reserved(at, dim, needed));
                 continue;
             }
-            if let Some((fence, dim)) = self.reservation_ahead(&heeded, path, self.shape(id)) {
-                self.fences.record_behind(fence, node, id, self.shape(id).ask.run_for.is_some());
+            if let Some((reservation, dim)) = self.reservation_ahead(&blocking, path, self.shape(id)) {
+                self.reservations.record_behind(reservation, node, id, self.shape(id).ask.run_for.is_some());
                 self.mark_inadmissible(node, id, Inadmissible::BehindReservation(dim));
                 continue;
             }
-            let refused = match self.known_refusal(id, &heeded) {
+            let refused = match self.known_refusal(id, &blocking) {
                 Some(known) => known,
-                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved(&heeded)) {
-                    Fit::Yes => return Some(self.release_job(node, &key, id, &heeded)),
-                    Fit::No { never, detail } => self.record_refusal(id, &heeded, never, detail),
+                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved(&blocking)) {
+                    Fit::Yes => return Some(self.release_job(node, &key, id, &blocking)),
+                    Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
                 },
             };
-            let no_room = self.no_room.get_mut(&refused);
-            let never = no_room.as_ref().is_some_and(|no_room| no_room.never);
-            if let Some(no_room) = no_room {
-                no_room.sleepers.insert((node, id));
+            let refusals = self.refusals.get_mut(&refused);
+            let never = refusals.as_ref().is_some_and(|refusals| refusals.never);
+            if let Some(refusals) = refusals {
+                refusals.sleepers.insert((node, id));
             }
             self.mark_inadmissible(node, id, if never { Inadmissible::Never } else { Inadmissible::Capacity });
         }
@@ -371,17 +373,17 @@ impl Engine {
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
     pub fn resolve_quota(&mut self) {
-        if !std::mem::take(&mut self.stale) {
+        if !std::mem::take(&mut self.is_quota_outdated) {
             return;
         }
         self.drop_unused_queues();
         tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
-        self.books += 1;
-        if std::mem::take(&mut self.replanted) {
+        self.ledger_version += 1;
+        if std::mem::take(&mut self.is_tree_outdated) {
             self.rebuild_reservations();
             self.count_ends_again();
         }
-        self.fences.mark_all_dirty();
+        self.reservations.mark_all_dirty();
         self.requeue_behind_reservations();
         self.mark_all_unsatisfiable();
         self.rescan_all_queues();
@@ -395,25 +397,25 @@ impl Engine {
         Some((self.first_reserving_job(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
-    fn release_job(&mut self, node: Node, key: &JobKey, id: ShapeId, heeded: &[ReservationId]) -> Release {
+    fn release_job(&mut self, node: Node, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {
         let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
-            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(heeded, at, dim))
+            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
         });
         let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
         let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
-        let held = self.fences.held_by(key.id.as_str());
+        let held = self.reservations.held_by(key.id.as_str());
         self.remove_reservation_of_job(key.id.as_str());
         self.remove_pending(node, key);
         self.release_shape(id);
         self.charge(node, &charge);
         self.pass_reservation_on(held);
-        let priority = match self.jobs.insert(key.id.clone(), Standing::Holding { node, charge, end: None }) {
-            Some(Standing::Waiting { rank, .. }) => rank.priority,
+        let priority = match self.jobs.insert(key.id.clone(), JobState::Charged { node, charge, end: None }) {
+            Some(JobState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
         Release { id: key.id.clone(), admission: Admission { queue, above, priority, copies, tasks, charged } }

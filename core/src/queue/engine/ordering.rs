@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::queue::{
-    engine::{Engine, Rank, Standing},
+    engine::{Engine, JobState, Rank},
     pending::{
         job_order::{JobId, JobKey, OrderPolicy, Share},
         line::Inadmissible,
@@ -23,13 +23,13 @@ impl Engine {
             self.requeue_shape(node, shape);
         }
         self.policy = policy;
-        (self.stale, self.replanted) = (true, true);
+        (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for standing in jobs.values_mut() {
-            if let Standing::Aside { key, rank, .. } = standing {
+            if let JobState::BackingOff { key, rank, .. } = standing {
                 *key = self.job_key(key.id.clone(), key.created, *rank);
             }
-            let Standing::Waiting { node, key, shape, rank } = standing else { continue };
+            let JobState::Pending { node, key, shape, rank } = standing else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(key.id.clone(), key.created, *rank);
             self.slots[node.index()].line.insert(key.clone(), *shape);
@@ -59,30 +59,30 @@ impl Engine {
     pub(crate) fn restart_order(&mut self) {
         let slots = &self.slots;
         let enter = |node: Node| (head(self.policy, &slots[node.index()]), share(self.policy, &slots[node.index()]));
-        self.heads.restart(slots.len(), |node| &slots[node.index()].children, enter);
+        self.queue_order.restart(slots.len(), |node| &slots[node.index()].children, enter);
     }
 
     /// The queue whose next job goes first.
     pub(crate) fn first_queue(&mut self) -> Option<Node> {
-        while let Some((node, what)) = self.heads.touched() {
+        while let Some((node, what)) = self.queue_order.touched() {
             let slot = &self.slots[node.index()];
             let share = |node: Node| share(self.policy, &self.slots[node.index()]);
-            self.heads.enter(&slot.path, head(self.policy, slot), what, share);
+            self.queue_order.enter(&slot.path, head(self.policy, slot), what, share);
         }
-        self.heads.best()
+        self.queue_order.best()
     }
 
     /// The next job of a queue may have changed.
     pub(crate) fn refresh_head(&mut self, node: Node) {
-        self.heads.touch(node, Touch::Head);
+        self.queue_order.touch(node, Touch::Head);
         let slot = &self.slots[node.index()];
         // Of such a queue only the first in line counts, wherever it sleeps.
         if slot.is_fifo() {
-            let bed = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
+            let cause = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
             self.rescan.insert(node);
-            let front = bed.and_then(Inadmissible::cause).map(|cause| ReservationId { cause, queue: node });
-            self.fences.dirty.extend(front);
-            self.fences.dirty.extend(self.fences.of_queue(node));
+            let front = cause.and_then(Inadmissible::cause).map(|cause| ReservationId { cause, queue: node });
+            self.reservations.dirty.extend(front);
+            self.reservations.dirty.extend(self.reservations.of_queue(node));
         }
     }
 }

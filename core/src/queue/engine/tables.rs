@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     gang::QueueName,
     queue::{
-        engine::{Engine, Standing},
+        engine::{Engine, JobState},
         pending::{job_order::JobKey, line::ShapeId, queue_order::Touch},
         quota::{
             admission::{Ask, Shape},
@@ -37,7 +37,9 @@ impl Engine {
             .jobs
             .values()
             .map(|standing| match standing {
-                Standing::Waiting { node, .. } | Standing::Holding { node, .. } | Standing::Aside { node, .. } => *node,
+                JobState::Pending { node, .. } | JobState::Charged { node, .. } | JobState::BackingOff { node, .. } => {
+                    *node
+                }
             })
             .collect();
         let (slots, unused) = (&self.slots, &mut self.unused);
@@ -104,25 +106,25 @@ impl Engine {
     }
 
     pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
-        self.books += 1;
+        self.ledger_version += 1;
         self.slots[node.index()].own.add(amounts);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
             self.slots[at.index()].used.add(amounts);
         }
-        self.heads.touch(node, Touch::Share);
-        self.fences.note_usage_change(&self.slots[node.index()].path);
+        self.queue_order.touch(node, Touch::Share);
+        self.reservations.note_usage_change(&self.slots[node.index()].path);
     }
 
     pub(crate) fn remove_charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
-        self.books += 1;
+        self.ledger_version += 1;
         self.slots[node.index()].own.sub(amounts);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
             self.slots[at.index()].used.sub(amounts);
         }
-        self.heads.touch(node, Touch::Share);
-        self.fences.note_usage_change(&self.slots[node.index()].path);
+        self.queue_order.touch(node, Touch::Share);
+        self.reservations.note_usage_change(&self.slots[node.index()].path);
         self.freed.extend(&self.slots[node.index()].path);
     }
 }

@@ -12,18 +12,18 @@ use crate::queue::{
 
 impl Engine {
     /// A shape sleeps: for ever, perhaps.
-    pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
+    pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];
-        let on_top = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
-        let hopeless = bed == Inadmissible::Never || admission::is_never(slot, self.shape(shape)) || on_top();
-        self.slots[node.index()].line.set_unsatisfiable(shape, hopeless);
+        let resized = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
+        let unsatisfiable = cause == Inadmissible::Never || admission::is_never(slot, self.shape(shape)) || resized();
+        self.slots[node.index()].line.set_unsatisfiable(shape, unsatisfiable);
     }
 
     /// Limits are others than they were.
     pub(crate) fn mark_all_unsatisfiable(&mut self) {
         for node in self.index.values().copied().collect::<Vec<_>>() {
             let sleeping: Vec<_> = self.slots[node.index()].line.inadmissible_shapes().collect();
-            sleeping.into_iter().for_each(|(shape, bed)| self.mark_unsatisfiable(node, shape, bed));
+            sleeping.into_iter().for_each(|(shape, cause)| self.mark_unsatisfiable(node, shape, cause));
             self.refresh_head(node);
         }
     }
@@ -31,7 +31,7 @@ impl Engine {
     /// Whether what a job holds already is what makes it too much.
     fn exceeds_with_held(&self, node: Node, shape: ShapeId, id: &JobId) -> bool {
         let holds = |at, dim| self.holds_already(id.as_str(), at, dim);
-        let grows = self.on_top.contains_key(id);
+        let grows = self.resized.contains_key(id);
         grows
             && admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, node, self.shape(shape), holds)
                 .is_some()

@@ -33,7 +33,7 @@ pub(crate) enum Inadmissible {
 }
 
 impl Inadmissible {
-    /// What a fence for the sleeper would be about.
+    /// What a reservation for the sleeper would be about.
     pub(crate) const fn cause(self) -> Option<Shortage> {
         match self {
             Self::Quota(at, dim, _) => Some(Shortage::Quota(at, dim)),
@@ -48,10 +48,10 @@ pub(crate) struct Line {
     jobs: BTreeMap<JobKey, ShapeId>,
     shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
     /// The first job of every shape that does not sleep.
-    awake: BTreeSet<(JobKey, ShapeId)>,
-    asleep: BTreeMap<ShapeId, Inadmissible>,
+    admissible: BTreeSet<(JobKey, ShapeId)>,
+    inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
-    hopeless: BTreeSet<ShapeId>,
+    unsatisfiable: BTreeSet<ShapeId>,
     /// More than one inadmissible shape may have enough quota now.
     pub(crate) may_have_eligible: bool,
 }
@@ -103,14 +103,14 @@ impl Line {
     }
 
     pub(crate) fn inadmissible_cause(&self, shape: ShapeId) -> Option<Inadmissible> {
-        self.asleep.get(&shape).copied()
+        self.inadmissible.get(&shape).copied()
     }
 
     /// The job to look at next.
     pub(crate) fn next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
-            Dequeue::Traverse => self.awake.first().map(|(key, shape)| (key, *shape)),
-            Dequeue::Fifo => self.first_satisfiable().filter(|(_, shape)| !self.asleep.contains_key(shape)),
+            Dequeue::Traverse => self.admissible.first().map(|(key, shape)| (key, *shape)),
+            Dequeue::Fifo => self.first_satisfiable().filter(|(_, shape)| !self.inadmissible.contains_key(shape)),
         }
     }
 
@@ -121,20 +121,20 @@ impl Line {
 
     /// All that may ever start, as far as is known.
     pub(crate) fn satisfiable_jobs(&self) -> impl Iterator<Item = (&JobKey, &ShapeId)> {
-        self.jobs.iter().filter(|(_, shape)| !self.hopeless.contains(shape))
+        self.jobs.iter().filter(|(_, shape)| !self.unsatisfiable.contains(shape))
     }
 
     /// Shapes that sleep.
     pub(crate) fn inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
-        self.asleep.iter().map(|(shape, bed)| (*shape, *bed))
+        self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
     }
 
     /// Whether a shape that sleeps can ever start.
-    pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, hopeless: bool) {
-        if hopeless && self.asleep.contains_key(&shape) {
-            self.hopeless.insert(shape);
+    pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, unsatisfiable: bool) {
+        if unsatisfiable && self.inadmissible.contains_key(&shape) {
+            self.unsatisfiable.insert(shape);
         } else {
-            self.hopeless.remove(&shape);
+            self.unsatisfiable.remove(&shape);
         }
     }
 
@@ -155,11 +155,11 @@ impl Line {
 
     pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId) {
         let same = self.shapes.entry(shape).or_default();
-        if !self.asleep.contains_key(&shape) && same.first().is_none_or(|first| key < *first) {
+        if !self.inadmissible.contains_key(&shape) && same.first().is_none_or(|first| key < *first) {
             if let Some(first) = same.first() {
-                self.awake.remove(&(first.clone(), shape));
+                self.admissible.remove(&(first.clone(), shape));
             }
-            self.awake.insert((key.clone(), shape));
+            self.admissible.insert((key.clone(), shape));
         }
         same.insert(key.clone());
         self.jobs.insert(key, shape);
@@ -171,33 +171,33 @@ impl Line {
         let Some(same) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();
-        let was_awake = self.awake.remove(&(key.clone(), shape));
+        let was_awake = self.admissible.remove(&(key.clone(), shape));
         match next {
-            Some(next) if was_awake => drop(self.awake.insert((next, shape))),
+            Some(next) if was_awake => drop(self.admissible.insert((next, shape))),
             Some(_) => {}
             None => {
                 self.shapes.remove(&shape);
-                self.asleep.remove(&shape);
-                self.hopeless.remove(&shape);
+                self.inadmissible.remove(&shape);
+                self.unsatisfiable.remove(&shape);
             }
         }
     }
 
-    pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, bed: Inadmissible) {
+    pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, cause: Inadmissible) {
         if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
-            self.awake.remove(&(first.clone(), shape));
-            self.asleep.insert(shape, bed);
+            self.admissible.remove(&(first.clone(), shape));
+            self.inadmissible.insert(shape, cause);
         }
     }
 
     /// What it slept on, if it slept.
     pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
-        let bed = self.asleep.remove(&shape)?;
-        self.hopeless.remove(&shape);
+        let cause = self.inadmissible.remove(&shape)?;
+        self.unsatisfiable.remove(&shape);
         if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
-            self.awake.insert((first.clone(), shape));
+            self.admissible.insert((first.clone(), shape));
         }
-        Some(bed)
+        Some(cause)
     }
 }
 

@@ -28,14 +28,14 @@ pub(crate) struct Head {
 
 /// All queues of the tree that has been worked out last.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tournament {
-    seats: Vec<Seat>,
+pub(crate) struct QueueOrder {
+    seats: Vec<QueueEntry>,
     /// Queues to be entered again.
     touched: Vec<Node>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Seat {
+struct QueueEntry {
     /// The queue above, and the place among its children; `None` outside the tree.
     place: Option<(Node, usize)>,
     share: Share,
@@ -56,7 +56,7 @@ pub(crate) enum Touch {
     Share,
 }
 
-impl Tournament {
+impl QueueOrder {
     /// Starts anew with `queues` places and these children of each; `enter` gives every queue's next job and share.
     pub(crate) fn restart<'a>(
         &mut self,
@@ -66,7 +66,7 @@ impl Tournament {
     ) {
         self.touched.clear();
         self.seats.clear();
-        self.seats.resize_with(queues, Seat::default);
+        self.seats.resize_with(queues, QueueEntry::default);
         let mut order = vec![Node::ROOT];
         for i in 0.. {
             let Some(node) = order.get(i).copied() else { break };
@@ -76,7 +76,7 @@ impl Tournament {
             let best = head.is_some().then_some(node);
             let bracket = vec![None; below.len() * 2].into();
             let place = self.seats[node.index()].place;
-            self.seats[node.index()] = Seat { place, share, head, best, bracket, touched: None };
+            self.seats[node.index()] = QueueEntry { place, share, head, best, bracket, touched: None };
             for (place, child) in below.iter().enumerate() {
                 self.seats[child.index()].place = Some((node, place));
             }
@@ -200,7 +200,7 @@ impl Tournament {
         loop {
             let (seat_a, seat_b) = (&self.seats[a.index()], &self.seats[b.index()]);
             let order = seat_a.share.cmp(&seat_b.share);
-            let below = |seat: &Seat| seat.bracket.get(1).copied().flatten();
+            let below = |seat: &QueueEntry| seat.bracket.get(1).copied().flatten();
             match (below(seat_a), below(seat_b)) {
                 (None, None) => return order,
                 _ if order.is_ne() => return order,
@@ -245,7 +245,7 @@ mod tests {
         }
 
         fn children(&self) -> Vec<Vec<Node>> {
-            let mut children = vec![Vec::new(); self.heads.len()];
+            let mut children = vec![Vec::new(); self.queue_order.len()];
             for (i, parent) in self.parents.iter().enumerate() {
                 children[*parent].push(Node(i as u32 + 1));
             }
@@ -254,7 +254,7 @@ mod tests {
 
         fn head(&self, queue: usize) -> Option<Head> {
             let leaf = queue > 0 && !self.parents.contains(&queue);
-            let (priority, job, created) = self.heads[queue].filter(|_| leaf)?;
+            let (priority, job, created) = self.queue_order[queue].filter(|_| leaf)?;
             let job = JobKey {
                 priority: Reverse(job),
                 deadline: JobKey::NO_DEADLINE,
@@ -266,10 +266,10 @@ mod tests {
 
         /// The first of all, by looking at all.
         fn best(&self) -> Option<Node> {
-            let waiting = (0..self.heads.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
+            let waiting = (0..self.queue_order.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
             let first = waiting.min_by_key(|(queue, head)| {
                 let mut shares: Vec<Share> = self.path(*queue).iter().rev().map(|at| self.shares[at.index()]).collect();
-                shares.resize(self.heads.len() + 1, self.shares[*queue]);
+                shares.resize(self.queue_order.len() + 1, self.shares[*queue]);
                 // The root's is the same for all.
                 (Reverse(head.priority), shares.split_off(1), head.job.clone())
             });
@@ -297,7 +297,7 @@ mod tests {
         ) {
             let n = parents.len() + 1;
             let mut world = World { parents, heads: heads[..n].to_vec(), shares: vec![share(0); n] };
-            let mut tournament = Tournament::default();
+            let mut tournament = QueueOrder::default();
             let children = world.children();
             let below = |node: Node| children[node.index()].as_slice();
             tournament.restart(n, below, |node| (world.head(node.index()), share(0)));

@@ -21,17 +21,17 @@ pub(crate) struct Blocked {
     /// Who has not.
     young: BTreeMap<ReservationId, BTreeSet<(First, ShapeId)>>,
     /// What each shape sleeps for, and its firsts.
-    asleep: BTreeMap<(Node, ShapeId), (ReservationId, Vec<First>)>,
+    inadmissible: BTreeMap<(Node, ShapeId), (ReservationId, Vec<First>)>,
 }
 
 impl Blocked {
     pub(crate) fn is_empty(&self) -> bool {
-        self.asleep.is_empty()
+        self.inadmissible.is_empty()
     }
 
     /// A shape sleeps, or its firsts are others than before; false if nothing changes.
     pub(crate) fn add_inadmissible(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) -> bool {
-        if self.asleep.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
+        if self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
             return false;
         }
         self.remove_inadmissible(id.queue, shape);
@@ -42,13 +42,13 @@ impl Blocked {
                 self.young.entry(id).or_default().insert((first.clone(), shape));
             }
         }
-        self.asleep.insert((id.queue, shape), (id, firsts));
+        self.inadmissible.insert((id.queue, shape), (id, firsts));
         true
     }
 
     /// It does not sleep any more.
     pub(crate) fn remove_inadmissible(&mut self, node: Node, shape: ShapeId) {
-        let Some((id, firsts)) = self.asleep.remove(&(node, shape)) else { return };
+        let Some((id, firsts)) = self.inadmissible.remove(&(node, shape)) else { return };
         for first in firsts {
             remove(&mut self.due, id, &(first.1.clone(), shape));
             remove(&mut self.young, id, &(first, shape));
@@ -69,7 +69,7 @@ impl Blocked {
 
     /// Whether a shape sleeps for this.
     pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
-        self.asleep.get(&(id.queue, shape)).is_some_and(|(known, _)| *known == id)
+        self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, _)| *known == id)
     }
 
     /// Who sleeps for this and has waited long enough, the first in rank first.

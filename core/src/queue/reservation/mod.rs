@@ -78,8 +78,8 @@ impl ReservationRank {
     }
 
     /// When it has waited long enough: at its deadline already, if that is sooner.
-    pub(crate) fn due_at(&self, patience: i64) -> i64 {
-        self.created.saturating_add(patience).min(self.by).max(self.created)
+    pub(crate) fn due_at(&self, reservation_after: i64) -> i64 {
+        self.created.saturating_add(reservation_after).min(self.by).max(self.created)
     }
 
     /// Whether its priorities alone put it before the other.
@@ -104,7 +104,7 @@ impl Shortage {
     const LAST: Self = Self::Backoff;
 }
 
-/// One fence: there is at most one for each ceiling (or slot) and queue.
+/// One reservation: there is at most one for each ceiling (or slot) and queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReservationId {
     pub(crate) cause: Shortage,
@@ -112,7 +112,7 @@ pub(crate) struct ReservationId {
     pub(crate) queue: Node,
 }
 
-/// The order in which fences count: others give way for the first, then by rank.
+/// The order in which reservations count: others give way for the first, then by rank.
 type Turn = (bool, ReservationRank);
 
 /// A place that is kept.
@@ -121,7 +121,7 @@ pub(crate) struct Reservation {
     pub(crate) rank: ReservationRank,
     pub(crate) shape: ShapeId,
     /// Others give way for the holder.
-    pub(crate) claims: bool,
+    pub(crate) preempts: bool,
     /// Where the demand counts as taken, from the holder's queue up.
     pub(crate) nodes: Box<[Node]>,
     /// Who waits below the node at this place heeds it.
@@ -144,7 +144,7 @@ pub(crate) struct Reservation {
 /// When a holder can start at the latest, as it was worked out last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shadow {
-    /// The states of the books and of the fences, and the time, for which it is so.
+    /// The states of the ledger_version and of the reservations, and the time, for which it is so.
     pub(crate) of: (u64, u64, i64),
     /// `None` if that is not known.
     pub(crate) start: Option<i64>,
@@ -171,36 +171,36 @@ impl Reservation {
         self.reach + 1 == self.nodes.len()
     }
 
-    /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own fence.
+    /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own reservation.
     fn blocks_rank(&self, rank: &ReservationRank, holder: Option<&Self>) -> bool {
         match holder {
-            // Not even one that others give way for holds back a higher priority, whether or not that one holds a fence.
+            // Not even one that others give way for holds back a higher priority, whether or not that one holds a reservation.
             Some(holder) => self.order_key() < holder.order_key() && !rank.outranks(&self.rank),
             None => self.rank.id != rank.id && !rank.outranks(&self.rank),
         }
     }
 
     fn order_key(&self) -> Turn {
-        (!self.claims, self.rank.clone())
+        (!self.preempts, self.rank.clone())
     }
 }
 
-/// All fences, and who would be next.
+/// All reservations, and who would be next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     all: BTreeMap<ReservationId, Reservation>,
     /// For each node, those that reach it, by cause; the first of them counts.
     fronts: BTreeMap<(Node, Shortage), BTreeSet<(Turn, Node)>>,
     of: BTreeMap<JobId, ReservationId>,
-    /// What each shape that sleeps because of fences heeds.
-    heeded: BTreeMap<(Node, ShapeId), Vec<ReservationId>>,
+    /// What each shape that sleeps because of reservations heeds.
+    blocking: BTreeMap<(Node, ShapeId), Vec<ReservationId>>,
     blocked: Blocked,
     timed: BTreeSet<ReservationId>,
     /// Counts changes of which there are and how far they reach.
     pub(crate) version: u64,
     /// To be looked at again.
     pub(crate) dirty: BTreeSet<ReservationId>,
-    /// To be looked at again once nobody is awake.
+    /// To be looked at again once nobody is admissible.
     pub(crate) doubted: BTreeSet<ReservationId>,
     /// Queues that hold more or less than before.
     moved: BTreeSet<Node>,
@@ -236,8 +236,8 @@ impl Reservations {
         let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
-        held.retain(|(id, fence)| fence.shape == shape && id.cause != Shortage::Backoff);
-        held.sort_by_key(|(_, fence)| fence.order_key());
+        held.retain(|(id, reservation)| reservation.shape == shape && id.cause != Shortage::Backoff);
+        held.sort_by_key(|(_, reservation)| reservation.order_key());
         held.into_iter().map(|(id, _)| id).collect()
     }
 
@@ -247,41 +247,41 @@ impl Reservations {
         own.filter(|id| self.all.contains_key(id)).collect()
     }
 
-    /// The fence that a job holds.
+    /// The reservation that a job holds.
     pub(crate) fn held_by(&self, id: &str) -> Option<ReservationId> {
         self.of.get(id).copied()
     }
 
     /// Adds one; true if others no longer count because of it, which are then returned.
-    pub(crate) fn add(&mut self, id: ReservationId, fence: Reservation) -> Vec<ReservationId> {
+    pub(crate) fn add(&mut self, id: ReservationId, reservation: Reservation) -> Vec<ReservationId> {
         let mut behind = Vec::new();
-        for node in &fence.nodes[..=fence.reach] {
-            behind.extend(self.add_to_front(*node, id, fence.order_key()));
+        for node in &reservation.nodes[..=reservation.reach] {
+            behind.extend(self.add_to_front(*node, id, reservation.order_key()));
         }
         self.changed = true;
         self.version += 1;
-        self.of.insert(fence.rank.id.clone(), id);
-        self.all.insert(id, fence);
+        self.of.insert(reservation.rank.id.clone(), id);
+        self.all.insert(id, reservation);
         behind
     }
 
     pub(crate) fn remove(&mut self, id: ReservationId) -> Option<Reservation> {
-        let fence = self.all.remove(&id)?;
+        let reservation = self.all.remove(&id)?;
         self.version += 1;
         self.timed.remove(&id);
-        for node in &fence.nodes[..=fence.reach] {
-            self.part(*node, id, &fence.order_key());
+        for node in &reservation.nodes[..=reservation.reach] {
+            self.part(*node, id, &reservation.order_key());
         }
         self.changed = true;
-        self.of.remove(&fence.rank.id);
-        Some(fence)
+        self.of.remove(&reservation.rank.id);
+        Some(reservation)
     }
 
     /// Sets how far one reaches; those that no longer count as they did, itself among them.
     pub(crate) fn set_reach(&mut self, id: ReservationId, reach: usize) -> Vec<ReservationId> {
-        let Some(fence) = self.all.get_mut(&id) else { return Vec::new() };
-        let (was, turn, nodes) = (fence.reach, fence.order_key(), fence.nodes.clone());
-        fence.reach = reach;
+        let Some(reservation) = self.all.get_mut(&id) else { return Vec::new() };
+        let (was, turn, nodes) = (reservation.reach, reservation.order_key(), reservation.nodes.clone());
+        reservation.reach = reach;
         self.version += u64::from(was != reach);
         let mut behind = Vec::new();
         for node in nodes.iter().take(reach + 1).skip(was + 1) {
@@ -319,8 +319,9 @@ impl Reservations {
             for ((_, cause), front) in self.at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
-                let binds = |fence: &Reservation| {
-                    fence.blocks_rank(rank, holder) && (*cause != Shortage::Backoff || fence.rank.outranks(rank))
+                let binds = |reservation: &Reservation| {
+                    reservation.blocks_rank(rank, holder)
+                        && (*cause != Shortage::Backoff || reservation.rank.outranks(rank))
                 };
                 if !binding.contains(&id) && self.all.get(&id).is_some_and(binds) {
                     binding.push(id);
@@ -331,42 +332,42 @@ impl Reservations {
     }
 
     /// A shape sleeps because of these; `timed`: it says how long it runs.
-    pub(crate) fn record_blocked(&mut self, heeded: &[ReservationId], node: Node, shape: ShapeId, timed: bool) {
-        for id in heeded {
-            if let Some(fence) = self.all.get_mut(id) {
-                fence.bound.insert((node, shape));
+    pub(crate) fn record_blocked(&mut self, blocking: &[ReservationId], node: Node, shape: ShapeId, timed: bool) {
+        for id in blocking {
+            if let Some(reservation) = self.all.get_mut(id) {
+                reservation.bound.insert((node, shape));
             }
             self.set_timed(*id, node, shape, timed);
         }
-        self.heeded.insert((node, shape), heeded.to_vec());
+        self.blocking.insert((node, shape), blocking.to_vec());
     }
 
     /// A shape sleeps because of what a queue above it and this one's holder may have.
     pub(crate) fn record_behind(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
-        if let Some(fence) = self.all.get_mut(&id) {
-            fence.behind.insert((node, shape));
+        if let Some(reservation) = self.all.get_mut(&id) {
+            reservation.behind.insert((node, shape));
         }
         self.set_timed(id, node, shape, timed);
-        self.heeded.insert((node, shape), vec![id]);
+        self.blocking.insert((node, shape), vec![id]);
     }
 
     /// It does not any more.
     pub(crate) fn forget_blocked(&mut self, node: Node, shape: ShapeId) {
-        for id in self.heeded.remove(&(node, shape)).into_iter().flatten() {
-            if let Some(fence) = self.all.get_mut(&id) {
-                fence.bound.remove(&(node, shape));
-                fence.behind.remove(&(node, shape));
+        for id in self.blocking.remove(&(node, shape)).into_iter().flatten() {
+            if let Some(reservation) = self.all.get_mut(&id) {
+                reservation.bound.remove(&(node, shape));
+                reservation.behind.remove(&(node, shape));
             }
             self.set_timed(id, node, shape, false);
         }
     }
 
     fn set_timed(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
-        let Some(fence) = self.all.get_mut(&id) else { return };
+        let Some(reservation) = self.all.get_mut(&id) else { return };
         if timed {
-            fence.timed.insert((node, shape));
+            reservation.timed.insert((node, shape));
             self.timed.insert(id);
-        } else if fence.timed.remove(&(node, shape)) && fence.timed.is_empty() {
+        } else if reservation.timed.remove(&(node, shape)) && reservation.timed.is_empty() {
             self.timed.remove(&id);
         }
     }
@@ -393,7 +394,7 @@ impl Reservations {
 
 /// Who would get one.
 impl Reservations {
-    /// A shape sleeps for a cause; these of it may be the next to get a fence.
+    /// A shape sleeps for a cause; these of it may be the next to get a reservation.
     pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) {
         let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
         if self.blocked.add_inadmissible(id, shape, firsts, now) {

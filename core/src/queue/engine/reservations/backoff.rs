@@ -7,7 +7,7 @@
 
 use crate::queue::{
     engine::{
-        Engine, Job, Rank, Standing,
+        Engine, Job, JobState, Rank,
         reservations::{ReservationId, ReservationRank, Shortage},
     },
     pending::line::ShapeId,
@@ -22,30 +22,30 @@ impl Engine {
         let node = self.intern_queue(&job.queue);
         self.remove_job(job.id.as_str());
         let shape = self.intern(job.ask);
-        self.jobs.insert(job.id.clone(), Standing::Aside { node, key, shape, rank, since });
-        self.aside.entry(node).or_default().insert(job.id);
+        self.jobs.insert(job.id.clone(), JobState::BackingOff { node, key, shape, rank, since });
+        self.backing_off.entry(node).or_default().insert(job.id);
         // Before anybody is looked at.
-        self.fences.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+        self.reservations.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
     }
 
     /// It is not any more.
     pub(crate) fn end_backoff(&mut self, id: &str, node: Node, shape: ShapeId) {
         self.remove_reservation_of_job(id);
-        if let Some(aside) = self.aside.get_mut(&node) {
+        if let Some(aside) = self.backing_off.get_mut(&node) {
             aside.remove(id);
             if aside.is_empty() {
-                self.aside.remove(&node);
+                self.backing_off.remove(&node);
             }
         }
-        self.fences.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+        self.reservations.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
         self.release_shape(shape);
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
-    pub(crate) fn update_backoff_reservation(&mut self, id: ReservationId, patience: i64) -> bool {
-        let all = self.aside.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
-            Some(Standing::Aside { key, shape, since, .. }) => {
-                Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(patience)))
+    pub(crate) fn update_backoff_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
+        let all = self.backing_off.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
+            Some(JobState::BackingOff { key, shape, since, .. }) => {
+                Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(reservation_after)))
             }
             _ => None,
         });
@@ -54,19 +54,19 @@ impl Engine {
             *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
         };
         let Some((rank, shape, since, until)) = all.filter(now).min() else { return self.remove_reservation(id) };
-        self.fences.schedule_update(until, id);
-        if self.fences.get(id).is_some_and(|fence| fence.rank == rank && fence.shape == shape) {
+        self.reservations.schedule_update(until, id);
+        if self.reservations.get(id).is_some_and(|reservation| reservation.rank == rank && reservation.shape == shape) {
             return self.set_reach(id);
         }
         let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
         let woke = self.remove_reservation(id);
-        let fence = self.draft_reservation(rank, id.queue, shape, since, Node::ROOT, &scarce);
-        self.add_reservation(id, fence) | woke
+        let reservation = self.draft_reservation(rank, id.queue, shape, since, Node::ROOT, &scarce);
+        self.add_reservation(id, reservation) | woke
     }
 
-    /// All fences are worked out anew.
+    /// All reservations are worked out anew.
     pub(crate) fn mark_backoff_reservations(&mut self) {
-        let all = self.aside.keys().map(|node| ReservationId { cause: Shortage::Backoff, queue: *node });
-        self.fences.dirty.extend(all);
+        let all = self.backing_off.keys().map(|node| ReservationId { cause: Shortage::Backoff, queue: *node });
+        self.reservations.dirty.extend(all);
     }
 }

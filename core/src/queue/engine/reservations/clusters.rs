@@ -16,26 +16,32 @@ use crate::{
 impl Engine {
     /// Clusters are kept for the first in rank that lack room and are within, as long as they do not lack the same; the
     /// first of the others makes its own queue wait.
-    pub(crate) fn update_cluster_reservations(&mut self, patience: i64, room: &mut impl ClusterCapacity) -> bool {
-        let wanted = self.plan_cluster_reservations(patience, room);
-        let has = |fence: &Reservation| (fence.rank.clone(), fence.shape, fence.claims, fence.kept.clone());
+    pub(crate) fn update_cluster_reservations(
+        &mut self,
+        reservation_after: i64,
+        room: &mut impl ClusterCapacity,
+    ) -> bool {
+        let wanted = self.plan_cluster_reservations(reservation_after, room);
+        let has = |reservation: &Reservation| {
+            (reservation.rank.clone(), reservation.shape, reservation.preempts, reservation.kept.clone())
+        };
         let had: Vec<_> = self
-            .fences
+            .reservations
             .cluster_reservations()
             .into_iter()
-            .filter_map(|id| Some((id, has(self.fences.get(id)?))))
+            .filter_map(|id| Some((id, has(self.reservations.get(id)?))))
             .collect();
-        if had == wanted.iter().map(|(id, fence)| (*id, has(fence))).collect::<Vec<_>>() {
+        if had == wanted.iter().map(|(id, reservation)| (*id, has(reservation))).collect::<Vec<_>>() {
             return wanted.into_iter().fold(false, |woke, (id, _)| self.set_reach(id) | woke);
         }
         for (id, _) in had {
             self.remove_reservation(id);
         }
-        for (id, fence) in wanted {
-            if let Some(other) = self.fences.held_by(fence.rank.id.as_str()) {
+        for (id, reservation) in wanted {
+            if let Some(other) = self.reservations.held_by(reservation.rank.id.as_str()) {
                 self.remove_reservation(other);
             }
-            self.add_reservation(id, fence);
+            self.add_reservation(id, reservation);
         }
         // Other clusters are kept than when the rest were told no.
         self.requeue_after_capacity_change();
@@ -44,20 +50,22 @@ impl Engine {
 
     pub(crate) fn plan_cluster_reservations(
         &mut self,
-        patience: i64,
+        reservation_after: i64,
         room: &mut impl ClusterCapacity,
     ) -> Vec<(ReservationId, Reservation)> {
         let mut wanted: Vec<Reservation> = Vec::new();
         let mut beyond: Option<Reservation> = None;
         let mut looks = 0;
-        for (rank, node, shape, since) in self.short_of_capacity(patience) {
+        for (rank, node, shape, since) in self.short_of_capacity(reservation_after) {
             if self.is_resting(&rank.id) {
                 continue;
             }
             // The same one keeps the same clusters for a while: a drain that moves never ends.
-            let had = self.fences.held_by(rank.id.as_str()).and_then(|id| self.fences.get(id)?.kept.clone());
+            let had =
+                self.reservations.held_by(rank.id.as_str()).and_then(|id| self.reservations.get(id)?.kept.clone());
             let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
-            let behind = wanted.iter().flat_map(|fence| &fence.kept).any(|kept| kept.resources.iter().any(asks));
+            let behind =
+                wanted.iter().flat_map(|reservation| &reservation.kept).any(|kept| kept.resources.iter().any(asks));
             let all: Vec<Dim> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
             let draft = self.draft_reservation(rank.clone(), node, shape, since, Node::ROOT, &all);
             let draft = Reservation { kept: Some(ReservedClusters::default()), ..draft };
@@ -71,41 +79,45 @@ impl Engine {
             let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
             // Its quota is there now, and has to be when there is room.
-            let fence = self.draft_reservation(rank, node, shape, since, Node::ROOT, &scarce);
-            let fence = Reservation { kept: Some(kept), scarce: scarce.into(), ..fence };
-            let fence = Reservation { reach: self.compute_reach(&fence), ..fence };
-            match fence.is_whole() {
+            let reservation = self.draft_reservation(rank, node, shape, since, Node::ROOT, &scarce);
+            let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
+            let reservation = Reservation { reach: self.compute_reach(&reservation), ..reservation };
+            match reservation.is_whole() {
                 true if !behind && wanted.len() < usize::from(ROOMS) => {
-                    self.begin_hold(&fence.rank.id, node);
-                    wanted.push(fence);
+                    self.begin_hold(&reservation.rank.id, node);
+                    wanted.push(reservation);
                 }
-                false if beyond.is_none() => beyond = Some(fence),
+                false if beyond.is_none() => beyond = Some(reservation),
                 _ => {}
             }
         }
-        let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|fence| (ROOMS, fence)));
-        slots.map(|(i, fence)| (ReservationId { cause: Shortage::Capacity(i), queue: fence.nodes[0] }, fence)).collect()
+        let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|reservation| (ROOMS, reservation)));
+        slots
+            .map(|(i, reservation)| {
+                (ReservationId { cause: Shortage::Capacity(i), queue: reservation.nodes[0] }, reservation)
+            })
+            .collect()
     }
 
     /// The first of each queue that lack room for long enough, in rank; before all, who others give way for.
-    pub(crate) fn short_of_capacity(&mut self, patience: i64) -> Vec<(ReservationRank, Node, ShapeId, i64)> {
+    pub(crate) fn short_of_capacity(&mut self, reservation_after: i64) -> Vec<(ReservationRank, Node, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
-        for id in self.fences.short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
-            self.fences.take_due_blocked(id, self.now);
-            let first = self.ranked_blocked(id, patience).next();
+        for id in self.reservations.short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
+            self.reservations.take_due_blocked(id, self.now);
+            let first = self.ranked_blocked(id, reservation_after).next();
             if let Some((rank, shape)) = first {
-                let since = self.reserved_since(&rank, patience);
-                firsts.push((self.claim.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
+                let since = self.reserved_since(&rank, reservation_after);
+                firsts.push((self.preemptor.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
             }
         }
         let of_claimant = self.pending_preemptor().filter(|(_, node, shape)| {
             let id = ReservationId { cause: Shortage::Capacity(0), queue: *node };
-            self.fences.is_blocked(id, *shape)
+            self.reservations.is_blocked(id, *shape)
         });
         if let Some((rank, node, shape)) = of_claimant {
             firsts.retain(|(_, _, queue, ..)| *queue != node);
-            let since = self.reserved_since(&rank, patience);
+            let since = self.reserved_since(&rank, reservation_after);
             firsts.push((false, rank, node, shape, since));
         }
         firsts.sort();

@@ -17,29 +17,29 @@ use crate::queue::{
 impl Engine {
     /// Looks again at everything that holds jobs up and changed, or has done so for long enough; true if somebody woke.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
-        let moved = self.fences.take_usage_changes();
-        let Some(patience) = self.patience else { return false };
+        let moved = self.reservations.take_usage_changes();
+        let Some(reservation_after) = self.reservation_after else { return false };
         let mut woke = false;
         for node in moved {
             woke |= self.update_reach_below(node);
         }
         let now = self.now;
-        self.fences.mark_doubted_dirty();
-        // Who gets another fence gives the one it had away, which somebody else may be waiting for.
+        self.reservations.mark_doubted_dirty();
+        // Who gets another reservation gives the one it had away, which somebody else may be waiting for.
         for _ in 0..ROUNDS {
-            let dirty = self.fences.take_dirty(now);
+            let dirty = self.reservations.take_dirty(now);
             if dirty.is_empty() {
                 break;
             }
             let mut rooms = false;
             for id in dirty {
                 match id.cause {
-                    Shortage::Quota(..) => woke |= self.update_quota_reservation(id, patience),
+                    Shortage::Quota(..) => woke |= self.update_quota_reservation(id, reservation_after),
                     Shortage::Capacity(_) => rooms = true,
-                    Shortage::Backoff => woke |= self.update_backoff_reservation(id, patience),
+                    Shortage::Backoff => woke |= self.update_backoff_reservation(id, reservation_after),
                 }
             }
-            woke |= rooms && self.update_cluster_reservations(patience, room);
+            woke |= rooms && self.update_cluster_reservations(reservation_after, room);
             if woke {
                 break;
             }
@@ -47,23 +47,23 @@ impl Engine {
         woke | self.requeue_backfillable()
     }
 
-    /// A queue holds more or less than before: fences may reach farther, or not as far.
+    /// A queue holds more or less than before: reservations may reach farther, or not as far.
     pub(crate) fn update_reach_below(&mut self, node: Node) -> bool {
         let mut woke = false;
         // What the fleet has idle counts for those that wait for room alone.
         let ids = if node == Node::ROOT {
-            self.fences.cluster_reservations()
+            self.reservations.cluster_reservations()
         } else {
-            self.fences.reservations_reaching(node)
+            self.reservations.reservations_reaching(node)
         };
         for id in ids {
-            let was = self.fences.get(id).map(|fence| fence.reach);
+            let was = self.reservations.get(id).map(|reservation| reservation.reach);
             woke |= self.set_reach(id);
-            let moved = was != self.fences.get(id).map(|fence| fence.reach);
+            let moved = was != self.reservations.get(id).map(|reservation| reservation.reach);
             if matches!(id.cause, Shortage::Capacity(_)) && (moved || node != Node::ROOT) {
-                self.fences.dirty.insert(id);
+                self.reservations.dirty.insert(id);
             }
-            let behind = self.fences.get(id).map(|fence| fence.behind.clone()).unwrap_or_default();
+            let behind = self.reservations.get(id).map(|reservation| reservation.behind.clone()).unwrap_or_default();
             woke |= !behind.is_empty();
             behind.iter().for_each(|(node, shape)| self.requeue_shape(*node, *shape));
         }
@@ -71,39 +71,42 @@ impl Engine {
             return woke;
         }
         let here = ReservationId { cause: Shortage::Capacity(0), queue: node };
-        if self.fences.short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty() {
-            let first = self.fences.short_of_capacity().pop_first();
-            self.fences.dirty.extend(first);
+        if self.reservations.short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty() {
+            let first = self.reservations.short_of_capacity().pop_first();
+            self.reservations.dirty.extend(first);
         }
         woke
     }
 
     pub(crate) fn set_reach(&mut self, id: ReservationId) -> bool {
-        let Some(reach) = self.fences.get(id).map(|fence| self.compute_reach(fence)) else { return false };
-        let behind = self.fences.set_reach(id, reach);
+        let Some(reach) = self.reservations.get(id).map(|reservation| self.compute_reach(reservation)) else {
+            return false;
+        };
+        let behind = self.reservations.set_reach(id, reach);
         behind.into_iter().fold(false, |woke, id| self.requeue_blocked_by(id) | woke)
     }
 
-    /// Those that sleep because of a fence look again.
+    /// Those that sleep because of a reservation look again.
     pub(crate) fn requeue_blocked_by(&mut self, id: ReservationId) -> bool {
         let bound: Vec<(Node, ShapeId)> =
-            self.fences.get(id).into_iter().flat_map(Reservation::blocked_shapes).collect();
+            self.reservations.get(id).into_iter().flat_map(Reservation::blocked_shapes).collect();
         bound.iter().for_each(|(node, shape)| self.requeue_when_free(*node, *shape));
         !bound.is_empty()
     }
 
-    pub(crate) fn add_reservation(&mut self, id: ReservationId, fence: Reservation) -> bool {
-        let behind = self.fences.add(id, fence);
+    pub(crate) fn add_reservation(&mut self, id: ReservationId, reservation: Reservation) -> bool {
+        let behind = self.reservations.add(id, reservation);
         behind.into_iter().fold(false, |woke, id| self.requeue_blocked_by(id) | woke)
     }
 
     /// The first of a queue that a cause holds up for long enough.
-    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, patience: i64) -> bool {
+    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
         let Shortage::Quota(at, dim) = id.cause else { return false };
-        self.fences.take_due_blocked(id, self.now);
-        let claimant =
-            self.pending_preemptor().filter(|(_, node, shape)| *node == id.queue && self.fences.is_blocked(id, *shape));
-        let claimant = claimant.map(|(rank, _, shape)| (rank, shape));
+        self.reservations.take_due_blocked(id, self.now);
+        let preemptor = self
+            .pending_preemptor()
+            .filter(|(_, node, shape)| *node == id.queue && self.reservations.is_blocked(id, *shape));
+        let preemptor = preemptor.map(|(rank, _, shape)| (rank, shape));
         let mut doubtful = false;
         // Who has enough is yet to be looked at: if others take it first, this is looked at again.
         let mut is_short = |(_, shape): &(ReservationRank, ShapeId)| {
@@ -111,33 +114,40 @@ impl Engine {
             doubtful |= !short;
             short
         };
-        let ranked =
-            claimant.into_iter().chain(self.ranked_blocked(id, patience)).filter(&mut is_short).take(LOOKS + 1);
+        let ranked = preemptor
+            .into_iter()
+            .chain(self.ranked_blocked(id, reservation_after))
+            .filter(&mut is_short)
+            .take(LOOKS + 1);
         let all: Vec<(ReservationRank, ShapeId)> = ranked.collect();
         if doubtful {
-            self.fences.doubted.insert(id);
+            self.reservations.doubted.insert(id);
         }
         let can_start =
             |(rank, shape): &(ReservationRank, ShapeId)| self.could_ever_start(id.queue, *shape, rank.id.as_str());
         let Some((rank, shape)) = all.into_iter().find(can_start) else { return self.remove_reservation(id) };
-        let since = self.reserved_since(&rank, patience);
-        let claims = self.claim.as_ref() == Some(&rank.id);
-        let same = |fence: &Reservation| fence.rank == rank && fence.shape == shape && fence.claims == claims;
-        if self.fences.get(id).is_some_and(same) {
+        let since = self.reserved_since(&rank, reservation_after);
+        let preempts = self.preemptor.as_ref() == Some(&rank.id);
+        let same = |reservation: &Reservation| {
+            reservation.rank == rank && reservation.shape == shape && reservation.preempts == preempts
+        };
+        if self.reservations.get(id).is_some_and(same) {
             return self.set_reach(id);
         }
         let mut woke = self.remove_reservation(id);
-        if let Some(other) = self.fences.held_by(rank.id.as_str()) {
+        if let Some(other) = self.reservations.held_by(rank.id.as_str()) {
             woke |= self.remove_reservation(other);
         }
-        let fence = self.draft_reservation(rank, id.queue, shape, since, at, &[dim]);
-        self.add_reservation(id, fence) | woke
+        let reservation = self.draft_reservation(rank, id.queue, shape, since, at, &[dim]);
+        self.add_reservation(id, reservation) | woke
     }
 
     /// A holder started: the next one's place is kept before anybody else is looked at.
     pub(crate) fn pass_reservation_on(&mut self, held: Option<ReservationId>) {
-        if let (Some(id @ ReservationId { cause: Shortage::Quota(..), .. }), Some(patience)) = (held, self.patience) {
-            self.update_quota_reservation(id, patience);
+        if let (Some(id @ ReservationId { cause: Shortage::Quota(..), .. }), Some(reservation_after)) =
+            (held, self.reservation_after)
+        {
+            self.update_quota_reservation(id, reservation_after);
         }
     }
 
@@ -146,7 +156,7 @@ impl Engine {
     pub(crate) fn ranked_blocked(
         &self,
         id: ReservationId,
-        patience: i64,
+        reservation_after: i64,
     ) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let slot = &self.slots[id.queue.index()];
         let fifo = slot.is_fifo();
@@ -156,18 +166,18 @@ impl Engine {
             .filter(|_| fifo)
             .map(|(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
-            self.fences.is_blocked(id, *shape) && rank.due_at(patience) <= self.now
+            self.reservations.is_blocked(id, *shape) && rank.due_at(reservation_after) <= self.now
         };
-        front.into_iter().filter(due).chain(self.fences.ranked_blocked(id).filter(move |_| !fifo).cloned())
+        front.into_iter().filter(due).chain(self.reservations.ranked_blocked(id).filter(move |_| !fifo).cloned())
     }
 
     /// When a job has waited long enough; at once if others give way for it.
-    pub(crate) fn reserved_since(&self, rank: &ReservationRank, patience: i64) -> i64 {
-        if self.claim.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(patience) }
+    pub(crate) fn reserved_since(&self, rank: &ReservationRank, reservation_after: i64) -> i64 {
+        if self.preemptor.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(reservation_after) }
     }
 
     pub(crate) fn pending_preemptor(&self) -> Option<(ReservationRank, Node, ShapeId)> {
-        self.claim.as_ref().and_then(|id| self.pending_job(id.as_str()))
+        self.preemptor.as_ref().and_then(|id| self.pending_job(id.as_str()))
     }
 
     /// Up to the highest ceiling that is short now, at least up to this one.
@@ -187,11 +197,11 @@ impl Engine {
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).collect();
-        let claims = self.claim.as_ref() == Some(&rank.id);
-        let mut fence = Reservation {
+        let preempts = self.preemptor.as_ref() == Some(&rank.id);
+        let mut reservation = Reservation {
             rank,
             shape,
-            claims,
+            preempts,
             nodes: path[..=high].into(),
             reach: 0,
             asked: asked.clone(),
@@ -203,11 +213,11 @@ impl Engine {
             timed: std::collections::BTreeSet::new(),
             shadow: std::cell::Cell::default(),
         };
-        fence.reach = self.compute_reach(&fence);
-        fence
+        reservation.reach = self.compute_reach(&reservation);
+        reservation
     }
 
-    /// Whether a job could start if nothing else were charged but what it holds already: a fence for one that can not, or
+    /// Whether a job could start if nothing else were charged but what it holds already: a reservation for one that can not, or
     /// whose queue starts nothing, would be for ever.
     pub(crate) fn could_ever_start(&self, node: Node, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &Node, dim| {
@@ -220,16 +230,16 @@ impl Engine {
             && asked.all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
     }
 
-    /// Takes a fence away; true if that woke somebody.
+    /// Takes a reservation away; true if that woke somebody.
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
-        let Some(fence) = self.fences.remove(id) else { return false };
-        self.fences.dirty.insert(id);
-        let sleepers: Vec<(Node, ShapeId)> = fence.blocked_shapes().collect();
-        let woke = !sleepers.is_empty() || fence.kept.is_some();
+        let Some(reservation) = self.reservations.remove(id) else { return false };
+        self.reservations.dirty.insert(id);
+        let sleepers: Vec<(Node, ShapeId)> = reservation.blocked_shapes().collect();
+        let woke = !sleepers.is_empty() || reservation.kept.is_some();
         for (node, shape) in sleepers {
             self.requeue_when_free(node, shape);
         }
-        if fence.kept.is_some() {
+        if reservation.kept.is_some() {
             self.requeue_after_capacity_change();
         }
         woke
@@ -237,28 +247,30 @@ impl Engine {
 
     /// What queues deserve may be another amount: who slept because of that looks again.
     pub(crate) fn requeue_behind_reservations(&mut self) {
-        let behind: Vec<_> = self.fences.iter().flat_map(|(_, fence)| fence.behind.iter().copied()).collect();
+        let behind: Vec<_> =
+            self.reservations.iter().flat_map(|(_, reservation)| reservation.behind.iter().copied()).collect();
         behind.into_iter().for_each(|(node, shape)| self.requeue_shape(node, shape));
     }
 
-    /// The tree, or who goes before whom, is another one: fences are worked out anew.
+    /// The tree, or who goes before whom, is another one: reservations are worked out anew.
     pub(crate) fn rebuild_reservations(&mut self) {
-        if self.fences.iter().any(|(_, fence)| fence.kept.is_some()) {
+        if self.reservations.iter().any(|(_, reservation)| reservation.kept.is_some()) {
             self.requeue_after_capacity_change();
         }
-        let fences = std::mem::take(&mut self.fences);
-        self.fences.version = fences.version + 1;
-        self.fences.changed = fences.changed || !fences.is_empty();
-        for (node, shape) in fences.iter().flat_map(|(_, fence)| fence.blocked_shapes()) {
+        let reservations = std::mem::take(&mut self.reservations);
+        self.reservations.version = reservations.version + 1;
+        self.reservations.changed = reservations.changed || !reservations.is_empty();
+        for (node, shape) in reservations.iter().flat_map(|(_, reservation)| reservation.blocked_shapes()) {
             self.requeue_shape(node, shape);
         }
-        if self.patience.is_none() {
+        if self.reservation_after.is_none() {
             return;
         }
         self.mark_backoff_reservations();
         let short = self.short_of_quota().into_iter();
         let short = short.map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
-        let roomless = self.no_room.values().filter(|no_room| !no_room.never).flat_map(|no_room| &no_room.sleepers);
+        let roomless =
+            self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.sleepers);
         let all: Vec<(Shortage, Node, ShapeId)> =
             short.chain(roomless.map(|(node, shape)| (Shortage::Capacity(0), *node, *shape))).collect();
         for (cause, node, shape) in all {
@@ -268,8 +280,8 @@ impl Engine {
 
     /// A job is no longer blocked, or gone.
     pub(crate) fn remove_reservation_of_job(&mut self, id: &str) {
-        self.terms.remove(id);
-        if let Some(id) = self.fences.held_by(id) {
+        self.cluster_holds.remove(id);
+        if let Some(id) = self.reservations.held_by(id) {
             self.remove_reservation(id);
         }
     }

@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// The first term, in seconds.
+/// The first hold, in seconds.
 const TERM: i64 = 3600;
 /// Terms grow no more after so many.
 const DOUBLINGS: u32 = 8;
 
 /// How a job stands with the clusters that are kept for it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Term {
+pub(crate) struct ClusterHold {
     /// Rounds before this one.
     rounds: u32,
     /// None are kept until then.
@@ -37,7 +37,7 @@ pub(crate) struct Term {
     vain: Vec<ClusterName>,
 }
 
-impl Term {
+impl ClusterHold {
     fn length(&self) -> i64 {
         TERM << self.rounds.min(DOUBLINGS)
     }
@@ -46,11 +46,11 @@ impl Term {
 impl Engine {
     /// Whether no clusters are kept for a job because they were in vain.
     pub(crate) fn is_resting(&self, id: &JobId) -> bool {
-        let rests = |term: &Term| term.rests && term.until > self.now;
-        self.claim.as_ref() != Some(id) && self.terms.get(id).is_some_and(rests)
+        let rests = |hold: &ClusterHold| hold.rests && hold.until > self.now;
+        self.preemptor.as_ref() != Some(id) && self.cluster_holds.get(id).is_some_and(rests)
     }
 
-    /// The clusters that are kept for a job: those that it `had`, while its term lasts.
+    /// The clusters that are kept for a job: those that it `had`, while its hold lasts.
     pub(crate) fn clusters_for(
         &mut self,
         id: &JobId,
@@ -59,34 +59,35 @@ impl Engine {
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
-        let Some(term) = self.terms.get(id).filter(|term| !term.rests && self.claim.as_ref() != Some(id)) else {
+        let Some(hold) = self.cluster_holds.get(id).filter(|hold| !hold.rests && self.preemptor.as_ref() != Some(id))
+        else {
             return had.or_else(|| room.keep(id, ask, &[]));
         };
-        if term.until > self.now {
-            return had.or_else(|| room.keep(id, ask, &term.vain));
+        if hold.until > self.now {
+            return had.or_else(|| room.keep(id, ask, &hold.vain));
         }
-        let mut term = term.clone();
-        term.vain.extend(had.into_iter().flat_map(|had| had.clusters));
-        let others = room.keep(id, ask, &term.vain);
-        term.rests = others.is_none();
-        term.until = self.now.saturating_add(term.length());
-        self.set_hold(id, node, term);
+        let mut hold = hold.clone();
+        hold.vain.extend(had.into_iter().flat_map(|had| had.clusters));
+        let others = room.keep(id, ask, &hold.vain);
+        hold.rests = others.is_none();
+        hold.until = self.now.saturating_add(hold.length());
+        self.set_hold(id, node, hold);
         others
     }
 
     /// Clusters are kept for a job from now on, if they were not before.
     pub(crate) fn begin_hold(&mut self, id: &JobId, node: Node) {
-        let mut term = match self.terms.get(id) {
-            Some(term) if term.rests => Term { rounds: term.rounds + 1, ..Term::default() },
+        let mut hold = match self.cluster_holds.get(id) {
+            Some(hold) if hold.rests => ClusterHold { rounds: hold.rounds + 1, ..ClusterHold::default() },
             Some(_) => return,
-            None => Term::default(),
+            None => ClusterHold::default(),
         };
-        term.until = self.now.saturating_add(term.length());
-        self.set_hold(id, node, term);
+        hold.until = self.now.saturating_add(hold.length());
+        self.set_hold(id, node, hold);
     }
 
-    fn set_hold(&mut self, id: &JobId, node: Node, term: Term) {
-        self.fences.schedule_update(term.until, ReservationId { cause: Shortage::Capacity(0), queue: node });
-        self.terms.insert(id.clone(), term);
+    fn set_hold(&mut self, id: &JobId, node: Node, hold: ClusterHold) {
+        self.reservations.schedule_update(hold.until, ReservationId { cause: Shortage::Capacity(0), queue: node });
+        self.cluster_holds.insert(id.clone(), hold);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::queue::{
     engine::{
-        Engine, Standing,
+        Engine, JobState,
         reservations::{First, ReservationId, ReservationRank, Shortage},
     },
     pending::line::{Inadmissible, ShapeId},
@@ -10,24 +10,28 @@ use crate::queue::{
 };
 
 impl Engine {
-    pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, bed: Inadmissible) {
-        self.slots[node.index()].line.mark_inadmissible(shape, bed);
-        self.mark_unsatisfiable(node, shape, bed);
+    pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
+        self.slots[node.index()].line.mark_inadmissible(shape, cause);
+        self.mark_unsatisfiable(node, shape, cause);
         // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
-        if bed == Inadmissible::Never {
-            for id in self.fences.of_shape(node, shape) {
+        if cause == Inadmissible::Never {
+            for id in self.reservations.of_shape(node, shape) {
                 self.remove_reservation(id);
             }
         }
-        if let Some(cause) = bed.cause() {
+        if let Some(cause) = cause.cause() {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
             self.register_blocked(id, shape);
             // At once, lest after a restart all who are looked at later pass.
-            if let (Some(patience), Shortage::Quota(..), None) = (self.patience, cause, self.fences.get(id)) {
-                let claims = self.pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
-                if claims || self.ranked_firsts(node, shape, patience).iter().any(|(ripe, _)| *ripe <= self.now) {
-                    self.update_quota_reservation(id, patience);
+            if let (Some(reservation_after), Shortage::Quota(..), None) =
+                (self.reservation_after, cause, self.reservations.get(id))
+            {
+                let preempts = self.pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
+                if preempts
+                    || self.ranked_firsts(node, shape, reservation_after).iter().any(|(ripe, _)| *ripe <= self.now)
+                {
+                    self.update_quota_reservation(id, reservation_after);
                 }
             }
         }
@@ -37,46 +41,46 @@ impl Engine {
 
     /// What held a shape back may be gone: it is looked at when what it asks for itself is free.
     pub(crate) fn requeue_when_free(&mut self, node: Node, shape: ShapeId) {
-        let bed = self.slots[node.index()].line.inadmissible_cause(shape);
+        let cause = self.slots[node.index()].line.inadmissible_cause(shape);
         self.requeue_shape(node, shape);
-        let Some(Inadmissible::Reserved(at, dim, _)) = bed else { return };
-        let bed = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
-        self.slots[node.index()].line.mark_inadmissible(shape, bed);
+        let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
+        let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
+        self.slots[node.index()].line.mark_inadmissible(shape, cause);
         self.rescan.insert(node);
         self.register_blocked(ReservationId { cause: Shortage::Quota(at, dim), queue: node }, shape);
         self.refresh_head(node);
     }
 
-    /// Holders that are short of something else now take their fences along, before anybody else is looked at.
+    /// Holders that are short of something else now take their reservations along, before anybody else is looked at.
     pub(crate) fn move_reservations(&mut self, id: ReservationId, shape: ShapeId) {
         let Shortage::Quota(at, dim) = id.cause else { return };
-        for had in self.fences.of_shape(id.queue, shape).into_iter().filter(|had| *had != id) {
-            let Some(old) = self.fences.get(had) else { continue };
-            let fence = self.draft_reservation(old.rank.clone(), id.queue, shape, old.since, at, &[dim]);
-            let better = self.fences.get(id).is_some_and(|other| other.rank < fence.rank);
+        for had in self.reservations.of_shape(id.queue, shape).into_iter().filter(|had| *had != id) {
+            let Some(old) = self.reservations.get(had) else { continue };
+            let reservation = self.draft_reservation(old.rank.clone(), id.queue, shape, old.since, at, &[dim]);
+            let better = self.reservations.get(id).is_some_and(|other| other.rank < reservation.rank);
             self.remove_reservation(had);
             if !better {
                 self.remove_reservation(id);
-                self.add_reservation(id, fence);
+                self.add_reservation(id, reservation);
             }
         }
     }
 
-    /// Those of a shape that may be the next to get a fence, with when they have waited long enough.
-    fn ranked_firsts(&self, node: Node, shape: ShapeId, patience: i64) -> Vec<First> {
+    /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
+    fn ranked_firsts(&self, node: Node, shape: ShapeId, reservation_after: i64) -> Vec<First> {
         let firsts = self.slots[node.index()].line.firsts_of(shape).into_iter();
-        firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(patience), rank)).collect()
+        firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
 
     /// A shape sleeps for this.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
-        if let Some(patience) = self.patience {
-            let firsts = self.ranked_firsts(id.queue, shape, patience);
-            self.fences.add_blocked(id, shape, firsts, self.now);
+        if let Some(reservation_after) = self.reservation_after {
+            let firsts = self.ranked_firsts(id.queue, shape, reservation_after);
+            self.reservations.add_blocked(id, shape, firsts, self.now);
         }
     }
 
-    /// Others of a shape, if it sleeps, may be the next to get a fence.
+    /// Others of a shape, if it sleeps, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: Node, shape: ShapeId) {
         if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
@@ -84,26 +88,26 @@ impl Engine {
     }
 
     pub(crate) fn requeue_shape(&mut self, node: Node, shape: ShapeId) {
-        let Some(bed) = self.slots[node.index()].line.requeue_shape(shape) else { return };
-        self.fences.remove_blocked(node, shape);
-        if matches!(bed, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
-            self.fences.forget_blocked(node, shape);
+        let Some(cause) = self.slots[node.index()].line.requeue_shape(shape) else { return };
+        self.reservations.remove_blocked(node, shape);
+        if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
+            self.reservations.forget_blocked(node, shape);
         }
         self.refresh_head(node);
     }
 
     /// A job in line, as it ranks.
     pub(crate) fn pending_job(&self, id: &str) -> Option<(ReservationRank, Node, ShapeId)> {
-        let Some(Standing::Waiting { node, key, shape, .. }) = self.jobs.get(id) else { return None };
+        let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return None };
         Some((self.reservation_rank(*node, key), *node, *shape))
     }
 
     /// The first job of a shape that sleeps is another one now: it may overrule what held the old one back, or who clusters
     /// are kept for.
     pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId) {
-        let Some(bed) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
+        let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
         self.rescan_for_more(node);
-        let wakes = match bed {
+        let wakes = match cause {
             Inadmissible::Quota(..) => false,
             Inadmissible::Capacity => self.lacks_what_is_kept(node, shape),
             Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_) | Inadmissible::Never => true,

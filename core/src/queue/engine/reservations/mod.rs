@@ -7,14 +7,14 @@ mod grant;
 mod hold_window;
 mod inadmissible;
 
-pub(crate) use hold_window::Term;
+pub(crate) use hold_window::ClusterHold;
 
 use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
         capacity::ReservedClusters,
-        engine::{Engine, Standing},
+        engine::{Engine, JobState},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
             line::{Inadmissible, ShapeId},
@@ -30,7 +30,7 @@ use crate::{
     resources::ResourceName,
 };
 
-/// Sleepers looked at for one fence; those before them can never start.
+/// Sleepers looked at for one reservation; those before them can never start.
 const LOOKS: usize = 8;
 /// Jobs that clusters are kept for at once; one more makes its own queue wait.
 const ROOMS: u8 = 3;
@@ -67,27 +67,28 @@ impl Engine {
         self.now = self.now.max(now);
     }
 
-    /// After how many seconds a blocked job gets a fence; `None`: never.
+    /// After how many seconds a blocked job gets a reservation; `None`: never.
     pub fn set_reservation_after(&mut self, seconds: Option<i64>) {
-        let changed = self.patience != seconds;
-        (self.stale, self.replanted) = (self.stale | changed, self.replanted | changed);
-        self.patience = seconds;
+        let changed = self.reservation_after != seconds;
+        (self.is_quota_outdated, self.is_tree_outdated) =
+            (self.is_quota_outdated | changed, self.is_tree_outdated | changed);
+        self.reservation_after = seconds;
     }
 
     /// Keeps the place of a job at once, whoever waits longer: others give way for it. To be followed by
     /// [`Engine::release_next_in`] before anything comes free, for the place is kept of who is blocked.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
-        if self.claim == id {
+        if self.preemptor == id {
             return;
         }
-        for id in [std::mem::replace(&mut self.claim, id.clone()), id].into_iter().flatten() {
+        for id in [std::mem::replace(&mut self.preemptor, id.clone()), id].into_iter().flatten() {
             let sleeper = self.pending_job(id.as_str());
-            self.fences.dirty.extend(self.fences.held_by(id.as_str()));
+            self.reservations.dirty.extend(self.reservations.held_by(id.as_str()));
             let Some((_, node, shape)) = sleeper else { continue };
             if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
                 let id = ReservationId { cause, queue: node };
-                self.fences.dirty.insert(id);
-                self.fences.schedule_update(self.now, id);
+                self.reservations.dirty.insert(id);
+                self.reservations.schedule_update(self.now, id);
             }
         }
     }
@@ -98,19 +99,19 @@ impl Engine {
     /// When [`Engine::release_next`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        self.patience.and(self.fences.due())
+        self.reservation_after.and(self.reservations.due())
     }
 
     /// True once after other places are kept than before.
     pub fn take_reservations_changed(&mut self) -> bool {
-        std::mem::take(&mut self.fences.changed)
+        std::mem::take(&mut self.reservations.changed)
     }
 
     /// The place that is kept for a job, if one is.
     #[must_use]
     pub fn reservation_of(&self, id: &str) -> Option<ReservationStatus> {
-        let id = self.fences.held_by(id)?;
-        let fence = self.fences.get(id)?;
+        let id = self.reservations.held_by(id)?;
+        let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             Shortage::Quota(at, dim) => {
                 let (bound, _) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
@@ -119,36 +120,40 @@ impl Engine {
             Shortage::Capacity(_) => None,
             Shortage::Backoff => return None,
         };
-        let kept = fence.kept.as_ref().filter(|_| fence.is_whole());
+        let kept = reservation.kept.as_ref().filter(|_| reservation.is_whole());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(ReservationStatus { since: fence.since, short, clusters, start: self.start_of(id) })
+        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
     }
 
     /// Whether it heeds a place that is kept of what it asks for. Nobody should give way for it: what came free would go to
     /// the other, or that one's would go to it.
     #[must_use]
     pub fn is_blocked_by_reservation(&self, id: &str) -> bool {
-        let Some(Standing::Waiting { node, key, shape, .. }) = self.jobs.get(id) else { return false };
-        let asks = |fence: &Reservation| fence.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
-        self.blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.fences.get(*id)).any(asks)
+        let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
+        let asks =
+            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
+        self.blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
-    /// When the demand of a fence's holder fits at the latest, beside all who go before it, by the ends of what is charged
+    /// When the demand of a reservation's holder fits at the latest, beside all who go before it, by the ends of what is charged
     /// now: under every ceiling on its way up.
     pub(crate) fn start_of(&self, id: ReservationId) -> Result<i64, UnknownStart> {
-        let fence =
-            self.fences.get(id).filter(|_| matches!(id.cause, Shortage::Quota(..))).ok_or(UnknownStart::Capacity)?;
+        let reservation = self
+            .reservations
+            .get(id)
+            .filter(|_| matches!(id.cause, Shortage::Quota(..)))
+            .ok_or(UnknownStart::Capacity)?;
         let path = &self.slots[id.queue.index()].path;
-        let before = self.fences.reservations_blocking(path, &fence.rank);
+        let before = self.reservations.reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
-            for (dim, asked) in fence.asked.iter().filter(|(_, asked)| *asked > 0) {
+            for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
                 let Some(room) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
                 let lacks = asked + self.reserved_amount(&before, *at, *dim) - room;
                 if lacks <= 0 {
                     continue;
                 }
-                if i > fence.reach {
+                if i > reservation.reach {
                     return Err(UnknownStart::SharedQuota);
                 }
                 let end = self.ends.find_time(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
@@ -159,7 +164,7 @@ impl Engine {
     }
 }
 
-/// Whom a fence holds back.
+/// Whom a reservation holds back.
 impl Engine {
     pub(crate) fn reservation_rank(&self, node: Node, key: &JobKey) -> ReservationRank {
         let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
@@ -169,50 +174,50 @@ impl Engine {
     /// Who of a shape goes first: whoever a place is kept for goes before others who ask for the same, unless their
     /// priority is higher. Else they would be told no for what is kept for it, and it with them.
     pub(crate) fn first_reserving_job(&self, node: Node, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
-        if self.fences.is_empty() || self.slots[node.index()].is_fifo() {
+        if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
             return None;
         }
         let rank = self.reservation_rank(node, key);
-        let held = self.fences.of_shape(node, shape).into_iter().filter_map(|id| self.fences.get(id));
-        let first = held.map(|fence| &fence.rank).find(|holder| !rank.outranks(holder))?;
+        let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
+        let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
         match self.jobs.get(&first.id) {
-            Some(Standing::Waiting { key, .. }) => Some(key),
+            Some(JobState::Pending { key, .. }) => Some(key),
             _ => None,
         }
     }
 
-    /// The fences that a job has to heed: without those that it is known to end before.
+    /// The reservations that a job has to heed: without those that it is known to end before.
     pub(crate) fn blocking_reservations(&self, node: Node, key: &JobKey, shape: ShapeId) -> Vec<ReservationId> {
-        if self.fences.is_empty() {
+        if self.reservations.is_empty() {
             return Vec::new();
         }
-        let mut heeded =
-            self.fences.reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
+        let mut blocking =
+            self.reservations.reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
         if let Some(run_for) = self.shape(shape).ask.run_for {
             let end = self.now.saturating_add(run_for);
-            heeded.retain(|id| self.shadow_time(*id).is_none_or(|shadow| end > shadow));
+            blocking.retain(|id| self.shadow_time(*id).is_none_or(|shadow| end > shadow));
         }
-        heeded
+        blocking
     }
 
-    /// [`Engine::start_of`], worked out once for each state of the books.
+    /// [`Engine::start_of`], worked out once for each state of the ledger_version.
     fn shadow_time(&self, id: ReservationId) -> Option<i64> {
-        let fence = self.fences.get(id)?;
-        let of = (self.books, self.fences.version, self.now);
-        if let Some(known) = fence.shadow.get().filter(|known| known.of == of) {
+        let reservation = self.reservations.get(id)?;
+        let of = (self.ledger_version, self.reservations.version, self.now);
+        if let Some(known) = reservation.shadow.get().filter(|known| known.of == of) {
             return known.start;
         }
         let start = self.start_of(id).ok();
-        fence.shadow.set(Some(Shadow { of, start }));
+        reservation.shadow.set(Some(Shadow { of, start }));
         start
     }
 
     /// Who says how long it runs may end before a holder can start, now that this is later: it looks again.
     pub(crate) fn requeue_backfillable(&mut self) -> bool {
         let mut woke = false;
-        for id in self.fences.with_timed_jobs() {
+        for id in self.reservations.with_timed_jobs() {
             let Some(shadow) = self.shadow_time(id) else { continue };
-            let sleepers = self.fences.get(id).into_iter().flat_map(|fence| &fence.timed);
+            let sleepers = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(Node, ShapeId)| {
                 let first = self.slots[node.index()].line.first_of(*shape);
                 first.is_some()
@@ -226,62 +231,68 @@ impl Engine {
         woke
     }
 
-    /// What of a resource fences count as taken at a queue.
-    pub(crate) fn reserved_amount(&self, heeded: &[ReservationId], at: Node, dim: Dim) -> i128 {
-        heeded.iter().filter_map(|id| self.fences.get(*id)).map(|fence| fence.reserved_amount(at, dim)).sum()
+    /// What of a resource reservations count as taken at a queue.
+    pub(crate) fn reserved_amount(&self, blocking: &[ReservationId], at: Node, dim: Dim) -> i128 {
+        blocking
+            .iter()
+            .filter_map(|id| self.reservations.get(*id))
+            .map(|reservation| reservation.reserved_amount(at, dim))
+            .sum()
     }
 
-    /// The first ceiling that a job would break beside what fences count as taken, and how much must be free there for
+    /// The first ceiling that a job would break beside what reservations count as taken, and how much must be free there for
     /// it.
     pub(crate) fn first_short_with_reserved(
         &self,
-        heeded: &[ReservationId],
+        blocking: &[ReservationId],
         path: &[Node],
         shape: &Shape,
     ) -> Option<(Node, Dim, i128)> {
         path.iter().find_map(|node| {
             shape.sparse.iter().find_map(|(dim, asked)| {
-                let taken = self.reserved_amount(heeded, *node, *dim);
+                let taken = self.reserved_amount(blocking, *node, *dim);
                 let room = admission::free_quota(&self.slots[node.index()], *dim)?;
                 (*asked > 0 && taken > 0 && asked + taken > room).then_some((*node, *dim, asked + taken))
             })
         })
     }
 
-    /// The fence of a job, and of what, if this one would take from it what a queue above both may have.
+    /// The reservation of a job, and of what, if this one would take from it what a queue above both may have.
     pub(crate) fn reservation_ahead(
         &self,
-        heeded: &[ReservationId],
+        blocking: &[ReservationId],
         path: &[Node],
         shape: &Shape,
     ) -> Option<(ReservationId, Dim)> {
-        heeded.iter().find_map(|id| {
-            let fence = self.fences.get(*id).filter(|fence| !fence.claims)?;
-            let scarce = fence.scarce.iter().find(|dim| shape.asked_amount(**dim) > 0)?;
-            let below = (fence.reach + 1).min(fence.nodes.len() - 1);
-            let common = fence.nodes[..below].iter().filter(|node| path.contains(node));
-            let within = |node: &Node| self.is_within(*node, &fence.asked, &fence.scarce, &shape.sparse);
-            let shares = self.policy == OrderPolicy::Share && !self.is_plenty(fence, &shape.sparse);
+        blocking.iter().find_map(|id| {
+            let reservation = self.reservations.get(*id).filter(|reservation| !reservation.preempts)?;
+            let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim) > 0)?;
+            let below = (reservation.reach + 1).min(reservation.nodes.len() - 1);
+            let common = reservation.nodes[..below].iter().filter(|node| path.contains(node));
+            let within = |node: &Node| self.is_within(*node, &reservation.asked, &reservation.scarce, &shape.sparse);
+            let shares = self.policy == OrderPolicy::Share && !self.is_plenty(reservation, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
         })
     }
 
     /// The clusters that are kept for others.
-    pub(crate) fn clusters_reserved(&self, heeded: &[ReservationId]) -> Vec<&ReservedClusters> {
-        let whole = heeded.iter().filter_map(|id| self.fences.get(*id)).filter(|fence| fence.is_whole());
-        whole.filter_map(|fence| fence.kept.as_ref()).collect()
+    pub(crate) fn clusters_reserved(&self, blocking: &[ReservationId]) -> Vec<&ReservedClusters> {
+        let whole =
+            blocking.iter().filter_map(|id| self.reservations.get(*id)).filter(|reservation| reservation.is_whole());
+        whole.filter_map(|reservation| reservation.kept.as_ref()).collect()
     }
 
-    /// Which fences keep them.
-    pub(crate) fn reserving_clusters(&self, heeded: &[ReservationId]) -> Box<[ReservationId]> {
-        let keeps =
-            |id: &&ReservationId| self.fences.get(**id).is_some_and(|fence| fence.is_whole() && fence.kept.is_some());
-        let mut keepers: Box<[ReservationId]> = heeded.iter().filter(keeps).copied().collect();
+    /// Which reservations keep them.
+    pub(crate) fn reserving_clusters(&self, blocking: &[ReservationId]) -> Box<[ReservationId]> {
+        let keeps = |id: &&ReservationId| {
+            self.reservations.get(**id).is_some_and(|reservation| reservation.is_whole() && reservation.kept.is_some())
+        };
+        let mut keepers: Box<[ReservationId]> = blocking.iter().filter(keeps).copied().collect();
         keepers.sort_unstable();
         keepers
     }
 
-    /// Why fences hold a job back, if they do.
+    /// Why reservations hold a job back, if they do.
     pub(crate) fn explain_reservation(
         &self,
         node: Node,
@@ -290,9 +301,9 @@ impl Engine {
         position: Position,
     ) -> Option<Reason> {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));
-        let heeded = self.blocking_reservations(node, key, id);
-        let quota = self.first_short_with_reserved(&heeded, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
-        let room = || self.reservation_ahead(&heeded, &slot.path, shape).map(|(_, dim)| (Node::ROOT, dim, false));
+        let blocking = self.blocking_reservations(node, key, id);
+        let quota = self.first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
+        let room = || self.reservation_ahead(&blocking, &slot.path, shape).map(|(_, dim)| (Node::ROOT, dim, false));
         let (at, dim, is_quota) = quota.or_else(room)?;
         let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
         let resource = self.dims.name(dim).clone();
@@ -305,7 +316,7 @@ impl Engine {
             resource,
             free: shown(free),
             // Who waits for room, and has no right to more yet, makes its queue leave all that is free.
-            reserved: shown(if is_quota { self.reserved_amount(&heeded, at, dim).min(free) } else { free }),
+            reserved: shown(if is_quota { self.reserved_amount(&blocking, at, dim).min(free) } else { free }),
             position,
         })
     }
@@ -332,22 +343,22 @@ impl Engine {
     }
 
     /// Whether the fleet has as much idle as a job that waits for room asks for, with `more` taken: then it is nobody's share.
-    fn is_plenty(&self, fence: &Reservation, more: &[(Dim, i128)]) -> bool {
+    fn is_plenty(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let left = |dim| {
             admission::free_quota(&self.slots[Node::ROOT.index()], dim).map_or(i128::MAX, |room| room - takes(dim))
         };
-        fence.kept.is_some() && fence.scarce.iter().all(|dim| left(*dim) >= fence.asked_amount(*dim))
+        reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
 
-    /// How far up a fence reaches: below the first queue that would not be within.
-    pub(crate) fn compute_reach(&self, fence: &Reservation) -> usize {
-        let top = fence.nodes.len() - 1;
-        if fence.claims || self.policy != OrderPolicy::Share || self.is_plenty(fence, &[]) {
+    /// How far up a reservation reaches: below the first queue that would not be within.
+    pub(crate) fn compute_reach(&self, reservation: &Reservation) -> usize {
+        let top = reservation.nodes.len() - 1;
+        if reservation.preempts || self.policy != OrderPolicy::Share || self.is_plenty(reservation, &[]) {
             return top;
         }
-        let within = |node: &Node| self.is_within(*node, &fence.asked, &fence.scarce, &[]);
-        fence.nodes[..top].iter().position(|node| !within(node)).unwrap_or(top)
+        let within = |node: &Node| self.is_within(*node, &reservation.asked, &reservation.scarce, &[]);
+        reservation.nodes[..top].iter().position(|node| !within(node)).unwrap_or(top)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The naive model of fences: every verdict and every fence by looking at everything again.
+//! The naive model of reservations: every verdict and every reservation by looking at everything again.
 
 use super::*;
 
 impl Engine {
-    /// Every sleeper still has a reason to sleep, and every fence is the one that looking at everything again would give.
+    /// Every sleeper still has a reason to sleep, and every reservation is the one that looking at everything again would give.
     pub(crate) fn audit(&self) {
         for node in self.index.values() {
             let slot = &self.slots[node.index()];
@@ -12,10 +12,10 @@ impl Engine {
                 let short = admission::first_short_quota(&self.slots, &slot.path, asked);
                 let first = slot.line.first_of(shape).unwrap();
                 let key = self.first_reserving_job(*node, first, shape).unwrap_or(first);
-                let heeded = self.heeded_by_all(*node, key, shape);
-                assert_eq!(heeded, self.blocking_reservations(*node, key, shape).into_iter().collect());
-                let heeded: Vec<ReservationId> = heeded.into_iter().collect();
-                let held_back = self.first_short_with_reserved(&heeded, &slot.path, self.shape(shape));
+                let blocking = self.heeded_by_all(*node, key, shape);
+                assert_eq!(blocking, self.blocking_reservations(*node, key, shape).into_iter().collect());
+                let blocking: Vec<ReservationId> = blocking.into_iter().collect();
+                let held_back = self.first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
                 let is_front = || slot.line.first_satisfiable().is_some_and(|(front, _)| front == key);
                 let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
                 match slot.line.inadmissible_cause(shape) {
@@ -32,7 +32,7 @@ impl Engine {
                         assert!(needed > room, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::BehindReservation(_)) => {
-                        let behind = self.reservation_ahead(&heeded, &slot.path, self.shape(shape));
+                        let behind = self.reservation_ahead(&blocking, &slot.path, self.shape(shape));
                         assert!(
                             behind.is_some() || held_back.is_some() || short.is_some(),
                             "{shape:?} is behind nobody"
@@ -54,53 +54,56 @@ impl Engine {
         }
     }
 
-    /// The fences that a job has to heed, by looking at all.
+    /// The reservations that a job has to heed, by looking at all.
     fn heeded_by_all(&self, node: Node, key: &JobKey, shape: ShapeId) -> BTreeSet<ReservationId> {
         let rank = self.reservation_rank(node, key);
-        let own = self.fences.iter().find(|(_, fence)| fence.rank.id == key.id);
-        let turn = |fence: &Reservation| (!fence.claims, fence.rank.clone());
-        let mut heeded = BTreeSet::new();
+        let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id == key.id);
+        let turn = |reservation: &Reservation| (!reservation.preempts, reservation.rank.clone());
+        let mut blocking = BTreeSet::new();
         for at in &self.slots[node.index()].path {
-            let here: Vec<_> =
-                self.fences.iter().filter(|(_, fence)| fence.nodes[..=fence.reach].contains(at)).collect();
-            for (id, fence) in &here {
+            let here: Vec<_> = self
+                .reservations
+                .iter()
+                .filter(|(_, reservation)| reservation.nodes[..=reservation.reach].contains(at))
+                .collect();
+            for (id, reservation) in &here {
                 let first = here
                     .iter()
                     .filter(|(other, _)| other.cause == id.cause)
-                    .all(|(_, other)| turn(other) >= turn(fence));
+                    .all(|(_, other)| turn(other) >= turn(reservation));
                 let binds = match own {
-                    Some((_, own)) => turn(fence) < turn(own) && !rank.outranks(&fence.rank),
-                    None => !rank.outranks(&fence.rank),
+                    Some((_, own)) => turn(reservation) < turn(own) && !rank.outranks(&reservation.rank),
+                    None => !rank.outranks(&reservation.rank),
                 };
-                let lower = id.cause != Shortage::Backoff || fence.rank.outranks(&rank);
+                let lower = id.cause != Shortage::Backoff || reservation.rank.outranks(&rank);
                 if first && binds && lower {
-                    heeded.insert(**id);
+                    blocking.insert(**id);
                 }
             }
         }
         if let Some(run_for) = self.shape(shape).ask.run_for {
-            heeded.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
+            blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
         }
-        heeded
+        blocking
     }
 
     /// When a holder can start at the latest, by looking at all that runs.
     fn start_by_all(&self, id: ReservationId) -> Option<i64> {
-        let fence = self.fences.get(id).filter(|_| matches!(id.cause, Shortage::Quota(..)))?;
+        let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, Shortage::Quota(..)))?;
         let path = &self.slots[id.queue.index()].path;
-        let before = self.fences.reservations_blocking(path, &fence.rank);
+        let before = self.reservations.reservations_blocking(path, &reservation.rank);
         let mut starts = vec![self.now];
-        for (at, (dim, asked)) in path.iter().flat_map(|at| fence.asked.iter().map(move |asked| (at, asked))) {
+        for (at, (dim, asked)) in path.iter().flat_map(|at| reservation.asked.iter().map(move |asked| (at, asked))) {
             let Some(room) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
             let lacks = asked
-                + before.iter().map(|id| self.fences.get(*id).unwrap().reserved_amount(*at, *dim)).sum::<i128>()
+                + before.iter().map(|id| self.reservations.get(*id).unwrap().reserved_amount(*at, *dim)).sum::<i128>()
                 - room;
             if lacks <= 0 {
                 continue;
             }
-            let protected = &fence.nodes[..=fence.reach];
+            let protected = &reservation.nodes[..=reservation.reach];
             let ends = self.jobs.values().filter_map(|job| match job {
-                Standing::Holding { node, charge, end: Some(end) } if self.slots[node.index()].path.contains(at) => {
+                JobState::Charged { node, charge, end: Some(end) } if self.slots[node.index()].path.contains(at) => {
                     Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
                 }
                 _ => None,
@@ -114,7 +117,7 @@ impl Engine {
     }
 
     fn audit_holders(&self) {
-        let Some(patience) = self.patience else { return };
+        let Some(reservation_after) = self.reservation_after else { return };
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();
         for queue in self.index.values() {
             let line = &self.slots[queue.index()].line;
@@ -125,13 +128,13 @@ impl Engine {
                 };
                 let id = ReservationId { cause, queue: *queue };
                 let fifo = self.slots[queue.index()].is_fifo();
-                // Who has enough, and whose turn it is not, is as good as awake.
+                // Who has enough, and whose turn it is not, is as good as admissible.
                 let short = !self.has_enough_quota(*queue, shape);
                 for key in line.firsts_of(shape) {
                     let rank = self.reservation_rank(*queue, key);
                     let may = short && (!fifo || line.first_satisfiable().is_some_and(|(front, _)| front == key));
                     if may
-                        && rank.due_at(patience) <= self.now
+                        && rank.due_at(reservation_after) <= self.now
                         && self.could_ever_start(*queue, shape, rank.id.as_str())
                     {
                         firsts.entry(id).or_default().insert(rank);
@@ -140,16 +143,21 @@ impl Engine {
             }
         }
         for (id, ranks) in &firsts {
-            let fence = self.fences.get(*id).expect("somebody has waited long enough");
+            let reservation = self.reservations.get(*id).expect("somebody has waited long enough");
             let others: Vec<_> = ranks
                 .iter()
-                .filter(|rank| self.fences.held_by(rank.id.as_str()).is_none_or(|held| held == *id))
+                .filter(|rank| self.reservations.held_by(rank.id.as_str()).is_none_or(|held| held == *id))
                 .collect();
-            let sleeps = ranks.contains(&fence.rank);
-            assert!(fence.claims || !sleeps || others[0] == &fence.rank, "{:?} before {:?}", others[0], fence.rank);
+            let sleeps = ranks.contains(&reservation.rank);
+            assert!(
+                reservation.preempts || !sleeps || others[0] == &reservation.rank,
+                "{:?} before {:?}",
+                others[0],
+                reservation.rank
+            );
         }
-        for (_, fence) in self.fences.iter() {
-            assert_eq!(fence.reach, self.compute_reach(fence), "{fence:?}");
+        for (_, reservation) in self.reservations.iter() {
+            assert_eq!(reservation.reach, self.compute_reach(reservation), "{reservation:?}");
         }
     }
 

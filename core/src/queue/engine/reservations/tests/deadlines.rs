@@ -70,7 +70,7 @@ fn a_young_one_of_higher_priority_that_asks_for_the_same_takes_nobody_s_fence() 
     assert_eq!(at(&mut engine, 102), ["urgent"]);
 }
 
-/// Else the two wait for each other: one is not the first in line, the other heeds its fence.
+/// Else the two wait for each other: one is not the first in line, the other heeds its reservation.
 #[test]
 fn in_a_fifo_queue_only_the_first_in_line_holds_a_fence() {
     let mut fifo = queue("q", None, Some(10));

@@ -51,9 +51,9 @@ struct Told {
 
 impl Told {
     /// The fleet is full before the first event.
-    fn new(patience: Option<i64>, eager: bool) -> Self {
+    fn new(reservation_after: Option<i64>, eager: bool) -> Self {
         let mut told = Self { engine: full(), eager, charges: BTreeMap::new() };
-        told.engine.set_reservation_after(patience);
+        told.engine.set_reservation_after(reservation_after);
         for i in 0..LEAVES {
             let (id, queue) = (format!("r{i}"), format!("q{i}"));
             told.engine.charge_job(&id.as_str().into(), &queue.as_str().into(), &amounts(3, 0));
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     /// Who starts, in which order, is the same as if all that have enough where they sleep were looked at after each event
-    /// and each start. Without fences: those depend on who was looked at before.
+    /// and each start. Without reservations: those depend on who was looked at before.
     #[test]
     fn freed_room_starts_whom_looking_at_everybody_starts(events in prop::collection::vec(event(), 1..120)) {
         let mut both = [false, true].map(|eager| Told::new(None, eager));
@@ -143,7 +143,7 @@ proptest! {
         }
     }
 
-    /// With places kept in all queues nobody sleeps who could start, and every fence is as it should be.
+    /// With places kept in all queues nobody sleeps who could start, and every reservation is as it should be.
     #[test]
     fn with_places_kept_in_a_full_fleet_nobody_sleeps_who_could_start(
         events in prop::collection::vec(event(), 1..120)

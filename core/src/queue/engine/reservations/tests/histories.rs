@@ -80,13 +80,13 @@ proptest! {
                 running.push(id);
             }
             prop_assert!(engine.within_ceilings());
-            let holding = engine.jobs.values().filter(|job| matches!(job, Standing::Holding { .. })).count();
+            let holding = engine.jobs.values().filter(|job| matches!(job, JobState::Charged { .. })).count();
             prop_assert_eq!(holding, running.len());
         }
     }
 
     /// Small jobs never stop coming, in every queue, and each runs for at most 50 seconds. A big one that came first starts within its
-    /// patience and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its fence may
+    /// reservation_after and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its reservation may
     /// become so until the one below is free.
     #[test]
     fn a_big_job_starts_within_the_stated_bound_among_endless_small_ones(
@@ -307,8 +307,8 @@ impl Play {
                 if !counts || line.inadmissible_cause(shape) != Some(Inadmissible::Capacity) {
                     continue;
                 }
-                let heeded = self.engine.blocking_reservations(*node, key, shape);
-                let kept = self.engine.clusters_reserved(&heeded);
+                let blocking = self.engine.blocking_reservations(*node, key, shape);
+                let kept = self.engine.clusters_reserved(&blocking);
                 let pods = Clusters::pods(&self.engine.shape(shape).ask);
                 let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
                 assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);
@@ -320,7 +320,7 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever queues deserve: a job that fits in one cluster alone starts within its patience and, for each of its three
+    /// Whatever queues deserve: a job that fits in one cluster alone starts within its reservation_after and, for each of its three
     /// queues and for what it lacks there (quota, then room), the longest run.
     #[test]
     fn a_big_job_starts_among_small_ones_whatever_its_queue_deserves(
@@ -353,7 +353,7 @@ proptest! {
         prop_assert!(started <= RESERVATION_AFTER + 5 * 50, "{started}");
     }
 
-    /// Who starts, and when, is the same as if everybody were asked again, and nobody is asked more often. Without fences: who
+    /// Who starts, and when, is the same as if everybody were asked again, and nobody is asked more often. Without reservations: who
     /// lacks both room and quota holds one about what it was found to lack last.
     #[test]
     fn growth_wakes_all_that_it_could_help(
@@ -377,28 +377,28 @@ proptest! {
         prop_assert!(plays[1].room.asked <= plays[0].room.asked);
     }
 
-    /// The same histories with fences: nobody sleeps who could start, every fence is as it should be, and in the end nobody
+    /// The same histories with reservations: nobody sleeps who could start, every reservation is as it should be, and in the end nobody
     /// waits.
     #[test]
     fn with_fences_nobody_sleeps_who_could_start(
         arrivals in prop::collection::vec(arrival(), 1..40),
         deserved in [prop::option::of(0..40i64), prop::option::of(0..40i64), prop::option::of(0..40i64)],
-        claims in prop::collection::vec(prop::option::weighted(0.1, 0..40usize), 80),
+        preempts in prop::collection::vec(prop::option::weighted(0.1, 0..40usize), 80),
     ) {
         let mut play = Play::new(4, deserved, true);
         let mut now = 0;
         let run = |id: &str| arrivals[id[1..].parse::<usize>().unwrap()].run;
-        for (step, claimant) in claims.iter().take(arrivals.len() + 40).enumerate() {
+        for (step, preemptor) in preempts.iter().take(arrivals.len() + 40).enumerate() {
             if let Some(arrival) = arrivals.get(step) {
                 now += arrival.pause;
                 play.wait(&format!("j{step:02}"), now, *arrival);
             } else {
                 now += 13;
             }
-            if let Some(claimant) = claimant {
-                let id = format!("j{claimant:02}");
-                let claimant = Some(id).filter(|id| play.engine.is_pending(id) && !play.engine.is_blocked_by_reservation(id));
-                play.engine.set_preemptor(claimant.map(Into::into));
+            if let Some(preemptor) = preemptor {
+                let id = format!("j{preemptor:02}");
+                let preemptor = Some(id).filter(|id| play.engine.is_pending(id) && !play.engine.is_blocked_by_reservation(id));
+                play.engine.set_preemptor(preemptor.map(Into::into));
             }
             play.pass(now, run);
         }

@@ -1,4 +1,4 @@
-//! The rules of fences by name; `audit` looks at everything again, `histories` and
+//! The rules of reservations by name; `audit` looks at everything again, `histories` and
 //! `full_fleet` hold them against it whatever happens.
 
 mod audit;
@@ -22,7 +22,7 @@ use crate::{
     queue::{
         Ask, CapacityGrowth, ClusterCapacity, Fit, FitClass, Fleet, JobId, OrderPolicy, QueueSpec, ReservedClusters,
         TaskAsk,
-        engine::{Engine, Job, RESERVATION_AFTER, Release, Standing, UnknownStart},
+        engine::{Engine, Job, JobState, RESERVATION_AFTER, Release, UnknownStart},
         pending::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
@@ -197,7 +197,7 @@ fn what_can_never_come_on_top_of_what_is_held_says_so_with_numbers_and_is_kept_n
     assert_eq!(engine.explain_pending("web+more").unwrap().token(), "WaitingForQuota", "forgotten is forgotten");
 }
 
-/// Whether it fits at all is only asked once it has quota: it may have been given a fence before.
+/// Whether it fits at all is only asked once it has quota: it may have been given a reservation before.
 #[test]
 fn a_holder_that_turns_out_to_fit_nowhere_keeps_no_place() {
     let mut engine = engine([queue("q", None, None)], 10, 0);
@@ -286,7 +286,7 @@ fn a_holder_that_lacks_something_else_takes_its_fence_along() {
     assert!(at(&mut engine, 100).is_empty());
     engine.enqueue_job(job("b1", "b", 2, amounts(2, 0)));
     engine.remove_job("a0");
-    // The share of b is larger: big is looked at first, but a fence that moved late would let b1 pass.
+    // The share of b is larger: big is looked at first, but a reservation that moved late would let b1 pass.
     assert!(at(&mut engine, 101).is_empty());
     engine.remove_job("b0");
     assert_eq!(at(&mut engine, 102), ["big", "b1"]);
