@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// Who goes first.
-    pub order: Order,
+    pub order: OrderPolicy,
     /// Seconds that a job is blocked before it gets a reservation; 0 makes none.
     pub reservation_after: i64,
     /// Seconds that a job waits before others are evicted for it.
@@ -51,18 +51,6 @@ pub struct Settings {
     pub protected_namespaces: BTreeSet<String>,
 }
 
-/// [`OrderPolicy`] by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// See [`OrderPolicy::Share`].
-    Share,
-    /// See [`OrderPolicy::Strict`].
-    Strict,
-    /// See [`OrderPolicy::Fifo`].
-    Fifo,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self::of(&Config::default())
@@ -75,11 +63,7 @@ impl Settings {
     pub fn of(config: &Config) -> Self {
         let PreemptionPolicy { reclaim, preempt, unset, protected, bounds } = &config.preemption;
         Self {
-            order: match config.order {
-                OrderPolicy::Share => Order::Share,
-                OrderPolicy::Strict => Order::Strict,
-                OrderPolicy::Fifo => Order::Fifo,
-            },
+            order: config.order,
             reservation_after: config.reservation_after.unwrap_or(0),
             preempt_after: bounds.patience,
             reclaim: *reclaim,
@@ -92,12 +76,7 @@ impl Settings {
 
     /// An index decides by these from now on.
     pub fn apply(&self, index: &mut Index) {
-        let order = match self.order {
-            Order::Share => OrderPolicy::Share,
-            Order::Strict => OrderPolicy::Strict,
-            Order::Fifo => OrderPolicy::Fifo,
-        };
-        index.engine.set_order_policy(order);
+        index.engine.set_order_policy(self.order);
         index.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         let mut policy = PreemptionPolicy { reclaim: self.reclaim, ..PreemptionPolicy::default() };
         // What a newer controller may say is no rule that this one could decide by.
@@ -184,7 +163,7 @@ mod tests {
     fn what_an_older_controller_does_not_say_is_as_it_is_by_default() {
         let of = |text: &str| Settings::read(&json!({"data": {KEY: text}}));
         assert_eq!(of("{}"), Ok(Settings::default()));
-        assert_eq!(of(r#"{"order": "fifo", "new": 1}"#), Ok(Settings { order: Order::Fifo, ..Settings::default() }));
+        assert_eq!(of(r#"{"order": "fifo", "new": 1}"#), Ok(Settings { order: OrderPolicy::Fifo, ..Settings::default() }));
         assert!(of("[").unwrap_err().contains("does not parse"));
         assert_eq!(Settings::read(&json!({})), Err("it has no settings.json".to_owned()));
     }

@@ -7,6 +7,8 @@
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::queue::quota::amounts::{Dense, Dim};
 
 /// A waiting binding's identity: its UID, or anything else that is unique and does not change.
@@ -43,7 +45,8 @@ impl fmt::Display for JobId {
 }
 
 /// What decides whose turn it is, from the first to the last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OrderPolicy {
     /// Queue priority, share of what the queue deserves, job priority, deadline, age: Volcano's capacity plugin.
     #[default]
