@@ -225,7 +225,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
     index.claims.attempts.retain(|id, _| index.engine.is_pending(id.as_str()));
     index.claims.refused.retain(|id, _| index.engine.is_pending(id.as_str()));
     let rate = index.claims.policy.bounds.rate;
-    let bucket = *index.claims.bucket.get_or_insert_with(|| EvictionBudget::start_empty(second));
+    let bucket = *index.claims.budget.get_or_insert_with(|| EvictionBudget::start_empty(second));
     let (mut heads, young) = scene::heads(index, HEADS, index.claims.policy.bounds.patience);
     if let Some(at) = young {
         index.claims.again(at);
@@ -254,7 +254,7 @@ fn look(index: &mut Index, now: Timestamp, plan: &mut Plan) {
         match preemption::plan_evictions(&scene, &claim, |victims| after.fits(victims)) {
             Ok(decided) => {
                 index.claims.notes.remove(&head.id);
-                index.claims.bucket.get_or_insert(bucket).take_evictions(rate, decided.victims.len(), second);
+                index.claims.budget.get_or_insert(bucket).take_evictions(rate, decided.victims.len(), second);
                 carry_out(index, &head, &running, decided, plan);
                 return;
             }

@@ -163,7 +163,10 @@ mod tests {
     fn what_an_older_controller_does_not_say_is_as_it_is_by_default() {
         let of = |text: &str| Settings::read(&json!({"data": {KEY: text}}));
         assert_eq!(of("{}"), Ok(Settings::default()));
-        assert_eq!(of(r#"{"order": "fifo", "new": 1}"#), Ok(Settings { order: OrderPolicy::Fifo, ..Settings::default() }));
+        assert_eq!(
+            of(r#"{"order": "fifo", "new": 1}"#),
+            Ok(Settings { order: OrderPolicy::Fifo, ..Settings::default() })
+        );
         assert!(of("[").unwrap_err().contains("does not parse"));
         assert_eq!(Settings::read(&json!({})), Err("it has no settings.json".to_owned()));
     }

@@ -26,7 +26,8 @@ pub trait ClusterCapacity {
     /// Does the job's minimum fit somewhere now, without what is `kept` for others?
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit;
 
-    /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in clusters that
+    /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in
+    /// clusters that
     /// were kept in `vain`.
     fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
 }
@@ -44,7 +45,7 @@ impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for Asked<F> {
     }
 }
 
-/// What is kept for a job that lacks room: nobody else gets these resources in these clusters.
+/// What is reserved for a job that lacks capacity: nobody else gets these resources in these clusters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReservedClusters {
     /// Where.
@@ -53,7 +54,7 @@ pub struct ReservedClusters {
     pub resources: Vec<ResourceName>,
 }
 
-/// More room than before, on some nodes.
+/// More free than before, on some nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapacityGrowth {
     /// What is free in all clusters together, or more.

@@ -21,7 +21,8 @@ use crate::{
     resources::Resources,
 };
 
-/// What was refused: a class, without the clusters that these reservations keep. Who does not heed them is asked again.
+/// What did not fit: a class, without the clusters of these reservations. A job that they do not block is asked about
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RefusedClass {
     class: FitClass,
@@ -36,7 +37,8 @@ impl RefusedClass {
     }
 }
 
-/// What must be free before a class of jobs can fit: of each resource, what all pods of the minimum ask for and the least
+/// What must be free before a class of jobs can fit: of each resource, what all pods of the minimum ask for and the
+/// least
 /// that one of them does.
 #[derive(Debug, Clone)]
 pub(crate) struct FreeNeeded(Box<[(Dim, i128, i128)]>);
@@ -48,7 +50,8 @@ impl FreeNeeded {
 }
 
 impl Engine {
-    /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class that did
+    /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class
+    /// that did
     /// not fit is considered again.
     pub fn requeue_after_capacity_change(&mut self) {
         for refusal in std::mem::take(&mut self.refusals).into_values() {
@@ -76,7 +79,8 @@ impl Engine {
         dense
     }
 
-    /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not without more.
+    /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not
+    /// without more.
     pub(crate) fn known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
         let kept = self.reserving_clusters(blocking);
         let known = self.refusals_of_class(self.shape(shape).ask.fit);
@@ -103,13 +107,13 @@ impl Engine {
         refused
     }
 
-    /// Whether a shape sleeps because of clusters that are kept.
+    /// Whether a shape lacks only clusters that are reserved.
     pub(crate) fn lacks_what_is_kept(&self, node: Node, shape: ShapeId) -> bool {
         let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
         !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.sleepers.contains(&(node, shape)))
     }
 
-    /// Nobody of a shape is left to sleep.
+    /// No job of a shape is pending any more.
     pub(crate) fn forget_refusals(&mut self, node: Node, shape: ShapeId) {
         let all: Vec<RefusedClass> =
             self.refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();

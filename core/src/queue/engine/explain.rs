@@ -142,7 +142,7 @@ impl Engine {
         self.slots.len() + self.shapes.len()
     }
 
-    /// True while a job is in line.
+    /// True while a job is pending.
     #[must_use]
     pub fn is_pending(&self, id: &str) -> bool {
         matches!(self.jobs.get(id), Some(JobState::Pending { .. }))

@@ -47,7 +47,7 @@ use crate::{
     resources::Resources,
 };
 
-/// A job in line.
+/// A pending job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Who.
@@ -83,15 +83,15 @@ pub struct QueueUsage {
 }
 
 #[derive(Debug, Clone)]
-enum JobState {
-    Pending { node: Node, key: JobKey, shape: ShapeId, rank: Rank },
+pub(crate) enum JobState {
+    Pending { node: Node, key: JobKey, shape: ShapeId, rank: JobRank },
     Charged { node: Node, charge: Sparse, end: Option<i64> },
-    BackingOff { node: Node, key: JobKey, shape: ShapeId, rank: Rank, since: i64 },
+    BackingOff { node: Node, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
 }
 
 /// What a job says about its place, whether or not the policy looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rank {
+pub(crate) struct JobRank {
     priority: i32,
     deadline: Option<i64>,
 }
@@ -115,7 +115,7 @@ pub struct Engine {
     ends: expected_ends::Ends,
     /// Of those who wait and clusters were kept for.
     cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
-    /// By queue, who is out of line for a while.
+    /// By queue, the jobs in backoff.
     backing_off: BTreeMap<Node, BTreeSet<JobId>>,
     /// Those without users are free for reuse.
     shapes: Vec<Shape>,
@@ -127,27 +127,28 @@ pub struct Engine {
     freed: BTreeSet<Node>,
     /// Queues of which some inadmissible job may have enough quota now.
     rescan: BTreeSet<Node>,
-    /// Classes that fit nowhere now, with the shapes that sleep on it.
+    /// Classes that fit nowhere now, with the shapes that lack it.
     refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
-    /// Seconds that a job is blocked before its place is kept.
+    /// Seconds that a job is blocked before it gets a reservation.
     reservation_after: Option<i64>,
-    /// Whose place is kept at once.
+    /// The job that others are evicted for.
     preemptor: Option<JobId>,
     /// Counts changes of what is charged.
     ledger_version: u64,
 }
 
-/// Seconds that a blocked job waits before its place is kept, unless [`Engine::set_reservation_after`] says otherwise.
+/// Seconds that a blocked job waits before it gets a reservation, unless [`Engine::set_reservation_after`] says
+/// otherwise.
 pub const RESERVATION_AFTER: i64 = 60;
 
 /// Looks at reservations in one decision; seldom is a second one needed.
 const ROUNDS: usize = 8;
 
 #[derive(Debug, Clone)]
-struct CapacityRefusal {
+pub(crate) struct CapacityRefusal {
     never: bool,
     detail: String,
     sleepers: BTreeSet<(Node, ShapeId)>,
@@ -187,7 +188,7 @@ impl Default for Engine {
     }
 }
 
-/// Facts in.
+/// Events.
 impl Engine {
     /// A queue was created or changed.
     pub fn set_queue(&mut self, spec: QueueSpec) {
@@ -216,9 +217,9 @@ impl Engine {
         }
     }
 
-    /// A job is in line (again). It keeps its place if nothing about it changed.
+    /// A job is pending (again). It keeps its position if nothing about it changed.
     pub fn enqueue_job(&mut self, job: Job) {
-        let rank = Rank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
         if let Some(JobState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
@@ -242,7 +243,8 @@ impl Engine {
         self.refresh_head(node);
     }
 
-    /// What a job in line asks for comes on top of what another one holds: if both together are more than a limit it can
+    /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
+    /// can
     /// never start. Until it is forgotten.
     pub fn set_resized_job(&mut self, id: &JobId, of: &JobId) {
         if self.resized.get(id) != Some(of) {
@@ -255,7 +257,8 @@ impl Engine {
         self.charge_job_below(id, queue, &[], charge);
     }
 
-    /// The same, where it is known which queues were above that one, the nearest first: they are charged if neither it nor
+    /// The same, where it is known which queues were above that one, the nearest first: they are charged if neither it
+    /// nor
     /// anything seen before says so now.
     pub fn charge_job_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
         let node = self.intern_queue(queue);
@@ -303,17 +306,18 @@ impl Engine {
     }
 }
 
-/// Decisions out.
+/// Decisions.
 impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
     /// and for which `fit` says yes. `fit` is asked at most once for each class and what is kept from it until
-    /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job of a class while it says
+    /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job
+    /// of a class while it says
     /// yes.
     pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
         self.release_next_in(&mut Asked(fit))
     }
 
-    /// The same, where clusters can be kept for a job that lacks room.
+    /// The same, where clusters can be reserved for a job that lacks capacity.
     pub fn release_next_in(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let is_tree_outdated = self.is_tree_outdated;

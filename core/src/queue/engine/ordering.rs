@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::queue::{
-    engine::{Engine, JobState, Rank},
+    engine::{Engine, JobRank, JobState},
     pending::{
         job_order::{JobId, JobKey, OrderPolicy, Share},
         line::Inadmissible,
@@ -43,7 +43,7 @@ impl Engine {
         self.policy
     }
 
-    pub(crate) fn job_key(&self, id: JobId, created: i64, rank: Rank) -> JobKey {
+    pub(crate) fn job_key(&self, id: JobId, created: i64, rank: JobRank) -> JobKey {
         match self.policy {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
             OrderPolicy::Share | OrderPolicy::Strict => JobKey {
@@ -76,7 +76,7 @@ impl Engine {
     pub(crate) fn refresh_head(&mut self, node: Node) {
         self.queue_order.touch(node, Touch::Head);
         let slot = &self.slots[node.index()];
-        // Of such a queue only the first in line counts, wherever it sleeps.
+        // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
             let cause = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
             self.rescan.insert(node);

@@ -90,7 +90,7 @@ impl Engine {
         let was_first = line.first_of(shape) == Some(key);
         let alone = line.count_of(shape) == 1;
         if alone {
-            // Nobody is left to sleep: what is remembered of it goes first.
+            // The shape goes: what is remembered of it goes first.
             self.requeue_shape(node, shape);
         }
         self.slots[node.index()].line.remove(key);

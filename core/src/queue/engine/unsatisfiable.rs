@@ -11,7 +11,7 @@ use crate::queue::{
 };
 
 impl Engine {
-    /// A shape sleeps: for ever, perhaps.
+    /// A shape is inadmissible: for ever, perhaps.
     pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];
         let resized = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));

@@ -17,14 +17,14 @@ use crate::queue::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShapeId(pub(crate) u32);
 
-/// What a sleeping shape waits for.
+/// What an inadmissible shape lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inadmissible {
     /// This much of this resource, at this queue.
     Quota(Node, Dim, i128),
-    /// The same, of which a part is kept for others.
+    /// The same, of which a part is reserved for others.
     Reserved(Node, Dim, i128),
-    /// What its queue may have beside a job before it that waits for room, of this.
+    /// Of this resource, what its queue may have beside a reserving job that lacks capacity.
     BehindReservation(Dim),
     /// Capacity in clusters.
     Capacity,
@@ -33,7 +33,7 @@ pub(crate) enum Inadmissible {
 }
 
 impl Inadmissible {
-    /// What a reservation for the sleeper would be about.
+    /// The shortage that a reservation for the shape would be about.
     pub(crate) const fn cause(self) -> Option<Shortage> {
         match self {
             Self::Quota(at, dim, _) => Some(Shortage::Quota(at, dim)),
@@ -47,7 +47,7 @@ impl Inadmissible {
 pub(crate) struct Line {
     jobs: BTreeMap<JobKey, ShapeId>,
     shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
-    /// The first job of every shape that does not sleep.
+    /// The first job of every shape that is not inadmissible.
     admissible: BTreeSet<(JobKey, ShapeId)>,
     inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
@@ -74,7 +74,8 @@ impl Line {
         self.shapes.get(&shape).and_then(BTreeSet::first)
     }
 
-    /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest without.
+    /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest
+    /// without.
     pub(crate) fn firsts_of(&self, shape: ShapeId) -> Vec<&JobKey> {
         let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
         let mut firsts = Vec::new();
@@ -97,7 +98,7 @@ impl Line {
         self.shapes.get(&shape).map_or(0, BTreeSet::len)
     }
 
-    /// The shape of a job in line.
+    /// The shape of a pending job.
     pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
         self.jobs.get(key).copied()
     }
@@ -114,7 +115,7 @@ impl Line {
         }
     }
 
-    /// The first in line that may ever start.
+    /// The first in line that could ever start.
     pub(crate) fn first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
         self.satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
     }
@@ -124,12 +125,12 @@ impl Line {
         self.jobs.iter().filter(|(_, shape)| !self.unsatisfiable.contains(shape))
     }
 
-    /// Shapes that sleep.
+    /// Inadmissible shapes and what each lacks.
     pub(crate) fn inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
         self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
     }
 
-    /// Whether a shape that sleeps can ever start.
+    /// Whether an inadmissible shape can ever start.
     pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, unsatisfiable: bool) {
         if unsatisfiable && self.inadmissible.contains_key(&shape) {
             self.unsatisfiable.insert(shape);
@@ -190,7 +191,7 @@ impl Line {
         }
     }
 
-    /// What it slept on, if it slept.
+    /// Considers a shape again; what it lacked, if it was inadmissible.
     pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
         let cause = self.inadmissible.remove(&shape)?;
         self.unsatisfiable.remove(&shape);

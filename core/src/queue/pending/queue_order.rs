@@ -245,7 +245,7 @@ mod tests {
         }
 
         fn children(&self) -> Vec<Vec<Node>> {
-            let mut children = vec![Vec::new(); self.queue_order.len()];
+            let mut children = vec![Vec::new(); self.heads.len()];
             for (i, parent) in self.parents.iter().enumerate() {
                 children[*parent].push(Node(i as u32 + 1));
             }
@@ -254,7 +254,7 @@ mod tests {
 
         fn head(&self, queue: usize) -> Option<Head> {
             let leaf = queue > 0 && !self.parents.contains(&queue);
-            let (priority, job, created) = self.queue_order[queue].filter(|_| leaf)?;
+            let (priority, job, created) = self.heads[queue].filter(|_| leaf)?;
             let job = JobKey {
                 priority: Reverse(job),
                 deadline: JobKey::NO_DEADLINE,
@@ -266,10 +266,10 @@ mod tests {
 
         /// The first of all, by looking at all.
         fn best(&self) -> Option<Node> {
-            let waiting = (0..self.queue_order.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
+            let waiting = (0..self.heads.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
             let first = waiting.min_by_key(|(queue, head)| {
                 let mut shares: Vec<Share> = self.path(*queue).iter().rev().map(|at| self.shares[at.index()]).collect();
-                shares.resize(self.queue_order.len() + 1, self.shares[*queue]);
+                shares.resize(self.heads.len() + 1, self.shares[*queue]);
                 // The root's is the same for all.
                 (Reverse(head.priority), shares.split_off(1), head.job.clone())
             });

@@ -18,8 +18,9 @@ use crate::{
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreemptionBounds {
-    /// A job claims nothing before it has waited this many seconds: its place is kept from then on, and what comes free
-    /// by itself meanwhile nobody loses work for. Whoever makes claims looks at this.
+    /// Nobody is evicted for a job before it has waited this many seconds: from then on it has a reservation, and for
+    /// what
+    /// comes free by itself meanwhile nobody loses work. The attempt schedule looks at this.
     pub patience: i64,
     /// Evictions of the whole fleet.
     pub rate: EvictionRate,
@@ -30,11 +31,11 @@ pub struct PreemptionBounds {
     pub evictions: u32,
     /// A job that ran this many seconds at a stretch has made progress, as has one of which a pod succeeded.
     pub progress: i64,
-    /// Victims of one claim.
+    /// Victims of one attempt.
     pub victims: u32,
     /// Seconds that a preemptor holds what came free for it, unless it starts before.
     pub hold: i64,
-    /// Seconds until a preemptor whose claim came to nothing may claim again; twice as long after each further time.
+    /// Seconds until a preemptor whose attempt failed may try again; twice as long after each further time.
     pub backoff: i64,
     /// Where the growing pauses end, in seconds.
     pub longest: i64,
@@ -66,9 +67,11 @@ pub struct EvictionRate {
 }
 
 /// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
-/// not. A claim that needs more than it holds is not made in parts, of which each would be lost work until the last: it waits
-/// until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of time no more
-/// goes than what is refilled, and one full bucket or one claim.
+/// not. An attempt that needs more than it holds is not made in parts, of which each would be lost work until the
+/// last: it waits
+/// until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of time no
+/// more
+/// goes than what is refilled, and one full bucket or one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvictionBudget {
     /// In parts of an eviction: [`EvictionRate::seconds`] of them are one. A debt is negative.
@@ -95,13 +98,13 @@ impl EvictionBudget {
         u32::try_from((self.fill_level(rate, now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
     }
 
-    /// Whether one claim may make this many at this time.
+    /// Whether one attempt may make this many at this time.
     #[must_use]
     pub fn can_afford(&self, rate: EvictionRate, evictions: u32, now: i64) -> bool {
         self.missing_parts(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
     }
 
-    /// When one claim may make this many; `None` if never, for nothing is ever refilled.
+    /// When one attempt may make this many; `None` if never, for nothing is ever refilled.
     #[must_use]
     pub fn enough_at(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
         let refill = i64::from(rate.evictions);
@@ -146,7 +149,7 @@ pub struct EvictionHistory {
 }
 
 impl EvictionHistory {
-    /// As it is once `holder` was taken from at `now`.
+    /// As it is once `holder` was evicted at `now`.
     #[must_use]
     pub fn after_eviction(holder: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
         let before = if bounds.has_progressed(holder, now) { 0 } else { holder.evictions.count };
@@ -154,7 +157,7 @@ impl EvictionHistory {
     }
 }
 
-/// Claims of one job that came to nothing: it held what came free and did not start.
+/// Failed attempts of one job: it held what came free and did not start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailedAttempts {
     /// How many.
@@ -170,7 +173,7 @@ impl FailedAttempts {
         Self { failed: self.failed.saturating_add(1), last: Some(now) }
     }
 
-    /// When it may claim again.
+    /// When it may try again.
     #[must_use]
     pub fn not_before(&self, bounds: &PreemptionBounds) -> Option<i64> {
         let last = self.last?;
@@ -242,7 +245,7 @@ impl HoldWindow {
         }
     }
 
-    /// Until when it holds; `None` once that is over: then the claim came to nothing ([`FailedAttempts::failed_at`]).
+    /// Until when it holds; `None` once that is over: then the attempt failed ([`FailedAttempts::failed_at`]).
     #[must_use]
     pub fn holds_until(&self, now: i64) -> Option<i64> {
         (now < self.until).then_some(self.until)

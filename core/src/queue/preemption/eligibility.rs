@@ -54,7 +54,7 @@ pub(crate) enum Right {
     Preempt,
 }
 
-/// The scene, worked out for one claim.
+/// The input, worked out for one preemptor.
 pub(crate) struct Eligibility<'a> {
     pub(crate) scene: &'a PreemptionInput<'a>,
     pub(crate) claim: &'a Preemptor,
@@ -187,7 +187,8 @@ impl<'a> Eligibility<'a> {
         let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_meeting(holder));
         let started = holder.started?;
         let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
-        // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are there.
+        // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
+        // there.
         let turn = |node: &Node, dim: &Dim| {
             let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or(0));
             match node.used.get(*dim) {
@@ -252,7 +253,7 @@ impl<'a> Eligibility<'a> {
         true
     }
 
-    /// True if the policy lets the preemptor preempt the holder where they are.
+    /// True if the policy lets the preemptor preempt the job where they are.
     fn is_ruled(&self, holder: &RunningJob, meeting: Meeting) -> bool {
         let (mine, theirs) = (self.ground.path_of(&self.claim.queue), self.ground.path_of(&holder.queue));
         let near = match (meeting.preemptor, meeting.holder) {
@@ -271,7 +272,7 @@ impl<'a> Eligibility<'a> {
         path.iter().map(|spot| &self.ground.nodes[*spot].name)
     }
 
-    /// Every queue on the holder's way to where the two meet must be.
+    /// Every queue of the job below the nearest common one must be.
     fn check_reclaimable(&self, holder: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
         let below = &self.ground.path_of(&holder.queue)[..meeting.holder];
         let all = below.iter().all(|spot| self.ground.nodes[*spot].reclaimable);

@@ -84,7 +84,7 @@ pub struct RunningJob {
     pub priority: i32,
     /// `volcano.sh/preemptable`, where the job says so.
     pub preemptable: Option<bool>,
-    /// We admitted it, so that we can put it back in line.
+    /// We admitted it, so that we can requeue it.
     pub ours: bool,
     /// When it came, in seconds since 1970.
     pub created: i64,
@@ -100,7 +100,7 @@ pub struct RunningJob {
     pub progressed: bool,
 }
 
-/// A job that waits and wants room made.
+/// A pending job that wants others evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preemptor {
     /// Who.
@@ -109,17 +109,17 @@ pub struct Preemptor {
     pub queue: QueueName,
     /// The job's priority.
     pub priority: i32,
-    /// `preemptionPolicy: Never`: nobody gives way, by neither right (Volcano's `reclaim` honours it too).
+    /// `preemptionPolicy: Never`: nobody is evicted for it, by neither right (Volcano's `reclaim` honours it too).
     pub never_preempts: bool,
     /// What all of its minimum asks for, whole: not what one pod does.
     pub asks: Resources,
     /// Of which resources there is too little now; none given is all that it asks for.
     pub lacks: BTreeSet<ResourceName>,
-    /// Earlier claims of it that came to nothing.
+    /// Its earlier attempts that failed.
     pub attempts: FailedAttempts,
 }
 
-/// Everything that a claim is decided on.
+/// Everything that an attempt is decided on.
 #[derive(Debug, Clone, Copy)]
 pub struct PreemptionInput<'a> {
     /// All queues but the root.
@@ -141,11 +141,11 @@ pub struct PreemptionInput<'a> {
 pub enum EvictedPart {
     /// Pods beyond its minimum: it shrinks and goes on.
     Surplus(RemovedPods),
-    /// All of it, in all clusters: it goes back in line and keeps its age.
+    /// All of it, in all clusters: it is pending again and keeps its age.
     Whole,
 }
 
-/// A job that gives way.
+/// A job that is evicted, or loses surplus pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
     /// Who.
@@ -162,7 +162,7 @@ pub struct Victim {
     pub lost_work: i128,
 }
 
-/// Who gives way, and what that gives.
+/// Whom to evict, and what that frees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvictionPlan {
     /// In the order to take them in. No one of them can be left out.
@@ -177,7 +177,8 @@ pub struct EvictionPlan {
 
 /// Whom to take so that the preemptor fits.
 ///
-/// `fits` answers for the preemptor's whole minimum with these victims' pods gone: quota on the way up, then node by node
+/// `fits` answers for the preemptor's whole minimum with these victims' pods gone: quota on the way up, then node by
+/// node
 /// in the clusters. Where more victims never make it fit less, there is a plan whenever taking all who may be taken is
 /// enough, and no part of a plan is enough. Smallest of all plans it need not be.
 ///

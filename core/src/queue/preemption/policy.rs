@@ -10,7 +10,7 @@ use crate::{gang::QueueName, queue::preemption::PreemptionBounds};
 pub struct PreemptionPolicy {
     /// Queues take back what they deserve.
     pub reclaim: bool,
-    /// Priorities that give way to others; any rule that holds is enough, none is no preemption at all.
+    /// Priorities that may be preempted by others; any rule that holds is enough, none is no preemption at all.
     pub preempt: Vec<PreemptionRule>,
     /// What holds for jobs that do not say whether they are preemptable.
     pub unset: UnmarkedJobs,
@@ -70,7 +70,7 @@ impl JobSelector {
     pub const ANY: Self = Self { queue: None, least: i32::MIN, most: i32::MAX };
 
     /// `path`: the job's queue and those above it.
-    pub(crate) fn holds<'a>(&self, mut path: impl Iterator<Item = &'a QueueName>, priority: i32) -> bool {
+    pub(crate) fn matches_job<'a>(&self, mut path: impl Iterator<Item = &'a QueueName>, priority: i32) -> bool {
         (self.least..=self.most).contains(&priority)
             && self.queue.as_ref().is_none_or(|queue| path.any(|name| name == queue))
     }

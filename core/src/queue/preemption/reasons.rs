@@ -25,7 +25,7 @@ pub enum EvictionReason {
         /// What that queue deserves; `None` where it states nothing.
         deserved: Option<Quantity>,
     },
-    /// A higher priority needs the room.
+    /// A job of higher priority needs the capacity.
     Preempted {
         /// The queue of who takes.
         preemptor: QueueName,
@@ -142,14 +142,14 @@ impl fmt::Display for NotEntitled {
     }
 }
 
-/// Why nobody gives way.
+/// Why an attempt finds no victims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptRefusal {
     /// The preemptor's PriorityClass says that it never preempts.
     Never,
     /// The preemptor fits already.
     Unneeded,
-    /// Its last claim came to nothing a short time ago.
+    /// Its last attempt failed a short time ago.
     Backoff {
         /// How many did.
         failed: u32,
@@ -165,7 +165,7 @@ pub enum AttemptRefusal {
         /// What they would free.
         frees: Resources,
     },
-    /// It takes more victims than one claim may have.
+    /// It takes more victims than one attempt may have.
     TooMany {
         /// Victims needed.
         needs: u32,
@@ -185,7 +185,7 @@ pub enum AttemptRefusal {
     },
 }
 
-/// Nobody gives way, and why.
+/// An attempt without victims, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoEvictions {
     /// Why not.

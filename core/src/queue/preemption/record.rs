@@ -11,7 +11,7 @@ use crate::queue::preemption::EvictionHistory;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
-    /// Times that it gave way for others since it last made progress.
+    /// Evictions since it last made progress.
     pub count: u32,
     /// When it last did, where this record is not of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

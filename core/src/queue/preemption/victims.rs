@@ -17,7 +17,7 @@ use crate::{
     resources::Resources,
 };
 
-/// The victims for a claim, or why there are none. `fits` as in [`super::plan`].
+/// The victims for a preemptor, or why there are none. `fits` as in [`super::plan_evictions`].
 pub(crate) fn choose_victims(
     scene: &PreemptionInput<'_>,
     claim: &Preemptor,

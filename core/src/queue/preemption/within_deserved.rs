@@ -192,7 +192,7 @@ impl Cover {
 pub(crate) struct SurplusCover {
     /// Steps that are covered: those that would go last.
     pub(crate) covered: u32,
-    /// The seat of the step that would go next after all that are not covered have gone; covered if there are none.
+    /// How the step stands that would go next after all that are not covered have gone; covered if there are none.
     pub(crate) next: Cover,
 }
 
@@ -233,7 +233,7 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
     amount.iter().map(|(dim, amount)| (*dim, amount.saturating_mul(i128::from(times)))).collect()
 }
 
-/// The surplus of a covered job sits down, from the step that would go last.
+/// Counts the surplus of a covered job, from the step that would go last.
 fn cover_surplus(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
@@ -296,7 +296,7 @@ impl Coverage {
         seats
     }
 
-    /// All jobs below one queue sit down; the queues below it were filled before.
+    /// Counts all jobs below one queue; the queues below it were counted before.
     fn cover_queue(
         &mut self,
         node: &Node,

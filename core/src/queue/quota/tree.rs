@@ -100,7 +100,7 @@ impl Slot {
         self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
     }
 
-    /// Whether only the first in line may start.
+    /// Whether only the head may start.
     pub(crate) fn is_fifo(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo)
     }
@@ -130,7 +130,8 @@ impl Slot {
     }
 }
 
-/// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its object is
+/// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its
+/// object is
 /// gone, or its parents are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Descent {
@@ -193,7 +194,8 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
     }
 }
 
-/// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one, where
+/// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one,
+/// where
 /// that one is now.
 fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> Option<Vec<Node>> {
     let mut path = vec![node];

@@ -11,16 +11,16 @@ use crate::queue::{
     reservation::{ReservationId, ReservationRank, Shortage},
 };
 
-/// One who sleeps, and when it has waited long enough, in seconds since 1970.
+/// A blocked job, and when it has waited long enough, in seconds since 1970.
 pub(crate) type First = (i64, ReservationRank);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocked {
-    /// Who has waited long enough, in rank.
+    /// Those that have waited long enough, in rank.
     due: BTreeMap<ReservationId, BTreeSet<(ReservationRank, ShapeId)>>,
-    /// Who has not.
+    /// Those that have not.
     young: BTreeMap<ReservationId, BTreeSet<(First, ShapeId)>>,
-    /// What each shape sleeps for, and its firsts.
+    /// What blocks each shape, and its firsts.
     inadmissible: BTreeMap<(Node, ShapeId), (ReservationId, Vec<First>)>,
 }
 
@@ -29,7 +29,7 @@ impl Blocked {
         self.inadmissible.is_empty()
     }
 
-    /// A shape sleeps, or its firsts are others than before; false if nothing changes.
+    /// A shape is blocked, or its firsts are others than before; false if nothing changes.
     pub(crate) fn add_inadmissible(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) -> bool {
         if self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
             return false;
@@ -46,7 +46,7 @@ impl Blocked {
         true
     }
 
-    /// It does not sleep any more.
+    /// It is blocked no more.
     pub(crate) fn remove_inadmissible(&mut self, node: Node, shape: ShapeId) {
         let Some((id, firsts)) = self.inadmissible.remove(&(node, shape)) else { return };
         for first in firsts {
@@ -67,22 +67,22 @@ impl Blocked {
         None
     }
 
-    /// Whether a shape sleeps for this.
+    /// Whether this blocks a shape.
     pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
         self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, _)| *known == id)
     }
 
-    /// Who sleeps for this and has waited long enough, the first in rank first.
+    /// The jobs that this blocks and that have waited long enough, the first in rank first.
     pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
         self.due.get(&id).into_iter().flatten()
     }
 
-    /// All for which somebody sleeps.
+    /// Every shortage that blocks a job.
     pub(crate) fn all_causes(&self) -> BTreeSet<ReservationId> {
         self.due.keys().chain(self.young.keys()).copied().collect()
     }
 
-    /// Queues in which somebody sleeps for want of room.
+    /// Queues in which a job lacks capacity.
     pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
         let rooms = ReservationId { cause: Shortage::Capacity(0), queue: Node::ROOT }..;
         let young = self.young.range(rooms.clone()).map(|(id, _)| *id);

@@ -54,7 +54,8 @@ use crate::queue::{
 pub(crate) struct ReservationRank {
     pub(crate) queue_priority: Reverse<i32>,
     pub(crate) priority: Reverse<i32>,
-    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`] after it came.
+    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`]
+    /// after it came.
     pub(crate) by: i64,
     /// Seconds since 1970.
     pub(crate) created: i64,
@@ -62,7 +63,8 @@ pub(crate) struct ReservationRank {
 }
 
 impl ReservationRank {
-    /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others that are
+    /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others
+    /// that are
     /// as old, at most as if it were this much older: so those with deadlines, however many come, starve nobody.
     const AHEAD: i64 = 3600;
 
@@ -88,14 +90,14 @@ impl ReservationRank {
     }
 }
 
-/// What holds the holder up.
+/// What blocks the reserving job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shortage {
     /// A resource under a queue's ceiling.
     Quota(Node, Dim),
     /// Capacity in clusters; there can be several that do not lack the same.
     Capacity(u8),
-    /// It is out of line for a while; who ranks lower by priority waits for it.
+    /// It is in backoff; jobs of lower priority wait for it.
     Backoff,
 }
 
@@ -108,23 +110,23 @@ impl Shortage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReservationId {
     pub(crate) cause: Shortage,
-    /// The holder's.
+    /// The reserving job's.
     pub(crate) queue: Node,
 }
 
-/// The order in which reservations count: others give way for the first, then by rank.
+/// The order in which reservations count: the preemptor's first, then by rank.
 type Turn = (bool, ReservationRank);
 
-/// A place that is kept.
+/// What is kept for one job.
 #[derive(Debug, Clone)]
 pub(crate) struct Reservation {
     pub(crate) rank: ReservationRank,
     pub(crate) shape: ShapeId,
-    /// Others give way for the holder.
+    /// The reserving job is the preemptor.
     pub(crate) preempts: bool,
-    /// Where the demand counts as taken, from the holder's queue up.
+    /// Where the demand counts as taken, from the job's queue up.
     pub(crate) nodes: Box<[Node]>,
-    /// Who waits below the node at this place heeds it.
+    /// It blocks jobs below the node at this place.
     pub(crate) reach: usize,
     pub(crate) asked: Sparse,
     /// What there is too little of.
@@ -132,16 +134,16 @@ pub(crate) struct Reservation {
     pub(crate) kept: Option<ReservedClusters>,
     /// Seconds since 1970.
     pub(crate) since: i64,
-    /// Shapes that sleep because of it.
+    /// Shapes that it blocks.
     pub(crate) bound: BTreeSet<(Node, ShapeId)>,
-    /// Those that sleep because of what a queue above them and the holder may have.
+    /// Those blocked by what a queue above them and the reserving job may have.
     pub(crate) behind: BTreeSet<(Node, ShapeId)>,
     /// Of all these, those who say how long they run.
     pub(crate) timed: BTreeSet<(Node, ShapeId)>,
     pub(crate) shadow: Cell<Option<Shadow>>,
 }
 
-/// When a holder can start at the latest, as it was worked out last.
+/// When the reserving job can start at the latest, as it was worked out last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shadow {
     /// The states of the ledger_version and of the reservations, and the time, for which it is so.
@@ -156,12 +158,12 @@ impl Reservation {
         if self.nodes.contains(&at) { self.asked_amount(dim) } else { 0 }
     }
 
-    /// What the holder asks for.
+    /// What the reserving job asks for.
     pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
         self.asked.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| (*amount).max(0))
     }
 
-    /// Shapes that sleep because of it.
+    /// Shapes that it blocks.
     pub(crate) fn blocked_shapes(&self) -> impl Iterator<Item = (Node, ShapeId)> {
         self.bound.iter().chain(&self.behind).copied()
     }
@@ -171,10 +173,10 @@ impl Reservation {
         self.reach + 1 == self.nodes.len()
     }
 
-    /// Whether a job of this rank below its reach has to heed it; `holder` is the job's own reservation.
+    /// Whether it blocks a job of this rank below its reach; `holder` is the job's own reservation.
     fn blocks_rank(&self, rank: &ReservationRank, holder: Option<&Self>) -> bool {
         match holder {
-            // Not even one that others give way for holds back a higher priority, whether or not that one holds a reservation.
+            // Not even the preemptor's blocks a higher priority, whether or not that one has a reservation.
             Some(holder) => self.order_key() < holder.order_key() && !rank.outranks(&self.rank),
             None => self.rank.id != rank.id && !rank.outranks(&self.rank),
         }
@@ -192,7 +194,7 @@ pub(crate) struct Reservations {
     /// For each node, those that reach it, by cause; the first of them counts.
     fronts: BTreeMap<(Node, Shortage), BTreeSet<(Turn, Node)>>,
     of: BTreeMap<JobId, ReservationId>,
-    /// What each shape that sleeps because of reservations heeds.
+    /// The reservations that block each shape.
     blocking: BTreeMap<(Node, ShapeId), Vec<ReservationId>>,
     blocked: Blocked,
     timed: BTreeSet<ReservationId>,
@@ -200,7 +202,7 @@ pub(crate) struct Reservations {
     pub(crate) version: u64,
     /// To be looked at again.
     pub(crate) dirty: BTreeSet<ReservationId>,
-    /// To be looked at again once nobody is admissible.
+    /// To be worked out again once no admissible job is left.
     pub(crate) doubted: BTreeSet<ReservationId>,
     /// Queues that hold more or less than before.
     moved: BTreeSet<Node>,
@@ -210,7 +212,7 @@ pub(crate) struct Reservations {
     pub(crate) changed: bool,
 }
 
-/// Who has one.
+/// The reservations there are.
 impl Reservations {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -224,7 +226,7 @@ impl Reservations {
         self.all.get(&id)
     }
 
-    /// Those about room in clusters.
+    /// Those about capacity in clusters.
     pub(crate) fn cluster_reservations(&self) -> Vec<ReservationId> {
         let [first, end] =
             [Shortage::Capacity(0), Shortage::Backoff].map(|cause| ReservationId { cause, queue: Node::ROOT });
@@ -311,7 +313,7 @@ impl Reservations {
         }
     }
 
-    /// Reservations that a job of this rank in the queue at the beginning of this path has to heed.
+    /// The reservations that block a job of this rank in the queue at the beginning of this path.
     pub(crate) fn reservations_blocking(&self, path: &[Node], rank: &ReservationRank) -> Vec<ReservationId> {
         let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
         let mut binding = Vec::new();
@@ -331,7 +333,7 @@ impl Reservations {
         binding
     }
 
-    /// A shape sleeps because of these; `timed`: it says how long it runs.
+    /// These block a shape; `timed`: it says how long it runs.
     pub(crate) fn record_blocked(&mut self, blocking: &[ReservationId], node: Node, shape: ShapeId, timed: bool) {
         for id in blocking {
             if let Some(reservation) = self.all.get_mut(id) {
@@ -342,7 +344,7 @@ impl Reservations {
         self.blocking.insert((node, shape), blocking.to_vec());
     }
 
-    /// A shape sleeps because of what a queue above it and this one's holder may have.
+    /// A shape is blocked by what a queue above it and this one's job may have.
     pub(crate) fn record_behind(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
         if let Some(reservation) = self.all.get_mut(&id) {
             reservation.behind.insert((node, shape));
@@ -372,7 +374,7 @@ impl Reservations {
         }
     }
 
-    /// Those because of which somebody sleeps who says how long it runs.
+    /// Those that block a job that says how long it runs.
     pub(crate) fn with_timed_jobs(&self) -> Vec<ReservationId> {
         self.timed.iter().copied().collect()
     }
@@ -392,9 +394,9 @@ impl Reservations {
     }
 }
 
-/// Who would get one.
+/// The jobs that would get one.
 impl Reservations {
-    /// A shape sleeps for a cause; these of it may be the next to get a reservation.
+    /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
     pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) {
         let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
         if self.blocked.add_inadmissible(id, shape, firsts, now) {
@@ -412,7 +414,7 @@ impl Reservations {
         self.blocked.is_blocked(id, shape)
     }
 
-    /// Who sleeps for a cause in a queue and has waited long enough, the first in rank first.
+    /// The jobs that a shortage blocks and that have waited long enough, the first in rank first.
     pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
         self.blocked.ranked_blocked(id)
     }
@@ -424,7 +426,7 @@ impl Reservations {
         }
     }
 
-    /// Queues in which somebody sleeps for want of room.
+    /// Queues in which a job lacks capacity.
     pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
         self.blocked.short_of_capacity()
     }

@@ -7,7 +7,7 @@
 
 use crate::queue::{
     engine::{
-        Engine, Job, JobState, Rank,
+        Engine, Job, JobRank, JobState,
         reservations::{ReservationId, ReservationRank, Shortage},
     },
     pending::line::ShapeId,
@@ -15,9 +15,9 @@ use crate::queue::{
 };
 
 impl Engine {
-    /// A job is out of line since then, in seconds since 1970, and will be told to [`Engine::enqueue_job`] again.
+    /// A job backs off since then, in seconds since 1970, and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: i64) {
-        let rank = Rank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
         self.remove_job(job.id.as_str());

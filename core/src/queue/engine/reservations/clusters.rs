@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Clusters are kept for the first in rank that lack room and are within, as long as they do not lack the same; the
+    /// Clusters are reserved for the first in rank that lack capacity and are within, as long as they do not lack the
+    /// same; the
     /// first of the others makes its own queue wait.
     pub(crate) fn update_cluster_reservations(
         &mut self,
@@ -78,7 +79,7 @@ impl Engine {
             let ask = std::sync::Arc::clone(&self.shape(shape).ask);
             let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
-            // Its quota is there now, and has to be when there is room.
+            // Its quota is there now, and has to be when there is capacity.
             let reservation = self.draft_reservation(rank, node, shape, since, Node::ROOT, &scarce);
             let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
             let reservation = Reservation { reach: self.compute_reach(&reservation), ..reservation };
@@ -99,7 +100,7 @@ impl Engine {
             .collect()
     }
 
-    /// The first of each queue that lack room for long enough, in rank; before all, who others give way for.
+    /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
     pub(crate) fn short_of_capacity(&mut self, reservation_after: i64) -> Vec<(ReservationRank, Node, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();

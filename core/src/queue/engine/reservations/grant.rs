@@ -15,7 +15,7 @@ use crate::queue::{
 };
 
 impl Engine {
-    /// Looks again at everything that holds jobs up and changed, or has done so for long enough; true if somebody woke.
+    /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
         let Some(reservation_after) = self.reservation_after else { return false };
@@ -50,7 +50,7 @@ impl Engine {
     /// A queue holds more or less than before: reservations may reach farther, or not as far.
     pub(crate) fn update_reach_below(&mut self, node: Node) -> bool {
         let mut woke = false;
-        // What the fleet has idle counts for those that wait for room alone.
+        // What the fleet has idle counts for those that lack capacity alone.
         let ids = if node == Node::ROOT {
             self.reservations.cluster_reservations()
         } else {
@@ -86,7 +86,7 @@ impl Engine {
         behind.into_iter().fold(false, |woke, id| self.requeue_blocked_by(id) | woke)
     }
 
-    /// Those that sleep because of a reservation look again.
+    /// Requeues the jobs that a reservation blocks.
     pub(crate) fn requeue_blocked_by(&mut self, id: ReservationId) -> bool {
         let bound: Vec<(Node, ShapeId)> =
             self.reservations.get(id).into_iter().flat_map(Reservation::blocked_shapes).collect();
@@ -142,7 +142,7 @@ impl Engine {
         self.add_reservation(id, reservation) | woke
     }
 
-    /// A holder started: the next one's place is kept before anybody else is looked at.
+    /// A reserving job started: the next one gets its reservation before any other job is considered.
     pub(crate) fn pass_reservation_on(&mut self, held: Option<ReservationId>) {
         if let (Some(id @ ReservationId { cause: Shortage::Quota(..), .. }), Some(reservation_after)) =
             (held, self.reservation_after)
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Who sleeps for a cause and has waited long enough, the first in rank first: of a fifo queue only the first in line,
+    /// The jobs that a shortage blocks for long enough, the first in rank first: of a fifo queue only the head,
     /// for nobody else can start there.
     pub(crate) fn ranked_blocked(
         &self,
@@ -171,7 +171,7 @@ impl Engine {
         front.into_iter().filter(due).chain(self.reservations.ranked_blocked(id).filter(move |_| !fifo).cloned())
     }
 
-    /// When a job has waited long enough; at once if others give way for it.
+    /// When a job has waited long enough; at once if it is the preemptor.
     pub(crate) fn reserved_since(&self, rank: &ReservationRank, reservation_after: i64) -> i64 {
         if self.preemptor.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(reservation_after) }
     }
@@ -217,7 +217,8 @@ impl Engine {
         reservation
     }
 
-    /// Whether a job could start if nothing else were charged but what it holds already: a reservation for one that can not, or
+    /// Whether a job could start if nothing else were charged but what it holds already: a reservation for one that
+    /// can not, or
     /// whose queue starts nothing, would be for ever.
     pub(crate) fn could_ever_start(&self, node: Node, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &Node, dim| {
@@ -230,7 +231,7 @@ impl Engine {
             && asked.all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
     }
 
-    /// Takes a reservation away; true if that woke somebody.
+    /// Removes a reservation; true if that requeued a job.
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
@@ -245,7 +246,7 @@ impl Engine {
         woke
     }
 
-    /// What queues deserve may be another amount: who slept because of that looks again.
+    /// What queues deserve may be another amount: jobs that were blocked by that are requeued.
     pub(crate) fn requeue_behind_reservations(&mut self) {
         let behind: Vec<_> =
             self.reservations.iter().flat_map(|(_, reservation)| reservation.behind.iter().copied()).collect();

@@ -13,7 +13,7 @@ impl Engine {
     pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
         self.slots[node.index()].line.mark_inadmissible(shape, cause);
         self.mark_unsatisfiable(node, shape, cause);
-        // Whether it ever fits is asked after its quota was kept for it: for nothing, as it turns out.
+        // It was asked after quota was reserved for it: in vain, as it turns out.
         if cause == Inadmissible::Never {
             for id in self.reservations.of_shape(node, shape) {
                 self.remove_reservation(id);
@@ -23,7 +23,7 @@ impl Engine {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
             self.register_blocked(id, shape);
-            // At once, lest after a restart all who are looked at later pass.
+            // At once: else, after a restart, all jobs considered later would pass.
             if let (Some(reservation_after), Shortage::Quota(..), None) =
                 (self.reservation_after, cause, self.reservations.get(id))
             {
@@ -39,7 +39,7 @@ impl Engine {
         self.rescan_for_more(node);
     }
 
-    /// What held a shape back may be gone: it is looked at when what it asks for itself is free.
+    /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
     pub(crate) fn requeue_when_free(&mut self, node: Node, shape: ShapeId) {
         let cause = self.slots[node.index()].line.inadmissible_cause(shape);
         self.requeue_shape(node, shape);
@@ -51,7 +51,8 @@ impl Engine {
         self.refresh_head(node);
     }
 
-    /// Holders that are short of something else now take their reservations along, before anybody else is looked at.
+    /// Reserving jobs that are short of something else now take their reservations along, before any other job is
+    /// considered.
     pub(crate) fn move_reservations(&mut self, id: ReservationId, shape: ShapeId) {
         let Shortage::Quota(at, dim) = id.cause else { return };
         for had in self.reservations.of_shape(id.queue, shape).into_iter().filter(|had| *had != id) {
@@ -72,7 +73,7 @@ impl Engine {
         firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
 
-    /// A shape sleeps for this.
+    /// A shape is blocked by this shortage.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
         if let Some(reservation_after) = self.reservation_after {
             let firsts = self.ranked_firsts(id.queue, shape, reservation_after);
@@ -80,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Others of a shape, if it sleeps, may be the next to get a reservation.
+    /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: Node, shape: ShapeId) {
         if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
@@ -96,13 +97,14 @@ impl Engine {
         self.refresh_head(node);
     }
 
-    /// A job in line, as it ranks.
+    /// A pending job, as it ranks.
     pub(crate) fn pending_job(&self, id: &str) -> Option<(ReservationRank, Node, ShapeId)> {
         let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return None };
         Some((self.reservation_rank(*node, key), *node, *shape))
     }
 
-    /// The first job of a shape that sleeps is another one now: it may overrule what held the old one back, or who clusters
+    /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
+    /// that clusters
     /// are kept for.
     pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId) {
         let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };

@@ -30,7 +30,7 @@ use crate::{
     resources::ResourceName,
 };
 
-/// Sleepers looked at for one reservation; those before them can never start.
+/// Blocked jobs considered for one reservation; those before them can never start.
 const LOOKS: usize = 8;
 /// Jobs that clusters are kept for at once; one more makes its own queue wait.
 const ROOMS: u8 = 3;
@@ -40,11 +40,12 @@ const ROOMS: u8 = 3;
 pub struct ReservationStatus {
     /// Since when, in seconds since 1970.
     pub since: i64,
-    /// What it lacks, and under whose ceiling; `None` if it lacks room.
+    /// What it lacks, and under whose ceiling; `None` if it lacks capacity.
     pub short: Option<(Bound, ResourceName)>,
-    /// The clusters that are kept for it, if it lacks room.
+    /// The clusters that are reserved for it, if it lacks capacity.
     pub clusters: Vec<ClusterName>,
-    /// When it can start at the latest, in seconds since 1970, if nobody of higher priority comes and whoever says how long it
+    /// When it can start at the latest, in seconds since 1970, if nobody of higher priority comes and whoever says how
+    /// long it
     /// runs keeps to it.
     pub start: Result<i64, UnknownStart>,
 }
@@ -56,7 +57,7 @@ pub enum UnknownStart {
     EndUnknown,
     /// Above what its queue deserves nothing is kept: others may take what comes free there.
     SharedQuota,
-    /// It lacks room in clusters, and what runs there is not known here.
+    /// It lacks capacity in clusters, and what runs there is not known here.
     Capacity,
 }
 
@@ -75,8 +76,8 @@ impl Engine {
         self.reservation_after = seconds;
     }
 
-    /// Keeps the place of a job at once, whoever waits longer: others give way for it. To be followed by
-    /// [`Engine::release_next_in`] before anything comes free, for the place is kept of who is blocked.
+    /// Gives a job a reservation at once, whoever waits longer: others are evicted for it. To be followed by
+    /// [`Engine::release_next_in`] before anything comes free, for only a blocked job gets a reservation.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
         if self.preemptor == id {
             return;
@@ -102,7 +103,7 @@ impl Engine {
         self.reservation_after.and(self.reservations.due())
     }
 
-    /// True once after other places are kept than before.
+    /// True once after reservations changed.
     pub fn take_reservations_changed(&mut self) -> bool {
         std::mem::take(&mut self.reservations.changed)
     }
@@ -125,7 +126,7 @@ impl Engine {
         Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
     }
 
-    /// Whether it heeds a place that is kept of what it asks for. Nobody should give way for it: what came free would go to
+    /// Whether a reservation of what it asks for blocks it. Nobody should be evicted for it: what came free would go to
     /// the other, or that one's would go to it.
     #[must_use]
     pub fn is_blocked_by_reservation(&self, id: &str) -> bool {
@@ -135,7 +136,8 @@ impl Engine {
         self.blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
-    /// When the demand of a reservation's holder fits at the latest, beside all who go before it, by the ends of what is charged
+    /// When the demand of a reserving job fits at the latest, beside all who go before it, by the ends of what is
+    /// charged
     /// now: under every ceiling on its way up.
     pub(crate) fn start_of(&self, id: ReservationId) -> Result<i64, UnknownStart> {
         let reservation = self
@@ -164,14 +166,14 @@ impl Engine {
     }
 }
 
-/// Whom a reservation holds back.
+/// Which jobs a reservation blocks.
 impl Engine {
     pub(crate) fn reservation_rank(&self, node: Node, key: &JobKey) -> ReservationRank {
         let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
         ReservationRank::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
     }
 
-    /// Who of a shape goes first: whoever a place is kept for goes before others who ask for the same, unless their
+    /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
     /// priority is higher. Else they would be told no for what is kept for it, and it with them.
     pub(crate) fn first_reserving_job(&self, node: Node, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
         if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
@@ -186,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// The reservations that a job has to heed: without those that it is known to end before.
+    /// The reservations that block a job: without those that it is known to end before.
     pub(crate) fn blocking_reservations(&self, node: Node, key: &JobKey, shape: ShapeId) -> Vec<ReservationId> {
         if self.reservations.is_empty() {
             return Vec::new();
@@ -212,7 +214,7 @@ impl Engine {
         start
     }
 
-    /// Who says how long it runs may end before a holder can start, now that this is later: it looks again.
+    /// Requeues the jobs that are known to end before a reserving job can start, now that it starts later: backfill.
     pub(crate) fn requeue_backfillable(&mut self) -> bool {
         let mut woke = false;
         for id in self.reservations.with_timed_jobs() {
@@ -240,7 +242,8 @@ impl Engine {
             .sum()
     }
 
-    /// The first ceiling that a job would break beside what reservations count as taken, and how much must be free there for
+    /// The first ceiling that a job would break beside what reservations count as taken, and how much must be free
+    /// there for
     /// it.
     pub(crate) fn first_short_with_reserved(
         &self,
@@ -315,13 +318,14 @@ impl Engine {
             asked: shape.minimum.get(resource.as_str()),
             resource,
             free: shown(free),
-            // Who waits for room, and has no right to more yet, makes its queue leave all that is free.
+            // A job that lacks capacity, and has no right to more yet, makes its queue leave all that is free.
             reserved: shown(if is_quota { self.reserved_amount(&blocking, at, dim).min(free) } else { free }),
             position,
         })
     }
 
-    /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and `more`
+    /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and
+    /// `more`
     /// beside it. Of what it states nothing of, what it states of the rest counts.
     fn is_within(&self, node: Node, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
         let slot = &self.slots[node.index()];
@@ -342,7 +346,8 @@ impl Engine {
         })
     }
 
-    /// Whether the fleet has as much idle as a job that waits for room asks for, with `more` taken: then it is nobody's share.
+    /// Whether the fleet has as much idle as a job that lacks capacity asks for, with `more` taken: then it is
+    /// nobody's share.
     fn is_plenty(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let left = |dim| {
