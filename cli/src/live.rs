@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use caldera_controller::{
-    explain::settle,
-    facts::ClusterFacts,
-    index::{Index, Input, Source},
-    read::Listed,
+    decide::Controller,
+    explain::decide_without_writing,
+    observe::{ClusterFacts, Input, ObjectKind, read_object},
     settings::{self, Settings},
 };
 use caldera_core::fleet::Update;
@@ -43,8 +42,8 @@ pub struct Gap {
 /// The host as the caller sees it.
 #[derive(Debug)]
 pub struct Live {
-    /// The controller's index of it.
-    pub index: Index,
+    /// The controller's view of it.
+    pub controller: Controller,
     /// When it was read.
     pub now: Timestamp,
     /// What the answers lack.
@@ -53,9 +52,9 @@ pub struct Live {
 
 /// The server's answer to a list of one kind.
 enum SourceAnswer {
-    All(Listed, Vec<Cluster>),
+    All(Vec<Input>, Vec<Cluster>),
     /// Those of one namespace.
-    Some(Listed),
+    Some(Vec<Input>),
     Nothing,
 }
 
@@ -69,10 +68,10 @@ pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Op
     let ((mut live, _), settings) =
         futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
     match settings {
-        Ok(settings) => settings.apply(&mut live.index),
+        Ok(settings) => settings.apply_to(&mut live.controller),
         Err(gap) => live.gaps.push(gap),
     }
-    settle(&mut live.index, live.now);
+    decide_without_writing(&mut live.controller, live.now);
     Ok(live)
 }
 
@@ -81,25 +80,26 @@ pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Op
 /// # Errors
 /// If the server does not answer.
 pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Result<(Live, Vec<(String, Update)>)> {
-    let asked = Source::all().into_iter().map(|source| list_source(client, source, namespace));
-    let mut live = Live { index: Index::default(), now: Timestamp::now(), gaps: Vec::new() };
+    let asked = ObjectKind::list_all().into_iter().map(|source| list_source(client, source, namespace));
+    let mut live = Live { controller: Controller::default(), now: Timestamp::now(), gaps: Vec::new() };
     let mut bindings = Vec::new();
     let mut clusters = Vec::new();
-    for (source, answer) in Source::all().into_iter().zip(join_all(asked).await) {
+    for (source, answer) in ObjectKind::list_all().into_iter().zip(join_all(asked).await) {
         let (answer, gap) = answer?;
         live.gaps.extend(gap);
         let inputs = match answer {
-            SourceAnswer::All(listed, these) => {
+            SourceAnswer::All(mut listed, these) => {
                 clusters.extend(these);
-                vec![listed.all()]
+                listed.push(Input::Listed(source));
+                listed
             }
-            SourceAnswer::Some(listed) => listed.some(),
+            SourceAnswer::Some(listed) => listed,
             SourceAnswer::Nothing => Vec::new(),
         };
         // The state of a binding depends on everything else, so bindings come last.
         match source {
-            Source::Bindings => bindings = inputs,
-            _ => inputs.into_iter().for_each(|input| live.index.apply(input, live.now)),
+            ObjectKind::Bindings => bindings = inputs,
+            _ => inputs.into_iter().for_each(|input| live.controller.observe(input, live.now)),
         }
     }
     let members = join_all(clusters.iter().map(|cluster| read_member(client, cluster))).await;
@@ -108,9 +108,9 @@ pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::R
         if let Update::Down(why) = update {
             live.gaps.push(Gap { what: format!("member {name}"), why: why.clone() });
         }
-        live.index.apply(Input::Member(name.clone(), update.clone()), live.now);
+        live.controller.observe(Input::Member(name.clone(), update.clone()), live.now);
     }
-    bindings.into_iter().for_each(|input| live.index.apply(input, live.now));
+    bindings.into_iter().for_each(|input| live.controller.observe(input, live.now));
     Ok((live, members))
 }
 
@@ -122,7 +122,7 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
         let maps: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<ConfigMap>(&()));
         let why = match maps.get(settings::NAME).await {
-            Ok(found) => match Settings::read(&found.data) {
+            Ok(found) => match Settings::read_config_map(&found.data) {
                 Ok(settings) => return Ok(Ok(settings)),
                 Err(wrong) => wrong,
             },
@@ -138,13 +138,13 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
 
 async fn list_source(
     client: &Client,
-    source: Source,
+    source: ObjectKind,
     namespace: Option<&str>,
 ) -> anyhow::Result<(SourceAnswer, Option<Gap>)> {
     // No decision depends on PodGroups, so those of the caller's namespace are enough.
-    let own_only = source == Source::Groups;
+    let own_only = source == ObjectKind::PodGroups;
     if own_only && namespace.is_none() {
-        return Ok((SourceAnswer::All(Listed::new(source), Vec::new()), None));
+        return Ok((SourceAnswer::All(Vec::new(), Vec::new()), None));
     }
     let refused = match list_objects(client, source, if own_only { namespace } else { None }).await {
         Ok((listed, clusters)) => return Ok((SourceAnswer::All(listed, clusters), None)),
@@ -152,16 +152,18 @@ async fn list_source(
         Err(error) => return Err(error).with_context(|| format!("failed to list {}", resource_name(source))),
     };
     let gap = Some(Gap { what: resource_name(source), why: refused.message.clone() });
-    let empty = || SourceAnswer::All(Listed::new(source), Vec::new());
+    let empty = || SourceAnswer::All(Vec::new(), Vec::new());
     // A kind that the server does not have has no objects.
     if refused.code == 404 {
-        let needed = matches!(source, Source::Queues | Source::Bindings | Source::Clusters);
+        let needed = matches!(source, ObjectKind::Queues | ObjectKind::Bindings | ObjectKind::Clusters);
         return Ok((empty(), gap.filter(|_| needed)));
     }
     match (source, namespace) {
         // Without them priorities count as zero and no namespace has opted in, which is acceptable.
-        (Source::Classes | Source::Namespaces | Source::Groups | Source::Links, _) => Ok((empty(), gap)),
-        (Source::Bindings | Source::Workloads(_), Some(namespace)) => {
+        (ObjectKind::Classes | ObjectKind::Namespaces | ObjectKind::PodGroups | ObjectKind::Links, _) => {
+            Ok((empty(), gap))
+        }
+        (ObjectKind::Bindings | ObjectKind::Workloads(_), Some(namespace)) => {
             let own = list_objects(client, source, Some(namespace)).await;
             Ok((own.map_or(SourceAnswer::Nothing, |(listed, _)| SourceAnswer::Some(listed)), gap))
         }
@@ -170,29 +172,32 @@ async fn list_source(
 }
 
 /// The resource as `kubectl` names it.
-pub fn resource_name(source: Source) -> String {
-    let resource = source.resource();
+pub fn resource_name(source: ObjectKind) -> String {
+    let resource = source.api_resource();
     if resource.group.is_empty() { resource.plural } else { format!("{}.{}", resource.plural, resource.group) }
 }
 
 async fn list_objects(
     client: &Client,
-    source: Source,
+    source: ObjectKind,
     namespace: Option<&str>,
-) -> Result<(Listed, Vec<Cluster>), kube::Error> {
-    let mut listed = Listed::new(source);
+) -> Result<(Vec<Input>, Vec<Cluster>), kube::Error> {
+    let mut listed = Vec::new();
     let mut clusters = Vec::new();
     let read = |object: Value| {
-        if source == Source::Clusters {
+        if source == ObjectKind::Clusters {
             clusters.extend(serde_json::from_value::<Cluster>(object.clone()));
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        if let Err(error) = listed.push(object) {
-            tracing::warn!(kind = resource_name(source), name, %error, "left out an object that does not parse");
+        match read_object(source, object) {
+            Ok(input) => listed.extend(input),
+            Err(error) => {
+                tracing::warn!(kind = resource_name(source), name, %error, "left out an object that does not parse");
+            }
         }
         None::<()>
     };
-    list_json(client.clone(), &source.resource(), namespace, source.labels(), read).await?;
+    list_json(client.clone(), &source.api_resource(), namespace, source.label_selector(), read).await?;
     Ok((listed, clusters))
 }
 

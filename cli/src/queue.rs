@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{Amounts, InLine, QueueView, line, queues};
+use caldera_controller::explain::{Amounts, InLine, QueueView, list_queue, list_queues};
 use caldera_core::quantity::Quantity;
 use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
@@ -35,7 +35,7 @@ struct One {
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
     let live = live::read_live(&client, None, args.lease_namespace.as_deref()).await?;
-    let all = queues(&live.index);
+    let all = list_queues(&live.controller);
     let (name, tree) = match (args.name.as_deref(), args.form) {
         (Some("tree"), None) => (None, true),
         (name, form) => (name, form == Some(QueueForm::Tree)),
@@ -63,7 +63,8 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let first = usize::from(args.first);
-    let answer = One { queue: all[at].clone(), line: line(&live.index, &all[at].name, first), missing: live.gaps };
+    let answer =
+        One { queue: all[at].clone(), line: list_queue(&live.controller, &all[at].name, first), missing: live.gaps };
     let now = live.now.as_second();
     output::print_answer(args.output, &answer, |wide| {
         format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)

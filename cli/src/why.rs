@@ -2,7 +2,9 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{Basis, Explanation, InLine, Placed, Verdict, binding_of, explain, without_binding};
+use caldera_controller::explain::{
+    Basis, Explanation, InLine, Placed, Verdict, explain_job, explain_without_binding, find_binding,
+};
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
 use caldera_runtime::{client::WriteCounts, clock::format_time};
@@ -45,9 +47,9 @@ fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef 
 
 fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> anyhow::Result<Explanation> {
     let wanted = workload_ref(job.kind, namespace, &job.name);
-    let found = match binding_of(&live.index, &wanted) {
-        Some(key) => explain(&mut live.index, &key, live.now),
-        None => without_binding(&live.index, &wanted),
+    let found = match find_binding(&live.controller, &wanted) {
+        Some(key) => explain_job(&mut live.controller, &key, live.now),
+        None => explain_without_binding(&live.controller, &wanted),
     };
     if let Some(explanation) = found {
         return Ok(explanation);
@@ -55,7 +57,9 @@ fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> anyhow::
     let mut text = format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
     for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
         let other = workload_ref(kind, namespace, &job.name);
-        if binding_of(&live.index, &other).is_some() || without_binding(&live.index, &other).is_some() {
+        if find_binding(&live.controller, &other).is_some()
+            || explain_without_binding(&live.controller, &other).is_some()
+        {
             let _ = write!(text, ", but a {}: ask for {}/{}", kind.title(), kind.aliases()[0], job.name);
         }
     }
@@ -116,7 +120,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
     for note in &job.notes {
         let _ = writeln!(text, "\nNote: {note}");
     }
-    if job.basis == Basis::Told {
+    if job.basis == Basis::PodGroup {
         text += "\nYour credentials do not show everything that decides: what it says of the queue is what the controller \
                  last wrote.\n";
     }
@@ -156,12 +160,12 @@ fn write_facts(text: &mut String, job: &Explanation) {
     if let Some(kept) = &job.reservation {
         let what = match (&kept.resource, &kept.bound) {
             (Some(resource), Some(bound)) => format!("{resource} within {bound}"),
-            _ => "room".to_owned(),
+            _ => "capacity".to_owned(),
         };
         let names: Vec<&str> = kept.clusters.iter().map(|name| name.as_str()).collect();
         let on = if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) };
         let since = kept.since.as_deref().unwrap_or("now");
-        fact("Kept", format!("{what}{on} is kept for it since {since}"));
+        fact("Reserved", format!("{what}{on} is reserved for it since {since}"));
     }
     if let Some(eta) = &job.eta {
         fact("Starts", format!("{}: {}", eta.at.as_deref().unwrap_or("nobody can say when"), eta.basis));

@@ -1,4 +1,4 @@
-//! From "a job ended" applied to the index until the release of the next one is out as a write, with many waiting.
+//! From "a job ended" seen by the controller until the release of the next one is out as a write, with many waiting.
 //!
 //! `cargo bench -p caldera-controller --bench release`; prints percentiles, since a mean hides what a user waits for.
 
@@ -7,10 +7,9 @@
 use std::time::{Duration, Instant};
 
 use caldera_controller::{
-    effect::Effect,
-    facts::{Binding, ClusterFacts, QueueFacts, Workload},
-    index::{Index, Input},
-    plan::{Plan, plan},
+    decide::{Controller, Decisions, decide},
+    observe::{Binding, ClusterFacts, Input, QueueFacts, Workload},
+    write::Decision,
 };
 use caldera_core::{
     fleet::Update,
@@ -32,7 +31,7 @@ fn main() {
 }
 
 struct Host {
-    index: Index,
+    controller: Controller,
     now: Timestamp,
     version: u64,
     running: Vec<usize>,
@@ -69,13 +68,13 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
         host.pods(ended, true);
         let ended = Workload::read(&job(ended, host.queues, Some("Completed"))).unwrap();
         let began = Instant::now();
-        host.index.apply(Input::Workloads(WorkloadKind::VolcanoJob, Event::Applied(ended)), host.now);
-        let planned = plan(&mut host.index, host.now);
-        let released = Host::releases(&planned);
-        let writes: Vec<_> = planned.effects.iter().map(|(_, effect)| effect.write(host.now)).collect();
+        host.controller.observe(Input::Workloads(WorkloadKind::VolcanoJob, Event::Applied(ended)), host.now);
+        let decided = decide(&mut host.controller, host.now);
+        let released = Host::releases(&decided);
+        let writes: Vec<_> = decided.writes.iter().map(|decision| decision.to_write(host.now)).collect();
         times.push(began.elapsed());
         assert!(!released.is_empty() && !writes.is_empty());
-        host.answer(planned);
+        host.answer(decided);
         host.place(&released);
     }
     times.sort();
@@ -92,7 +91,7 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
 
 fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Binding>) -> Host {
     let now = Timestamp::from_second(2_000_000_000).unwrap();
-    let mut index = Index::default();
+    let mut controller = Controller::default();
     let each = 4 * slots / queues;
     let queue = |i: usize| {
         QueueFacts::read(
@@ -116,7 +115,7 @@ fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Bind
         )
     };
     let members = ["m1", "m2", "m3"];
-    index.apply(Input::Clusters(Event::Reset(members.iter().map(|name| cluster(name)).collect())), now);
+    controller.observe(Input::Clusters(Event::Reset(members.iter().map(|name| cluster(name)).collect())), now);
     for member in members {
         let amount = |units: i64| Quantity::from_units(units);
         let node = |i: usize| Node {
@@ -128,55 +127,55 @@ fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Bind
             ..Node::default()
         };
         for change in [Change::Nodes((0..100).map(node).collect()), Change::Pods(vec![])] {
-            index.apply(Input::Member(member.to_owned(), Update::Change(change)), now);
+            controller.observe(Input::Member(member.to_owned(), Update::Change(change)), now);
         }
     }
-    index.apply(Input::Queues(Event::Reset((0..queues).map(queue).collect())), now);
-    index.apply(Input::Groups(Event::Reset(vec![])), now);
-    index.apply(Input::Classes(Event::Reset(vec![])), now);
-    index.apply(Input::Namespaces(Event::Reset(vec![])), now);
+    controller.observe(Input::Queues(Event::Reset((0..queues).map(queue).collect())), now);
+    controller.observe(Input::PodGroups(Event::Reset(vec![])), now);
+    controller.observe(Input::Classes(Event::Reset(vec![])), now);
+    controller.observe(Input::Namespaces(Event::Reset(vec![])), now);
     for kind in WorkloadKind::ALL {
         let jobs = if kind == WorkloadKind::VolcanoJob { std::mem::take(&mut jobs) } else { vec![] };
-        index.apply(Input::Workloads(kind, Event::Reset(jobs)), now);
+        controller.observe(Input::Workloads(kind, Event::Reset(jobs)), now);
     }
-    index.apply(Input::Bindings(Event::Reset(bindings)), now);
-    Host { index, now, version: 1_000_000, running: Vec::new(), queues }
+    controller.observe(Input::Bindings(Event::Reset(bindings)), now);
+    Host { controller, now, version: 1_000_000, running: Vec::new(), queues }
 }
 
 impl Host {
-    fn turn(&mut self) -> (Plan, Duration) {
+    fn turn(&mut self) -> (Decisions, Duration) {
         let began = Instant::now();
-        let planned = plan(&mut self.index, self.now);
+        let decided = decide(&mut self.controller, self.now);
         let took = began.elapsed();
-        let kept = Plan { effects: planned.effects.clone(), ..planned };
-        self.answer(planned);
+        let kept = Decisions { writes: decided.writes.clone(), ..decided };
+        self.answer(decided);
         (kept, took)
     }
 
-    fn releases(planned: &Plan) -> Vec<(usize, String)> {
-        let release = |effect: &Effect| match effect {
-            Effect::Release { key, admission, .. } => Some((number(&key.name), admission.to_json())),
+    fn releases(decided: &Decisions) -> Vec<(usize, String)> {
+        let release = |decision: &Decision| match decision {
+            Decision::Release { key, admission, .. } => Some((number(&key.name), admission.to_json())),
             _ => None,
         };
-        planned.effects.iter().filter_map(|(_, effect)| release(effect)).collect()
+        decided.writes.iter().filter_map(release).collect()
     }
 
     /// Every write succeeds; PodGroups and queues come back as they were written.
-    fn answer(&mut self, planned: Plan) {
-        for (tag, effect) in planned.effects {
+    fn answer(&mut self, decided: Decisions) {
+        for decision in decided.writes {
             self.version += 1;
-            let result = match &effect {
-                Effect::Release { key, admission, .. } => {
+            let result = match &decision {
+                Decision::Release { key, admission, .. } => {
                     admitted(number(&key.name), self.version, &admission.to_json(), false)
                 }
-                Effect::CreateGroup { object, .. } => object.clone(),
-                Effect::PatchGroup { .. }
-                | Effect::QueueStatus { .. }
-                | Effect::QueueState { .. }
-                | Effect::QueueNote { .. } => continue,
+                Decision::WritePodGroup { exists: false, body, .. } => body.clone(),
+                Decision::WritePodGroup { .. }
+                | Decision::QueueNumbers { .. }
+                | Decision::QueueState { .. }
+                | Decision::QueueAnnotation { .. } => continue,
                 _ => json!({}),
             };
-            self.index.apply(Input::Written(Done { tag, result: Ok(result) }), self.now);
+            self.controller.follow_answer(Done { tag: decision.tag(), result: Ok(result) }, self.now);
         }
     }
 
@@ -198,7 +197,7 @@ impl Host {
                 finished,
                 owner: Some(owner),
             };
-            self.index.apply(Input::Member("m1".to_owned(), Update::Change(Change::Pod(pod))), self.now);
+            self.controller.observe(Input::Member("m1".to_owned(), Update::Change(Change::Pod(pod))), self.now);
         }
     }
 
@@ -207,7 +206,7 @@ impl Host {
             self.version += 1;
             let placed = admitted(*i, self.version, record, true);
             let placed = Binding::read(&serde_json::from_value(placed).unwrap());
-            self.index.apply(Input::Bindings(Event::Applied(placed)), self.now);
+            self.controller.observe(Input::Bindings(Event::Applied(placed)), self.now);
             self.pods(*i, false);
             self.running.push(*i);
         }

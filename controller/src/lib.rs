@@ -1,35 +1,22 @@
 //! The controller: decides when a job may start.
 //!
-//! It watches queues, bindings, workloads and members ([`run`]), knows where every binding stands ([`index`]), plans what
-//! is to be written ([`plan`], with the queue engine of `caldera_core::queue`), and writes it ([`effect`]). Only `run` is
-//! asynchronous.
+//! Three steps, each a folder: [`observe`] takes objects in, [`decide`] says what is to be done, [`write`] says how
+//! that is written. Each imports only those before it, but for `write`, which `decide` builds its decisions from.
+//! [`run`] is the loop around them and the only asynchronous file. [`explain`] and [`snapshot`] answer questions about
+//! the same state.
 #![forbid(unsafe_code)]
 
-mod affinity;
-mod doubt;
-pub mod effect;
+mod config;
+pub mod decide;
 pub mod explain;
-pub mod facts;
-mod give_back;
-pub mod index;
-pub mod lifecycle;
 mod metrics;
-pub mod plan;
-pub mod podgroup;
-mod queue_note;
-mod queue_numbers;
-pub mod read;
-pub mod regrant;
-mod release;
-pub mod room;
+pub mod observe;
 mod run;
 pub mod settings;
 pub mod snapshot;
-pub mod standing;
 #[cfg(test)]
 mod tests;
-mod unplaced;
-mod unstarted;
-mod unused;
+pub mod write;
 
-pub use run::{Config, Error, run};
+pub use config::Config;
+pub use run::{Error, run};

@@ -27,7 +27,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn register(registry: &SharedRegistry) -> Self {
+    pub(crate) fn register_in(registry: &SharedRegistry) -> Self {
         let buckets = || exponential_buckets(0.000_05, 2.0, 18);
         let metrics = Self {
             released: Counter::default(),
@@ -47,7 +47,7 @@ impl Metrics {
             "From the event that gave quota back to the release that it made possible, sent",
             metrics.freed_to_release.clone(),
         );
-        registry.register("decision_duration_seconds", "One turn of planning", metrics.decision.clone());
+        registry.register("decision_duration_seconds", "One decision", metrics.decision.clone());
         registry.register("failed_writes", "Writes that were refused or not answered", metrics.writes_failed.clone());
         metrics
     }

@@ -1,9 +1,9 @@
 //! What the admin chose, published for those who ask why: `caldera why` and `caldera queue` decide by the same rules.
 //!
-//! Written once, when the controller begins to decide, by server-side apply to a ConfigMap of its own. Readers that can not
-//! read it say so and take the defaults.
+//! It is written once, when the controller begins to decide, by server-side apply to a ConfigMap of its own. A reader
+//! that can not read it says so and takes the defaults.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use caldera_core::queue::{
     OrderPolicy,
@@ -11,14 +11,12 @@ use caldera_core::queue::{
 };
 use caldera_runtime::{
     watch::api_resource,
-    write::{self, Body, Failure, Write},
+    write::{Body, Write},
 };
-use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::{index::Index, run::Config};
+use crate::{config::Config, decide::Controller};
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-controller";
@@ -26,8 +24,6 @@ pub const NAME: &str = "caldera-controller";
 pub const NAMESPACES: [&str; 2] = ["caldera-system", "default"];
 /// Its key.
 const KEY: &str = "settings.json";
-/// Between two tries.
-const AGAIN: Duration = Duration::from_secs(10);
 
 /// Settings as they are published. What is absent is as it is by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +41,7 @@ pub struct Settings {
     pub preempt: Vec<String>,
     /// Jobs that do not say whether they are preemptable may be preempted too.
     pub preempt_unset: bool,
-    /// Evictions in a minute at most.
+    /// EvictionHistory in a minute at most.
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,
@@ -53,14 +49,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::of(&Config::default())
+        Self::from_config(&Config::default())
     }
 }
 
 impl Settings {
     /// What a controller is set up with.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub fn from_config(config: &Config) -> Self {
         let PreemptionPolicy { reclaim, preempt, unset, protected, bounds } = &config.preemption;
         Self {
             order: config.order,
@@ -74,10 +70,10 @@ impl Settings {
         }
     }
 
-    /// An index decides by these from now on.
-    pub fn apply(&self, index: &mut Index) {
-        index.engine.set_order_policy(self.order);
-        index.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
+    /// Has a controller decide by these from now on.
+    pub fn apply_to(&self, controller: &mut Controller) {
+        controller.jobs.engine.set_order_policy(self.order);
+        controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         let mut policy = PreemptionPolicy { reclaim: self.reclaim, ..PreemptionPolicy::default() };
         // What a newer controller may say is no rule that this one could decide by.
         policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();
@@ -85,19 +81,19 @@ impl Settings {
         policy.bounds.patience = self.preempt_after;
         policy.bounds.rate = EvictionRate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
-        index.claims.policy = policy;
+        controller.preemption.policy = policy;
     }
 
     /// Reads the ConfigMap.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(object: &Value) -> Result<Self, String> {
+    pub fn read_config_map(object: &Value) -> Result<Self, String> {
         let text = object["data"][KEY].as_str().ok_or_else(|| format!("it has no {KEY}"))?;
         serde_json::from_str(text).map_err(|error| format!("its {KEY} does not parse: {error}"))
     }
 
-    fn write(&self, namespace: &str) -> Write {
+    pub(crate) fn to_write(&self, namespace: &str) -> Write {
         let object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -110,26 +106,6 @@ impl Settings {
             name: NAME.to_owned(),
             subresource: None,
             body: Body::Apply { object, manager: NAME },
-        }
-    }
-}
-
-/// Writes them, again and again until the server takes them, or refuses them.
-pub(crate) async fn publish(client: Client, settings: Settings, namespace: String, stop: CancellationToken) {
-    let write = settings.write(&namespace);
-    loop {
-        match write::execute_write(&client, &write).await {
-            Ok(_) => return,
-            Err(failure @ Failure::Refused { .. } | failure @ Failure::Gone(_)) => {
-                tracing::warn!(namespace, %failure, "settings not published: `caldera why` takes the defaults");
-                return;
-            }
-            Err(failure) => tracing::debug!(namespace, %failure, "settings not published yet"),
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(AGAIN) => {}
         }
     }
 }
@@ -148,26 +124,26 @@ mod tests {
         config.preemption.bounds.rate.evictions = 3;
         config.preemption.protected.insert("ops".into());
         for config in [config, Config::default()] {
-            let write = Settings::of(&config).write("ns");
+            let write = Settings::from_config(&config).to_write("ns");
             let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
-            let read = Settings::read(object).unwrap();
-            assert_eq!(read, Settings::of(&config));
-            let mut index = Index::default();
-            read.apply(&mut index);
-            assert_eq!(index.engine.order_policy(), config.order);
-            assert_eq!(index.claims.policy, config.preemption);
+            let read = Settings::read_config_map(object).unwrap();
+            assert_eq!(read, Settings::from_config(&config));
+            let mut controller = Controller::default();
+            read.apply_to(&mut controller);
+            assert_eq!(controller.jobs.engine.order_policy(), config.order);
+            assert_eq!(controller.preemption.policy, config.preemption);
         }
     }
 
     #[test]
     fn what_an_older_controller_does_not_say_is_as_it_is_by_default() {
-        let of = |text: &str| Settings::read(&json!({"data": {KEY: text}}));
+        let of = |text: &str| Settings::read_config_map(&json!({"data": {KEY: text}}));
         assert_eq!(of("{}"), Ok(Settings::default()));
         assert_eq!(
             of(r#"{"order": "fifo", "new": 1}"#),
             Ok(Settings { order: OrderPolicy::Fifo, ..Settings::default() })
         );
         assert!(of("[").unwrap_err().contains("does not parse"));
-        assert_eq!(Settings::read(&json!({})), Err("it has no settings.json".to_owned()));
+        assert_eq!(Settings::read_config_map(&json!({})), Err("it has no settings.json".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! What waits and what runs, as plain values: what a simulation of "what if" starts from.
 //!
-//! Read it from an index that was filled with lists and not decided on yet. Jobs that somebody holds back, or that ended,
-//! are left out: they neither wait for anything nor hold anything.
+//! Read it from a controller that was filled with lists and not decided on yet. Jobs that somebody holds back, or that
+//! ended, are left out: they neither wait for anything nor hold anything.
 
 use std::sync::Arc;
 
@@ -12,7 +12,13 @@ use caldera_core::{
 };
 use caldera_crds::workload::WorkloadKind;
 
-use crate::index::{Entry, Index, State};
+use crate::{
+    decide::{
+        Controller,
+        jobs::{JobPhase, JobState},
+    },
+    observe::Binding,
+};
 
 /// All of it.
 #[derive(Debug, Clone)]
@@ -52,31 +58,32 @@ pub struct Job {
     pub whole: bool,
 }
 
-/// See the module.
+/// Reads what waits and what runs.
 #[must_use]
-pub fn snapshot(index: &Index) -> Snapshot {
+pub fn take_snapshot(controller: &Controller) -> Snapshot {
+    let objects = &controller.objects;
+    let job = |binding: &Binding| read_job(controller, binding, controller.jobs.states.get(&binding.key)?);
     Snapshot {
-        queues: index.queues.values().map(|queue| queue.spec.clone()).collect(),
-        clusters: index.room.clusters(),
-        jobs: index.entries.values().filter_map(|entry| job(index, entry)).collect(),
+        queues: objects.queues.values().map(|queue| queue.spec.clone()).collect(),
+        clusters: controller.capacity.list_clusters(),
+        jobs: objects.bindings.values().filter_map(|binding| job(binding)).collect(),
     }
 }
 
-fn job(index: &Index, entry: &Entry) -> Option<Job> {
-    let placed = match &entry.state {
-        State::InLine => false,
-        State::Holding { stage: Stage::Placed | Stage::Foreign, .. } => true,
-        State::Holding { stage: Stage::Admitted, .. } => false,
-        State::Holding { .. } | State::Blocked(_) | State::OutOfScope => return None,
+fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<Job> {
+    let objects = &controller.objects;
+    let placed = match &state.phase {
+        JobPhase::Pending => false,
+        JobPhase::Holding { stage: Stage::Placed | Stage::Foreign, .. } => true,
+        JobPhase::Holding { stage: Stage::Admitted, .. } => false,
+        JobPhase::Holding { .. } | JobPhase::Blocked(_) | JobPhase::OutOfScope => return None,
     };
-    let binding = &entry.binding;
-    let workload = index.workload_of(binding)?;
-    let admitted = binding.admission.as_ref().map(|admission| &admission.queue);
+    let workload = objects.workload_of(binding)?;
     Some(Job {
         name: binding.key.to_string(),
         workload: (*binding.workload).clone(),
-        queue: admitted.unwrap_or(&workload.queue).clone(),
-        priority: index.priority_of(&workload.class),
+        queue: objects.queue_of(binding)?.clone(),
+        priority: objects.priority_of(&workload.class),
         created: binding.created,
         began: workload.progress.started.or(binding.scheduled).filter(|_| placed),
         placed,

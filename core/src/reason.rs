@@ -1,8 +1,9 @@
 //! The reasons that users read: why a job waits, why it can never start, or where it runs.
 //!
-//! A [`Reason`] is a token for machines and a sentence with numbers for people. It becomes the `reason` and the `message`
-//! of a PodGroup's condition, and of events. The queue engine computes it from live state whenever somebody asks. A job
-//! that only has to wait never shares a token with a job that somebody has to change: see [`Reason::needs_a_change`].
+//! A [`Reason`] is a token for machines and a sentence with numbers for people. It becomes the `reason` and the
+//! `message` of a PodGroup's condition, and of events. The queue engine computes it from live state whenever somebody
+//! asks. A job that only has to wait never shares a token with a job that somebody has to change: see
+//! [`Reason::needs_a_change`].
 
 use std::fmt;
 

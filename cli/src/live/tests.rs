@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use caldera_controller::explain::{Basis, Verdict, binding_of, explain, queues};
+use caldera_controller::explain::{Basis, Verdict, explain_job, find_binding, list_queues};
 use caldera_core::gang::WorkloadRef;
 use serde_json::json;
 
@@ -109,15 +109,15 @@ async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     let (client, asked) = server(|_| None);
     let mut live = read_live(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps, []);
-    let key = binding_of(&live.index, &job()).unwrap();
-    let seen = explain(&mut live.index, &key, live.now).unwrap();
+    let key = find_binding(&live.controller, &job()).unwrap();
+    let seen = explain_job(&mut live.controller, &key, live.now).unwrap();
     assert_eq!((seen.verdict, seen.basis), (Verdict::CanNeverStart, Basis::Live));
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
     // Each kind once, what the admin chose, and what is published of the member. It is asked for one node and one pod
     // first: whether it answers.
     let of_the_member = asked.iter().filter(|request| request.contains("/clusters/m1/proxy/")).count();
-    assert_eq!((asked.len() - of_the_member, of_the_member), (Source::all().len() + 2, 5), "{asked:?}");
+    assert_eq!((asked.len() - of_the_member, of_the_member), (ObjectKind::list_all().len() + 2, 5), "{asked:?}");
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn a_member_that_does_not_answer_is_counted_by_its_summary_and_told() {
     let (client, _) = server(|path| path.contains("/proxy/").then_some(503));
     let mut live = read_live(&client, Some("ns"), None).await.unwrap();
     assert_eq!(live.gaps.iter().map(|gap| gap.what.as_str()).collect::<Vec<_>>(), ["member m1"]);
-    let key = binding_of(&live.index, &job()).unwrap();
-    let seen = explain(&mut live.index, &key, live.now).unwrap();
+    let key = find_binding(&live.controller, &job()).unwrap();
+    let seen = explain_job(&mut live.controller, &key, live.now).unwrap();
     assert_eq!(seen.basis, Basis::Live);
     let cluster = &seen.clusters[0];
     assert_eq!((cluster.fit, cluster.needs, cluster.free.get("cpu").to_string()), (2, 2, "8".to_owned()));
@@ -140,12 +140,12 @@ async fn who_may_see_one_namespace_gets_the_controllers_words_and_is_told_what_i
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert!(missing.contains(&"resourcebindings.work.karmada.io") && missing.contains(&"clusters.cluster.karmada.io"));
     assert!(live.gaps.iter().all(|gap| gap.why.contains("for you")), "{:?}", live.gaps);
-    let key = binding_of(&live.index, &job()).unwrap();
-    let seen = explain(&mut live.index, &key, live.now).unwrap();
-    assert_eq!((seen.verdict, seen.basis), (Verdict::Waiting, Basis::Told));
+    let key = find_binding(&live.controller, &job()).unwrap();
+    let seen = explain_job(&mut live.controller, &key, live.now).unwrap();
+    assert_eq!((seen.verdict, seen.basis), (Verdict::Waiting, Basis::PodGroup));
     assert_eq!((seen.token.as_str(), seen.sentence.as_str()), ("InsufficientCapacity", "the controller's words"));
     assert!(seen.position.is_none() && seen.clusters.is_empty());
-    assert!(queues(&live.index).iter().all(|queue| queue.jobs.is_none()));
+    assert!(list_queues(&live.controller).iter().all(|queue| queue.jobs.is_none()));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
     let live = read_live(&client, None, None).await.unwrap();
     let missing: Vec<&str> = live.gaps.iter().map(|gap| gap.what.as_str()).collect();
     assert_eq!(missing, ["clusters.cluster.karmada.io"]);
-    assert!(live.index.is_complete());
+    assert!(live.controller.is_complete());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use caldera_controller::snapshot::{self, snapshot};
+use caldera_controller::snapshot::{self, take_snapshot};
 use caldera_core::{
     fleet::Update,
     inventory::{Change, Node, Pod},
@@ -21,7 +21,7 @@ use crate::{components, live};
 pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<Asked> {
     let client = components::connect_client(Some(kubeconfig), "simulate", &WriteCounts::default()).await?;
     let (live, told) = live::read_sources(&client, None).await?;
-    let seen = snapshot(&live.index);
+    let seen = take_snapshot(&live.controller);
     let queues = input::read_queues(args)?.unwrap_or(seen.queues);
     let state = State {
         now: live.now.as_second(),

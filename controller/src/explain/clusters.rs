@@ -11,8 +11,8 @@ use caldera_core::{
 use serde::Serialize;
 
 use crate::{
-    facts::Key,
-    index::{Index, Source},
+    decide::{Controller, affinity::place_with_peers},
+    observe::{Key, ObjectKind},
 };
 
 /// One member, as a job sees it.
@@ -35,7 +35,7 @@ pub struct ClusterView {
     pub published: Option<String>,
 }
 
-fn refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
+fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
     let reason = filter::first_refusal(binding, cluster)?;
     match (reason, binding.peers.there(&cluster.name)) {
         (filter::Reason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
@@ -44,28 +44,28 @@ fn refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String>
 }
 
 /// The best first: those that may take it, by how much of it fits.
-pub(super) fn of(index: &mut Index, key: &Key, ask: Option<&Ask>) -> Vec<ClusterView> {
-    if index.waits_for().contains(&Source::Clusters) {
+pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<&Ask>) -> Vec<ClusterView> {
+    if controller.list_missing().contains(&ObjectKind::Clusters) {
         return Vec::new();
     }
-    index.room.total();
-    let Some((entry, ask)) = index.entries.get(key).zip(ask) else { return Vec::new() };
-    let binding = &entry.binding;
-    let gang = index.workload_of(binding).and_then(|workload| workload.gang.as_deref().ok());
-    let (Some(placement), Some(gang)) = (index.placement_of(binding), gang) else { return Vec::new() };
+    controller.capacity.sum_fleet();
+    let Controller { objects, capacity, .. } = &*controller;
+    let Some((binding, ask)) = objects.bindings.get(key).zip(ask) else { return Vec::new() };
+    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_deref().ok());
+    let (Some(placement), Some(gang)) = (place_with_peers(objects, capacity, binding), gang) else { return Vec::new() };
     let wanted = ask.full();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
-    let fleet = index.room.known();
+    let fleet = capacity.fleet();
     let mut all: Vec<ClusterView> = fleet
         .clusters()
-        .map(|(cluster, capacity)| {
+        .map(|(cluster, free_there)| {
             let not_ready = (!cluster.ready).then(|| "it is not ready".to_owned());
             let deleting = cluster.deleting.then(|| "it is being deleted".to_owned());
-            let free = capacity.free();
+            let free = free_there.free();
             ClusterView {
                 name: cluster.name.as_str().into(),
-                refusal: deleting.or(not_ready).or_else(|| refusal(&placement, cluster)),
-                fit: split::pods_that_fit(gang, capacity).min(u64::from(gang.replicas())),
+                refusal: deleting.or(not_ready).or_else(|| describe_refusal(&placement, cluster)),
+                fit: split::pods_that_fit(gang, free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
                 doubt: fleet.capacity_caveat(&cluster.name),

@@ -12,10 +12,11 @@ use caldera_core::{
 use caldera_crds::names::volcano::ROOT_QUEUE;
 use serde::Serialize;
 
-use super::{Asks, asked, at, queue_of};
+use super::{Asks, format_second};
 use crate::{
-    index::{Index, Source, State},
-    podgroup,
+    decide::{Controller, assess::ask_of, jobs::JobPhase},
+    observe::ObjectKind,
+    write::pod_group::phase_of,
 };
 
 /// One resource of one queue.
@@ -28,12 +29,12 @@ pub struct Amounts {
     pub used: Quantity,
     /// What it may take back up to.
     pub deserved: Quantity,
-    /// Kept free for it.
+    /// ReservedClusters free for it.
     pub guarantee: Quantity,
     /// As its object says; `None` where it says nothing.
     pub capability: Option<Quantity>,
-    /// The most it can have now: its capability, what is above it, what others' guarantees leave. `None` if the clusters
-    /// can not be seen.
+    /// The most it can have now: its capability, what is above it, what others' guarantees leave. `None` if the
+    /// clusters can not be seen.
     pub limit: Option<Quantity>,
     /// Used beyond what it deserves.
     pub borrowed: Quantity,
@@ -103,7 +104,7 @@ pub struct QueueView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InLine {
-    /// From 1; `None` for one that is not in line: it gave way, or somebody has to change something.
+    /// From 1; `None` for one that is not in line: it was evicted, or somebody has to change something.
     pub position: Option<usize>,
     /// Which.
     pub workload: WorkloadRef,
@@ -121,10 +122,10 @@ pub struct InLine {
 
 /// All queues, parents before their children, siblings by name; those whose parents lead nowhere at the end.
 #[must_use]
-pub fn queues(index: &Index) -> Vec<QueueView> {
-    let counts = index.is_complete().then(|| counts(index));
+pub fn list_queues(controller: &Controller) -> Vec<QueueView> {
+    let counts = controller.is_complete().then(|| count_jobs(controller));
     let mut children: BTreeMap<&str, Vec<&QueueName>> = BTreeMap::new();
-    for (name, queue) in &index.queues {
+    for (name, queue) in &controller.objects.queues {
         let parent = queue.spec.parent.as_ref().map_or(ROOT_QUEUE, QueueName::as_str);
         if name.as_str() != ROOT_QUEUE {
             children.entry(parent).or_default().push(name);
@@ -134,17 +135,22 @@ pub fn queues(index: &Index) -> Vec<QueueView> {
     let mut views = Vec::new();
     let mut stack = vec![(&root, 0)];
     while let Some((name, depth)) = stack.pop() {
-        views.push(view(index, name, depth, counts.as_ref()));
+        views.push(view_queue(controller, name, depth, counts.as_ref()));
         stack.extend(children.remove(name.as_str()).into_iter().flatten().rev().map(|child| (child, depth + 1)));
     }
     for lost in children.into_values().flatten() {
-        views.push(view(index, lost, 1, counts.as_ref()));
+        views.push(view_queue(controller, lost, 1, counts.as_ref()));
     }
     views
 }
 
-fn view(index: &Index, name: &QueueName, depth: usize, counts: Option<&BTreeMap<QueueName, Counts>>) -> QueueView {
-    let spec = index.queues.get(name).map(|queue| &queue.spec);
+fn view_queue(
+    controller: &Controller,
+    name: &QueueName,
+    depth: usize,
+    counts: Option<&BTreeMap<QueueName, Counts>>,
+) -> QueueView {
+    let spec = controller.objects.queues.get(name).map(|queue| &queue.spec);
     let root = name.as_str() == ROOT_QUEUE;
     let parent = spec.and_then(|spec| spec.parent.clone()).unwrap_or_else(|| ROOT_QUEUE.into());
     QueueView {
@@ -152,8 +158,8 @@ fn view(index: &Index, name: &QueueName, depth: usize, counts: Option<&BTreeMap<
         parent: (!root).then_some(parent),
         depth,
         state: spec.map_or("Open", |spec| spec.state.as_str()),
-        problem: problem(index, name),
-        faults: faults(index, name),
+        problem: describe_problem(controller, name),
+        faults: list_faults(controller, name),
         priority: spec.map_or(0, |spec| spec.priority),
         weight: spec.map_or(1, |spec| spec.weight),
         reclaimable: spec.is_none_or(|spec| spec.reclaimable),
@@ -161,31 +167,31 @@ fn view(index: &Index, name: &QueueName, depth: usize, counts: Option<&BTreeMap<
             Some(Dequeue::Fifo) => "fifo",
             _ => "traverse",
         },
-        amounts: amounts(index, name, None),
+        amounts: list_amounts(controller, name, None),
         jobs: counts.map(|counts| counts.get(name).copied().unwrap_or_default()),
     }
 }
 
 /// Being above others is not a fault.
-fn problem(index: &Index, name: &QueueName) -> Option<String> {
-    let problem = index.engine.queue_problem(name)?;
+fn describe_problem(controller: &Controller, name: &QueueName) -> Option<String> {
+    let problem = controller.jobs.engine.queue_problem(name)?;
     let wrong = !matches!(problem, QueueProblem::NotLeaf(_) | QueueProblem::Root);
     wrong.then(|| Reason::Queue { queue: name.clone(), problem }.to_string())
 }
 
-fn faults(index: &Index, name: &QueueName) -> Vec<String> {
-    let unread = index.queues.get(name).into_iter().flat_map(|queue| &queue.wrong);
+fn list_faults(controller: &Controller, name: &QueueName) -> Vec<String> {
+    let unread = controller.objects.queues.get(name).into_iter().flat_map(|queue| &queue.wrong);
     let unread = unread.map(|wrong| format!("{wrong}: taken for 0"));
-    unread.chain(index.engine.queue_faults(name).iter().map(ToString::to_string)).collect()
+    unread.chain(controller.jobs.engine.queue_faults(name).iter().map(ToString::to_string)).collect()
 }
 
 /// The resources that matter to a queue, or those that a job asks for.
-fn amounts(index: &Index, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
-    let hidden = index.waits_for();
-    let has = index.engine.entitlement_of(name);
-    let facts = index.queues.get(name);
+fn list_amounts(controller: &Controller, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
+    let hidden = controller.list_missing();
+    let has = controller.jobs.engine.entitlement_of(name);
+    let facts = controller.objects.queues.get(name);
     // Whose bindings can not be seen has what the controller last wrote.
-    let told = !index.is_complete();
+    let told = !controller.is_complete();
     let used = match facts {
         Some(facts) if told => &facts.status.allocated,
         _ => &has.used,
@@ -210,7 +216,7 @@ fn amounts(index: &Index, name: &QueueName, only: Option<&Resources>) -> Vec<Amo
             deserved: of(&has.deserved),
             guarantee: of(&has.guarantee),
             capability: facts.and_then(|facts| facts.spec.capability.get(name.as_str())),
-            limit: (!hidden.contains(&Source::Clusters)).then(|| of(&has.real)),
+            limit: (!hidden.contains(&ObjectKind::Clusters)).then(|| of(&has.real)),
             borrowed: if told { borrowed } else { of(&has.borrowed) },
         }
     };
@@ -218,119 +224,108 @@ fn amounts(index: &Index, name: &QueueName, only: Option<&Resources>) -> Vec<Amo
 }
 
 /// Jobs by queue, each counted in all queues above its own too.
-fn counts(index: &Index) -> BTreeMap<QueueName, Counts> {
+fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
     let mut all: BTreeMap<QueueName, Counts> = BTreeMap::new();
-    for entry in index.entries.values() {
-        let workload = index.workload_of(&entry.binding);
-        let Some(queue) = queue_of(entry, workload) else { continue };
-        let count: fn(&mut Counts) -> &mut usize = match (&entry.assumed, &entry.state) {
-            (_, State::OutOfScope) => continue,
-            (None, State::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
-            (None, State::Holding { stage: Stage::Finished, .. }) => |counts| &mut counts.finished,
-            (None, State::Holding { stage, .. }) => {
-                match workload.map(|workload| podgroup::phase(workload, Some(*stage))) {
+    for (key, state) in &controller.jobs.states {
+        let Some(binding) = controller.objects.bindings.get(key) else { continue };
+        let workload = controller.objects.workload_of(binding);
+        let Some(queue) = controller.objects.queue_of(binding) else { continue };
+        let count: fn(&mut Counts) -> &mut usize = match (&state.assumed, &state.phase) {
+            (_, JobPhase::OutOfScope) => continue,
+            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
+            (None, JobPhase::Holding { stage: Stage::Finished, .. }) => |counts| &mut counts.finished,
+            (None, JobPhase::Holding { stage, .. }) => {
+                match workload.map(|workload| phase_of(workload, Some(*stage))) {
                     Some("Running") => |counts| &mut counts.running,
                     _ => |counts| &mut counts.starting,
                 }
             }
-            (Some(_), _) | (None, State::InLine | State::Blocked(_)) => |counts| &mut counts.waiting,
+            (Some(_), _) | (None, JobPhase::Pending | JobPhase::Blocked(_)) => |counts| &mut counts.waiting,
         };
-        for name in names(index, queue) {
+        for name in controller.objects.queue_path(queue) {
             *count(all.entry(name).or_default()) += 1;
         }
     }
     all
 }
 
-/// A queue and all above it, the root first.
-fn names(index: &Index, queue: &QueueName) -> Vec<QueueName> {
-    let mut path = vec![queue.clone()];
-    let mut at = queue;
-    while let Some(parent) = index.queues.get(at).and_then(|queue| queue.spec.parent.as_ref()) {
-        if parent.as_str() == ROOT_QUEUE || path.contains(parent) {
-            break;
-        }
-        path.push(parent.clone());
-        at = parent;
-    }
-    if queue.as_str() != ROOT_QUEUE {
-        path.push(ROOT_QUEUE.into());
-    }
-    path.reverse();
-    path
-}
-
-pub(super) fn path(index: &Index, queue: &QueueName, asks: Option<&Asks>) -> Vec<Step> {
+pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<Step> {
     let nothing = Resources::new();
     let only = asks.map_or(&nothing, |asks| &asks.full);
     let step = |name: QueueName| {
-        let there = name.as_str() == ROOT_QUEUE || index.queues.contains_key(&name);
-        let state = index.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
+        let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);
+        let state = controller.objects.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
         Step {
             state: if there { state } else { "Missing" },
-            faults: faults(index, &name),
-            amounts: if there { amounts(index, &name, Some(only)) } else { Vec::new() },
+            faults: list_faults(controller, &name),
+            amounts: if there { list_amounts(controller, &name, Some(only)) } else { Vec::new() },
             queue: name,
         }
     };
-    names(index, queue).into_iter().map(step).collect()
+    controller.objects.queue_path(queue).into_iter().rev().map(step).collect()
 }
 
 /// The first jobs of a queue's line, then those of its jobs that are not in line; empty if they can not be seen.
 #[must_use]
-pub fn line(index: &Index, queue: &QueueName, first: usize) -> Vec<InLine> {
-    if !index.is_complete() {
+pub fn list_queue(controller: &Controller, queue: &QueueName, first: usize) -> Vec<InLine> {
+    if !controller.is_complete() {
         return Vec::new();
     }
-    let mut jobs: Vec<InLine> =
-        line_of(index, queue).take(first).filter_map(|(id, at)| in_line(index, id, at)).collect();
-    for entry in index.entries.values() {
-        let State::Blocked(reason) = &entry.state else { continue };
-        if queue_of(entry, index.workload_of(&entry.binding)) == Some(queue) {
-            jobs.extend(waiting(index, &entry.binding.id, None, reason));
+    let mut jobs: Vec<InLine> = positions_in(controller, queue)
+        .take(first)
+        .filter_map(|(id, at)| describe_pending(controller, id, at))
+        .collect();
+    for (key, state) in &controller.jobs.states {
+        let (JobPhase::Blocked(reason), Some(binding)) = (&state.phase, controller.objects.bindings.get(key)) else {
+            continue;
+        };
+        if controller.objects.queue_of(binding) == Some(queue) {
+            jobs.extend(describe_waiting(controller, &binding.id, None, reason));
         }
     }
     jobs
 }
 
-fn line_of<'a>(index: &'a Index, queue: &'a QueueName) -> impl Iterator<Item = (&'a JobId, Position)> {
-    let here = move |id: &JobId| {
-        let entry = index.ids.get(id).and_then(|key| index.entries.get(key));
-        entry.is_some_and(|entry| queue_of(entry, index.workload_of(&entry.binding)) == Some(queue))
-    };
-    index.engine.pending_positions().filter(move |(id, _)| here(id))
+fn positions_in<'a>(controller: &'a Controller, queue: &'a QueueName) -> impl Iterator<Item = (&'a JobId, Position)> {
+    let here = move |id: &JobId| find_queue(controller, id) == Some(queue);
+    controller.jobs.engine.pending_positions().filter(move |(id, _)| here(id))
+}
+
+fn find_queue<'a>(controller: &'a Controller, id: &JobId) -> Option<&'a QueueName> {
+    let binding = controller.objects.bindings.get(controller.jobs.keys.get(id)?)?;
+    controller.objects.queue_of(binding)
 }
 
 /// Where a job is in its line, and the first `most` of those ahead of it.
-pub(super) fn ahead(index: &Index, id: &str, most: usize) -> (Option<Position>, Vec<InLine>) {
-    let entry = index.ids.get(id).and_then(|key| index.entries.get(key));
-    let queue = entry.and_then(|entry| queue_of(entry, index.workload_of(&entry.binding)));
-    let Some(queue) = queue else { return (None, Vec::new()) };
-    let place = line_of(index, queue).find(|(other, _)| other.as_str() == id).map(|(_, position)| position);
+pub(super) fn list_ahead(controller: &Controller, id: &str, most: usize) -> (Option<Position>, Vec<InLine>) {
+    let Some(queue) = find_queue(controller, &id.into()) else { return (None, Vec::new()) };
+    let place = positions_in(controller, queue).find(|(other, _)| other.as_str() == id).map(|(_, position)| position);
     let before = place.map_or(0, |position| position.place.saturating_sub(1)).min(most);
-    let ahead = line_of(index, queue).take(before).filter_map(|(other, at)| in_line(index, other, at)).collect();
+    let ahead = positions_in(controller, queue)
+        .take(before)
+        .filter_map(|(other, at)| describe_pending(controller, other, at))
+        .collect();
     (place, ahead)
 }
 
-fn in_line(index: &Index, id: &JobId, position: Position) -> Option<InLine> {
-    let reason = index.engine.explain_pending_at(id.as_str(), position)?;
-    waiting(index, id, Some(position.place), &reason)
+fn describe_pending(controller: &Controller, id: &JobId, position: Position) -> Option<InLine> {
+    let reason = controller.jobs.engine.explain_pending_at(id.as_str(), position)?;
+    describe_waiting(controller, id, Some(position.place), &reason)
 }
 
-fn waiting(index: &Index, id: &JobId, position: Option<usize>, reason: &Reason) -> Option<InLine> {
-    let key = index.ids.get(id)?;
-    let entry = index.entries.get(key)?;
-    let binding = &entry.binding;
-    let minimum = match entry.grows_as(id) {
-        Some(growth) => Some(growth.more.ask.minimum()),
-        None => asked(index, key).map(|ask| ask.minimum()),
+fn describe_waiting(controller: &Controller, id: &JobId, position: Option<usize>, reason: &Reason) -> Option<InLine> {
+    let key = controller.jobs.keys.get(id)?;
+    let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
+    let minimum = match state.increase_named(id) {
+        Some(increase) => Some(increase.ask.minimum()),
+        None => ask_of(&controller.objects, &controller.capacity, binding).map(|ask| ask.minimum()),
     };
-    let class = index.workload_of(binding).map_or("", |workload| &workload.class);
+    let class = controller.objects.workload_of(binding).map_or("", |workload| &workload.class);
     Some(InLine {
         position,
         workload: (*binding.workload).clone(),
-        priority: index.priority_of(class),
-        created: at(binding.created),
+        priority: controller.objects.priority_of(class),
+        created: format_second(binding.created),
         minimum: minimum.unwrap_or_default(),
         token: reason.token().to_owned(),
         sentence: reason.to_string(),

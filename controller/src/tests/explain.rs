@@ -7,36 +7,40 @@ use serde_json::{Value, json};
 
 use super::world::{World, job};
 use crate::{
-    explain::{Basis, Explanation, Verdict, binding_of, explain, line, queues, settle, without_binding},
-    facts::{GroupFacts, Key},
-    index::{Index, Input, Source},
-    read::Listed,
+    decide::Controller,
+    explain::{
+        Basis, Explanation, Verdict, decide_without_writing, explain_job, explain_without_binding, find_binding,
+        list_queue, list_queues,
+    },
+    observe::{Input, Key, ObjectKind, PodGroupFacts, read_object},
 };
 
-fn of(index: &mut Index, world: &World, name: &str) -> Explanation {
-    explain(index, &Key::new("ns", &format!("{name}-job")), world.now).unwrap()
+fn of(controller: &mut Controller, world: &World, name: &str) -> Explanation {
+    explain_job(controller, &Key::new("ns", &format!("{name}-job")), world.now).unwrap()
 }
 
 /// An index that somebody who only looks would have: everything listed once.
-fn listed(world: &World) -> Index {
-    let mut index = Index::default();
-    for source in Source::all() {
-        index.apply(list(world, source).all(), world.now);
+fn listed(world: &World) -> Controller {
+    let mut controller = Controller::default();
+    for kind in ObjectKind::list_all() {
+        list_into(&mut controller, world, kind);
     }
-    index.apply(Input::Member("m1".into(), caldera_core::fleet::Update::Down("not asked".into())), world.now);
-    settle(&mut index, world.now);
-    index
+    controller.observe(Input::Member("m1".into(), caldera_core::fleet::Update::Down("not asked".into())), world.now);
+    decide_without_writing(&mut controller, world.now);
+    controller
 }
 
-fn list(world: &World, source: Source) -> Listed {
-    let resource = source.resource();
-    let mut all = Listed::new(source);
-    for object in world.objects.values() {
-        if object["kind"] == resource.kind && object["apiVersion"] == resource.api_version {
-            all.push(object.clone()).unwrap();
-        }
-    }
-    all
+fn list(world: &World, kind: ObjectKind) -> Vec<Input> {
+    let resource = kind.api_resource();
+    let of_kind = |object: &&Value| object["kind"] == resource.kind && object["apiVersion"] == resource.api_version;
+    let objects = world.objects.values().filter(of_kind);
+    objects.filter_map(|object| read_object(kind, object.clone()).unwrap()).collect()
+}
+
+/// All objects of a kind.
+fn list_into(controller: &mut Controller, world: &World, kind: ObjectKind) {
+    list(world, kind).into_iter().for_each(|input| controller.observe(input, world.now));
+    controller.observe(Input::Listed(kind), world.now);
 }
 
 fn json_of(explanation: &Explanation) -> Value {
@@ -56,8 +60,8 @@ fn a_waiting_job_is_explained_with_its_path_its_place_and_those_ahead() {
         world.job(name, "q", pods);
         world.settle();
     }
-    let mut index = listed(&world);
-    let c = of(&mut index, &world, "c");
+    let mut controller = listed(&world);
+    let c = of(&mut controller, &world, "c");
     assert_eq!((c.verdict, c.token.as_str(), c.basis), (Verdict::Waiting, "WaitingForQuota", Basis::Live));
     assert!(c.sentence.contains("needs cpu 3, used 8 of 10"), "{}", c.sentence);
     assert_eq!((c.position, c.of), (Some(2), Some(2)));
@@ -88,9 +92,9 @@ fn who_only_looks_says_what_the_controller_says() {
         world.job(name, "q", pods);
     }
     world.pass(2);
-    let mut index = listed(&world);
+    let mut controller = listed(&world);
     for name in ["a", "b", "c"] {
-        let seen = of(&mut index, &world, name);
+        let seen = of(&mut controller, &world, name);
         assert_eq!((seen.token, seen.sentence), world.says(name), "{name}");
     }
 }
@@ -103,17 +107,17 @@ fn what_can_never_start_is_another_verdict_than_waiting() {
     world.job("huge", "wide", 101);
     world.job("lost", "nowhere", 1);
     world.settle();
-    let mut index = listed(&world);
+    let mut controller = listed(&world);
     for (name, verdict, token) in [
         ("big", Verdict::CanNeverStart, "ExceedsCapability"),
         ("huge", Verdict::CanNeverStart, "ExceedsFleet"),
         ("lost", Verdict::Blocked, "QueueNotFound"),
     ] {
-        let seen = of(&mut index, &world, name);
+        let seen = of(&mut controller, &world, name);
         assert_eq!((seen.verdict, seen.token.as_str()), (verdict, token));
         assert_eq!(seen.eta, None, "{name}");
     }
-    let lost = of(&mut index, &world, "lost");
+    let lost = of(&mut controller, &world, "lost");
     assert_eq!(lost.path.last().map(|step| step.state), Some("Missing"));
 }
 
@@ -124,25 +128,25 @@ fn a_blocked_job_that_waited_long_has_its_place_kept_and_says_since_when() {
     world.settle();
     world.job("b", "q", 4);
     world.pass(100);
-    let mut index = listed(&world);
-    let b = of(&mut index, &world, "b");
+    let mut controller = listed(&world);
+    let b = of(&mut controller, &world, "b");
     let kept = b.reservation.unwrap();
     assert_eq!(kept.resource.unwrap().as_str(), "cpu");
     assert_eq!(kept.bound.as_deref(), Some("the capability of queue q"));
     assert!(kept.since.is_some());
-    assert!(b.eta.unwrap().basis.starts_with("its place is kept"));
+    assert!(b.eta.unwrap().basis.starts_with("it has a reservation"));
 }
 
 #[test]
 fn a_job_whose_gate_is_about_to_open_is_not_told_that_it_waits_for_quota() {
     let mut world = World::new(10);
     world.job("a", "q", 8);
-    let mut index = listed(&world);
-    let a = of(&mut index, &world, "a");
+    let mut controller = listed(&world);
+    let a = of(&mut controller, &world, "a");
     assert_eq!((a.verdict, a.token.as_str()), (Verdict::MayStart, "Waiting"));
     world.job("b", "q", 4);
-    let mut index = listed(&world);
-    let b = of(&mut index, &world, "b");
+    let mut controller = listed(&world);
+    let b = of(&mut controller, &world, "b");
     assert_eq!(b.verdict, Verdict::Waiting);
     assert_eq!(b.notes, ["other jobs that may start now and are counted as if they had: 1"]);
 }
@@ -153,8 +157,8 @@ fn a_release_that_the_server_refused_is_in_the_controllers_words() {
     world.refuse.push(Failure::Refused { code: 422, reason: "Invalid".into(), message: "no".into() });
     world.job("a", "q", 8);
     world.pass(2);
-    let mut index = listed(&world);
-    let a = of(&mut index, &world, "a");
+    let mut controller = listed(&world);
+    let a = of(&mut controller, &world, "a");
     assert_eq!(a.verdict, Verdict::MayStart);
     assert!(a.notes[0].contains("could not be released: ") && a.notes[0].contains("no"), "{:?}", a.notes);
 }
@@ -173,14 +177,14 @@ fn who_gave_way_and_for_whom_is_told_on_both_sides() {
     });
     let annotations = json!({"caldera.dev/eviction": eviction.to_string()});
     world.patch("ResourceBinding", "victim-job", &json!({"metadata": {"annotations": annotations}}));
-    let mut index = listed(&world);
-    let claimant = of(&mut index, &world, "claimant");
+    let mut controller = listed(&world);
+    let claimant = of(&mut controller, &world, "claimant");
     assert_eq!(claimant.verdict, Verdict::Waiting);
     assert!(claimant.notes[0].starts_with("1 job was evicted for it; "), "{:?}", claimant.notes);
-    let victim = of(&mut index, &world, "victim");
+    let victim = of(&mut controller, &world, "victim");
     assert_eq!((victim.verdict, victim.token.as_str()), (Verdict::Waiting, "Preempted"));
     assert!(victim.sentence.contains("by right") && victim.position.is_none() && victim.eta.is_none());
-    let views = queues(&index);
+    let views = list_queues(&controller);
     let jobs = views.iter().find(|view| view.name.as_str() == "q").unwrap().jobs.unwrap();
     assert_eq!((jobs.waiting, jobs.blocked), (2, 0));
 }
@@ -190,34 +194,34 @@ fn a_running_job_says_what_was_admitted_and_where_it_is() {
     let mut world = World::new(10);
     world.job("a", "q", 4);
     world.settle();
-    let mut index = listed(&world);
-    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Admitted);
+    let mut controller = listed(&world);
+    assert_eq!(of(&mut controller, &world, "a").verdict, Verdict::Admitted);
     world.place("a-job", 4);
-    let mut index = listed(&world);
-    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Placed);
+    let mut controller = listed(&world);
+    assert_eq!(of(&mut controller, &world, "a").verdict, Verdict::Placed);
     world.phase("a", "Running");
-    let mut index = listed(&world);
-    let a = of(&mut index, &world, "a");
+    let mut controller = listed(&world);
+    let a = of(&mut controller, &world, "a");
     assert_eq!((a.verdict, a.token.as_str()), (Verdict::Running, "Placed"));
     let a = json_of(&a);
     assert_eq!(a["placed"], json!([{"cluster": "m1", "replicas": 4, "tasks": {}}]));
     assert_eq!(a["admission"]["charged"]["cpu"], "4");
     assert_eq!(a["clusters"], json!([]));
     world.phase("a", "Completed");
-    let mut index = listed(&world);
-    assert_eq!(of(&mut index, &world, "a").verdict, Verdict::Finished);
+    let mut controller = listed(&world);
+    assert_eq!(of(&mut controller, &world, "a").verdict, Verdict::Finished);
 }
 
 #[test]
 fn a_workload_without_a_binding_says_so_and_a_missing_one_is_nothing() {
     let mut world = World::new(10);
     world.put(job("a", "q", 4));
-    let index = listed(&world);
-    assert_eq!(binding_of(&index, &reference("a")), None);
-    let a = without_binding(&index, &reference("a")).unwrap();
+    let controller = listed(&world);
+    assert_eq!(find_binding(&controller, &reference("a")), None);
+    let a = explain_without_binding(&controller, &reference("a")).unwrap();
     assert_eq!((a.verdict, a.token.as_str()), (Verdict::NoBinding, "NoBinding"));
     assert!(a.sentence.contains("PropagationPolicy"));
-    assert_eq!(without_binding(&index, &reference("b")), None);
+    assert_eq!(explain_without_binding(&controller, &reference("b")), None);
 }
 
 /// S10: who may see one namespace gets the controller's words for their own job, and nobody else's name.
@@ -228,46 +232,45 @@ fn who_sees_only_a_part_is_told_what_the_controller_wrote_and_no_names() {
         world.job(name, "q", pods);
         world.settle();
     }
-    let mut index = Index::default();
-    for source in Source::all() {
-        let listed = list(&world, source);
+    let mut controller = Controller::default();
+    for source in ObjectKind::list_all() {
         match source {
-            Source::Bindings | Source::Workloads(_) | Source::Groups | Source::Clusters => {
-                let own = |input: &Input| !format!("{input:?}").contains("secret") && source != Source::Clusters;
-                listed.some().into_iter().filter(own).for_each(|input| index.apply(input, world.now));
+            ObjectKind::Bindings | ObjectKind::Workloads(_) | ObjectKind::PodGroups | ObjectKind::Clusters => {
+                let own = |input: &Input| !format!("{input:?}").contains("secret") && source != ObjectKind::Clusters;
+                list(&world, source).into_iter().filter(own).for_each(|input| controller.observe(input, world.now));
             }
-            _ => index.apply(listed.all(), world.now),
+            _ => list_into(&mut controller, &world, source),
         }
     }
-    settle(&mut index, world.now);
-    let b = of(&mut index, &world, "b");
-    assert_eq!((b.verdict, b.basis), (Verdict::Waiting, Basis::Told));
+    decide_without_writing(&mut controller, world.now);
+    let b = of(&mut controller, &world, "b");
+    assert_eq!((b.verdict, b.basis), (Verdict::Waiting, Basis::PodGroup));
     assert_eq!((b.token.clone(), b.sentence.clone()), world.says("b"));
     assert_eq!((b.position, b.ahead.len(), b.clusters.len()), (None, 0, 0));
     let text = json_of(&b).to_string();
     assert!(!text.contains("secret"), "{text}");
     // What the queue's own object says is there for whoever may read queues.
     world.pass(5);
-    index.apply(list(&world, Source::Queues).all(), world.now);
-    let b = json_of(&of(&mut index, &world, "b"));
+    list_into(&mut controller, &world, ObjectKind::Queues);
+    let b = json_of(&of(&mut controller, &world, "b"));
     assert_eq!(b["path"][1]["amounts"][0]["used"], "8");
     assert_eq!(b["path"][1]["amounts"][0]["limit"], Value::Null);
-    let views = queues(&index);
+    let views = list_queues(&controller);
     assert!(views.iter().all(|view| view.jobs.is_none()));
-    assert!(line(&index, &"q".into(), 10).is_empty());
+    assert!(list_queue(&controller, &"q".into(), 10).is_empty());
 }
 
 #[test]
 fn no_words_of_the_controller_are_not_made_up() {
     let mut world = World::new(10);
     world.job("a", "q", 4);
-    let mut index = Index::default();
-    for source in [Source::Queues, Source::Bindings, Source::Workloads(WorkloadKind::VolcanoJob)] {
-        list(&world, source).some().into_iter().for_each(|input| index.apply(input, world.now));
+    let mut controller = Controller::default();
+    for source in [ObjectKind::Queues, ObjectKind::Bindings, ObjectKind::Workloads(WorkloadKind::VolcanoJob)] {
+        list(&world, source).into_iter().for_each(|input| controller.observe(input, world.now));
     }
-    index.apply(Input::Groups(Event::Reset(Vec::<GroupFacts>::new())), world.now);
-    settle(&mut index, world.now);
-    let a = of(&mut index, &world, "a");
+    controller.observe(Input::PodGroups(Event::Reset(Vec::<PodGroupFacts>::new())), world.now);
+    decide_without_writing(&mut controller, world.now);
+    let a = of(&mut controller, &world, "a");
     assert!(a.sentence.contains("does not say why"), "{}", a.sentence);
 }
 
@@ -283,8 +286,8 @@ fn the_tree_of_queues_has_sums_states_and_faults() {
     world.job("held", "a", 1);
     world.patch("Job", "held", &json!({"metadata": {"annotations": {"caldera.dev/hold": "true"}}}));
     world.settle();
-    let index = listed(&world);
-    let views = queues(&index);
+    let controller = listed(&world);
+    let views = list_queues(&controller);
     let names: Vec<(&str, usize)> = views.iter().map(|view| (view.name.as_str(), view.depth)).collect();
     assert_eq!(names, [("root", 0), ("default", 1), ("q", 1), ("team", 1), ("a", 2), ("b", 2), ("lost", 1)]);
     let of = |name: &str| views.iter().find(|view| view.name.as_str() == name).unwrap();
@@ -301,7 +304,7 @@ fn the_tree_of_queues_has_sums_states_and_faults() {
     assert!(of("b").faults.iter().any(|fault| fault.contains("20")), "{:?}", of("b").faults);
     assert!(of("lost").problem.as_ref().unwrap().contains("nowhere"));
     assert_eq!((of("team").problem.clone(), of("b").dequeue), (None, "fifo"));
-    let line = line(&index, &"a".into(), 5);
+    let line = list_queue(&controller, &"a".into(), 5);
     let seen: Vec<(Option<usize>, &str, &str)> =
         line.iter().map(|job| (job.position, job.workload.name.as_str(), job.token.as_str())).collect();
     assert_eq!(seen, [(Some(1), "two", "WaitingForQuota"), (None, "held", "OnHold")]);

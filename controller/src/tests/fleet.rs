@@ -1,4 +1,5 @@
-//! What the root of the queues may hold, and what could never fit: of clusters that are away, tainted, or used by others.
+//! What the root of the queues may hold, and what could never fit: of clusters that are away, tainted, or used by
+//! others.
 
 use caldera_core::{
     fleet::Update,
@@ -8,14 +9,14 @@ use caldera_core::{
 use serde_json::{Value, json};
 
 use super::world::{World, job};
-use crate::index::Input;
+use crate::observe::Input;
 
 fn amounts(cpu: i64) -> caldera_core::resources::Resources {
     [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(100))].into_iter().collect()
 }
 
 fn tell(world: &mut World, member: &str, change: Change) {
-    world.index.apply(Input::Member(member.into(), Update::Change(change)), world.now);
+    world.controller.observe(Input::Member(member.into(), Update::Change(change)), world.now);
 }
 
 /// Members of one node of 10 cpus each, of which everything is seen.
@@ -24,7 +25,7 @@ fn members(names: &[&str]) -> World {
     world.queue("q", &json!({}));
     for name in names {
         world.cluster(name, "10");
-        world.index.apply(Input::Member((*name).into(), Update::Up), world.now);
+        world.controller.observe(Input::Member((*name).into(), Update::Up), world.now);
         let node = Node { name: "n".into(), allocatable: amounts(10), ready: true, ..Node::default() };
         tell(&mut world, name, Change::Nodes(vec![node]));
         tell(&mut world, name, Change::Pods(vec![]));
@@ -54,7 +55,7 @@ fn pod(world: &mut World, member: &str, name: &str, cpu: i64, of: Option<&str>) 
 }
 
 fn root(world: &mut World) -> String {
-    world.index.room.total().ready.get("cpu").to_string()
+    world.controller.capacity.sum_fleet().ready.get("cpu").to_string()
 }
 
 fn on(world: &mut World, job: &str, member: &str, pods: u32) {
@@ -211,7 +212,7 @@ fn what_a_daemonset_takes_can_never_be_had_defect_7() {
     whole(&mut world, "a");
     world.pass(100);
     assert_eq!(world.says("a").0, "NeverFits", "{:?}", world.says("a"));
-    assert!(!world.says("a").1.contains("kept for it"), "{:?}", world.says("a"));
+    assert!(!world.says("a").1.contains("reserved for it"), "{:?}", world.says("a"));
     // Should it go after all, the job starts.
     tell(&mut world, "m1", Change::PodGone("ns".into(), "daemon".into()));
     assert_eq!(world.pass(3), ["a-job"]);

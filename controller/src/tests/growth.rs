@@ -1,4 +1,4 @@
-//! Room that comes free where pods end: who looks again, against asking everybody.
+//! Capacity that comes free where pods end: who looks again, against asking everybody.
 
 use caldera_core::{
     fleet::Update,
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::world::{World, job};
 use crate::{
-    index::Input,
-    room::{Grown, Room},
+    decide::capacity::{FleetCapacity, FleetGrowth},
+    observe::Input,
 };
 
 const NODES: [(&str, &str); 4] = [("m1", "n1"), ("m1", "n2"), ("m2", "n1"), ("m2", "n2")];
@@ -41,7 +41,7 @@ fn pod(name: &str, node: &str, cpu: i64, finished: bool) -> Change {
 fn world() -> World {
     let mut world = World::new(1_000);
     world.cluster("m2", "100");
-    world.index.engine.set_reservation_after(None);
+    world.controller.jobs.engine.set_reservation_after(None);
     for member in ["m1", "m2"] {
         let nodes = vec![node("n1", false), node("n2", false)];
         for update in [Update::Up, Update::Change(Change::Nodes(nodes)), Update::Change(Change::Pods(vec![]))] {
@@ -53,7 +53,7 @@ fn world() -> World {
 }
 
 fn tell(world: &mut World, member: &str, update: Update) {
-    world.index.apply(Input::Member(member.into(), update), world.now);
+    world.controller.observe(Input::Member(member.into(), update), world.now);
 }
 
 #[derive(Debug, Clone)]
@@ -130,7 +130,7 @@ proptest! {
                 let (world, (jobs, pods)) = (&mut worlds[which], &mut told[which]);
                 happen(world, i, event, jobs, pods);
                 if which == 1 {
-                    world.index.engine.requeue_after_capacity_change();
+                    world.controller.jobs.engine.requeue_after_capacity_change();
                 }
                 // What others use is counted once a second at most.
                 world.pass(2)
@@ -141,10 +141,10 @@ proptest! {
 }
 
 /// Says what a room grew by.
-fn grown(room: &mut Room) -> Option<(i64, i64)> {
-    match room.take_grown()? {
-        Grown::Somewhere => None,
-        Grown::By(growth) => {
+fn grown(room: &mut FleetCapacity) -> Option<(i64, i64)> {
+    match room.take_growth()? {
+        FleetGrowth::Somewhere => None,
+        FleetGrowth::By(growth) => {
             let units = |of: &Resources| i64::try_from(of.get("cpu").units_ceil()).unwrap();
             Some((units(&growth.free), units(&growth.largest)))
         }
@@ -154,15 +154,15 @@ fn grown(room: &mut Room) -> Option<(i64, i64)> {
 #[test]
 fn where_only_pods_ended_it_is_told_by_how_much() {
     let mut world = world();
-    let room = &mut world.index.room;
-    room.take_grown();
-    room.update("m1", Update::Change(pod("a", "n1", 3, false)));
-    room.update("m2", Update::Change(pod("b", "n1", 4, false)));
-    room.update("m2", Update::Change(pod("c", "n2", 3, false)));
-    assert_eq!(room.take_grown(), None, "a pod that is bound only takes");
-    room.update("m2", Update::Change(Change::PodGone("other".into(), "c".into())));
+    let room = &mut world.controller.capacity;
+    room.take_growth();
+    room.apply_update("m1", Update::Change(pod("a", "n1", 3, false)));
+    room.apply_update("m2", Update::Change(pod("b", "n1", 4, false)));
+    room.apply_update("m2", Update::Change(pod("c", "n2", 3, false)));
+    assert_eq!(room.take_growth(), None, "a pod that is bound only takes");
+    room.apply_update("m2", Update::Change(Change::PodGone("other".into(), "c".into())));
     assert_eq!(grown(room), Some((9, 4)));
-    room.update("m1", Update::Change(pod("a", "n1", 3, true)));
-    room.update("m1", Update::Change(Change::Node(node("n2", true))));
-    assert_eq!(room.take_grown(), Some(Grown::Somewhere), "nodes are others");
+    room.apply_update("m1", Update::Change(pod("a", "n1", 3, true)));
+    room.apply_update("m1", Update::Change(Change::Node(node("n2", true))));
+    assert_eq!(room.take_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
 }

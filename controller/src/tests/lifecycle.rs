@@ -8,7 +8,7 @@ use caldera_runtime::{
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{index::Input, lifecycle::CommandFacts};
+use crate::observe::{CommandFacts, Input};
 
 fn child(world: &mut World, name: &str, parent: &str) {
     world.queue(name, &json!({"parent": parent}));
@@ -286,7 +286,7 @@ fn a_list_from_before_the_deletion_does_not_carry_a_command_out_again() {
     let listed: Command = serde_json::from_value(world.get("Command", "closequeue-q").clone()).unwrap();
     world.patch("Queue", "q", &json!({"status": {"state": "Open"}}));
     let all = CommandFacts::read(&listed).into_iter().collect();
-    world.index.apply(Input::Commands(Event::Reset(all)), world.now);
+    world.controller.observe(Input::Commands(Event::Reset(all)), world.now);
     world.pass(3);
     assert_eq!(world.state("q").0, "Open");
     assert!(world.get("Command", "closequeue-q").is_null());

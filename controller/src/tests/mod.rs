@@ -1,18 +1,18 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]). The numbers are the peer's defects.
 
-mod doubt;
 mod explain;
 mod fleet;
 mod foresight;
-mod give_back;
 mod growth;
 mod lifecycle;
-mod queue_note;
-mod regrant;
+mod pods_ready;
+mod preemption;
+mod queue_annotations;
+mod resize;
 mod snapshot;
+mod stale_grant;
 mod two;
 mod unsound;
-mod unstarted;
 mod world;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use caldera_runtime::write::Failure;
 use serde_json::{Value, json};
 
 use self::world::{World, is_release, job};
-use crate::plan::plan;
+use crate::{decide::decide, observe::Input};
 
 #[test]
 fn a_job_that_fits_is_released_with_a_record_and_its_podgroup_says_so() {
@@ -140,7 +140,7 @@ fn what_a_blocked_job_lacks_is_kept_for_it_after_a_minute_and_told() {
     released.sort();
     assert_eq!(released, ["s0-job", "s1-job"]);
     world.pass(100);
-    assert!(world.says("big").1.contains("what it lacks is kept for it"), "{:?}", world.says("big"));
+    assert!(world.says("big").1.contains("what it lacks is reserved for it"), "{:?}", world.says("big"));
     world.job("s2", "q", 2);
     assert!(world.pass(3).is_empty());
     assert_eq!(world.says("s2").0, "BlockedByReservation");
@@ -163,7 +163,7 @@ fn clusters_are_kept_for_a_job_that_lacks_room() {
     world.place("s0-job", 60);
     submit(&mut world, "big", 90);
     world.pass(100);
-    assert!(world.says("big").1.contains("kept for it in m1"), "{:?}", world.says("big"));
+    assert!(world.says("big").1.contains("reserved for it in m1"), "{:?}", world.says("big"));
     submit(&mut world, "s1", 10);
     world.job("elsewhere", "q", 10);
     assert_eq!(world.pass(3), ["elsewhere-job"]);
@@ -495,13 +495,13 @@ fn a_release_under_way_is_neither_repeated_nor_forgotten_defect_19() {
     let mut world = World::new(4);
     world.job("a", "q", 4);
     world.job("b", "q", 4);
-    let planned = plan(&mut world.index, world.now);
-    assert_eq!(planned.effects.iter().filter(|(tag, _)| is_release(tag)).count(), 1);
+    let decisions = decide(&mut world.controller, world.now);
+    assert_eq!(decisions.writes.iter().filter(|write| is_release(write)).count(), 1);
     // An echo of the binding as it was: nothing is known of the release yet.
     let before = world.get("ResourceBinding", "a-job").clone();
     world.tell(&before, false);
-    let again = plan(&mut world.index, world.now);
-    assert!(!again.effects.iter().any(|(tag, _)| is_release(tag)));
+    let again = decide(&mut world.controller, world.now);
+    assert!(!again.writes.iter().any(is_release));
     assert_eq!(world.used("q"), "4");
 }
 
@@ -706,8 +706,8 @@ fn what_is_not_in_scope_gets_no_podgroup() {
     assert_eq!(world.group("queued")["metadata"]["name"], name);
     assert_eq!(world.used("q"), "2");
     // A namespace may ask for all.
-    let input = crate::index::Input::Namespaces(caldera_runtime::watch::Event::Applied(("ns".into(), true)));
-    world.index.apply(input, world.now);
+    let input = Input::Namespaces(caldera_runtime::watch::Event::Applied(("ns".into(), true)));
+    world.controller.observe(input, world.now);
     world.pass(2);
     assert_eq!(world.says("plain").0, "PlacedWithoutAdmission");
 }
@@ -754,7 +754,7 @@ fn a_restart_comes_to_the_same_books_and_releases_nothing_twice() {
 #[test]
 fn nothing_is_decided_on_half_a_view() {
     let mut world = World::new(10);
-    world.index.missing = Some([crate::index::Source::Bindings].into());
+    world.controller.objects.forget_listed(crate::observe::ObjectKind::Bindings);
     world.job("a", "q", 1);
     assert!(world.settle().is_empty());
 }

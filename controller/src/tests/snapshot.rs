@@ -1,7 +1,7 @@
 //! What a simulation starts from.
 
 use super::world::World;
-use crate::snapshot::snapshot;
+use crate::snapshot::take_snapshot;
 
 #[test]
 fn a_snapshot_has_who_waits_and_who_is_placed_and_not_who_ended() {
@@ -14,7 +14,7 @@ fn a_snapshot_has_who_waits_and_who_is_placed_and_not_who_ended() {
     world.place("placed-job", 4);
     world.phase("ended", "Completed");
     // Not decided on: who could start now still waits.
-    let snapshot = snapshot(&world.index);
+    let snapshot = take_snapshot(&world.controller);
     let jobs: Vec<(&str, bool, &str)> =
         snapshot.jobs.iter().map(|job| (job.name.as_str(), job.placed, job.queue.as_str())).collect();
     assert_eq!(jobs, [("ns/placed-job", true, "q"), ("ns/waits-job", false, "q")]);

@@ -1,5 +1,5 @@
-//! Two replicas that both take themselves for active, each with a view that is as old as it happens to be. Only what the
-//! scheduler places is held against the limit: it places what was granted under the lease that is held.
+//! Two replicas that both take themselves for active, each with a view that is as old as it happens to be. Only what
+//! the scheduler places is held against the limit: it places what was granted under the lease that is held.
 
 use caldera_core::fleet::Update;
 use caldera_runtime::write::Done;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::world::{World, input};
 use crate::{
-    index::{Index, Input},
-    plan::plan,
+    decide::{Controller, decide},
+    observe::Input,
 };
 
 const LIMIT: u64 = 8;
 
 struct Engine {
-    index: Index,
+    controller: Controller,
     /// Events of the host that it has seen.
     seen: usize,
 }
@@ -38,7 +38,7 @@ impl Host {
         let mut world = World::new(i64::try_from(LIMIT).unwrap());
         world.echo = false;
         let events = world.objects.values().cloned().collect();
-        let engine = || Engine { index: World::empty().index, seen: 0 };
+        let engine = || Engine { controller: World::empty().controller, seen: 0 };
         let engines = [engine(), engine()];
         let mut host = Self { world, events, engines, holder: 0, terms: 0, fenced: true, over_granted: 0 };
         host.take_over();
@@ -53,19 +53,19 @@ impl Host {
     fn take_over(&mut self) {
         self.holder = 1 - self.holder;
         self.terms += 1;
-        let mut index = World::empty().index;
-        index.epoch = Some(self.epoch().as_str().into());
-        self.engines[self.holder] = Engine { index, seen: 0 };
+        let mut controller = World::empty().controller;
+        controller.jobs.epoch = Some(self.epoch().as_str().into());
+        self.engines[self.holder] = Engine { controller, seen: 0 };
         self.deliver(self.holder, usize::MAX);
         let down = Update::Down("not reached in this test".into());
-        self.engines[self.holder].index.apply(Input::Member("m1".into(), down), self.world.now);
+        self.engines[self.holder].controller.observe(Input::Member("m1".into(), down), self.world.now);
     }
 
     fn deliver(&mut self, to: usize, most: usize) {
         let engine = &mut self.engines[to];
         for event in self.events.iter().skip(engine.seen).take(most) {
             engine.seen += 1;
-            engine.index.apply(input(event, false), self.world.now);
+            engine.controller.observe(input(event, false), self.world.now);
         }
     }
 
@@ -84,18 +84,18 @@ impl Host {
     fn decide(&mut self, who: usize) {
         let now = self.world.now;
         for _ in 0..20 {
-            let planned = plan(&mut self.engines[who].index, now);
-            if planned.effects.is_empty() && planned.next.is_none_or(|at| at > now) {
+            let decisions = decide(&mut self.engines[who].controller, now);
+            if decisions.writes.is_empty() && decisions.next.is_none_or(|at| at > now) {
                 return;
             }
-            for (tag, effect) in planned.effects {
-                let result = self.world.carry_out(&effect.write(now));
+            for decision in decisions.writes {
+                let result = self.world.carry_out(&decision.to_write(now));
                 if let Ok(object) = &result
                     && object["kind"] != "Event"
                 {
                     self.events.push(object.clone());
                 }
-                self.engines[who].index.apply(Input::Written(Done { tag, result }), now);
+                self.engines[who].controller.follow_answer(Done { tag: decision.tag(), result }, now);
             }
             self.check();
         }

@@ -20,17 +20,15 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::{Value, json};
 
 use crate::{
-    effect::Effect,
-    facts::{Binding, ClassFacts, ClusterFacts, GroupFacts, QueueFacts, Workload},
-    index::{Index, Input, Tag},
-    lifecycle::CommandFacts,
-    plan::plan,
+    decide::{Controller, decide},
+    observe::{Binding, ClassFacts, ClusterFacts, CommandFacts, Input, PodGroupFacts, QueueFacts, Workload},
+    write::Decision,
 };
 
 type Name = (String, String, String);
 
 pub struct World {
-    pub index: Index,
+    pub controller: Controller,
     pub now: Timestamp,
     pub objects: BTreeMap<Name, Value>,
     /// Every write that was carried out.
@@ -64,7 +62,7 @@ impl World {
     /// With everything listed, and empty.
     pub fn empty() -> Self {
         let mut world = Self {
-            index: Index::default(),
+            controller: Controller::default(),
             now: Timestamp::from_second(1_000_000).unwrap(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
@@ -76,7 +74,7 @@ impl World {
             lost: 0,
             echo: true,
         };
-        world.index.claims.policy.bounds.patience = 2;
+        world.controller.preemption.policy.bounds.patience = 2;
         world.list();
         world
     }
@@ -86,15 +84,15 @@ impl World {
         for input in [
             Input::Queues(Event::Reset(vec![])),
             Input::Bindings(Event::Reset(vec![])),
-            Input::Groups(Event::Reset(vec![])),
+            Input::PodGroups(Event::Reset(vec![])),
             Input::Classes(Event::Reset(vec![])),
             Input::Clusters(Event::Reset(vec![])),
             Input::Namespaces(Event::Reset(vec![])),
         ] {
-            self.index.apply(input, self.now);
+            self.controller.observe(input, self.now);
         }
         for kind in WorkloadKind::ALL {
-            self.index.apply(Input::Workloads(kind, Event::Reset(vec![])), self.now);
+            self.controller.observe(Input::Workloads(kind, Event::Reset(vec![])), self.now);
         }
     }
 
@@ -128,7 +126,7 @@ impl World {
 
     pub fn tell(&mut self, object: &Value, gone: bool) {
         if object["kind"] != "Event" {
-            self.index.apply(input(object, gone), self.now);
+            self.controller.observe(input(object, gone), self.now);
         }
     }
 
@@ -148,7 +146,7 @@ impl World {
         }));
         // Its summary is all there is.
         let down = Update::Down("not reached in this test".into());
-        self.index.apply(Input::Member(name.to_owned(), down), self.now);
+        self.controller.observe(Input::Member(name.to_owned(), down), self.now);
     }
 
     pub fn queue(&mut self, name: &str, spec: &Value) {
@@ -180,13 +178,13 @@ impl World {
     pub fn restart(&mut self) {
         let now = self.now;
         let mut new = Self::empty();
-        std::mem::swap(&mut self.index, &mut new.index);
+        std::mem::swap(&mut self.controller, &mut new.controller);
         self.now = now;
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         objects.iter().for_each(|object| self.tell(object, false));
         for cluster in objects.iter().filter(|object| object["kind"] == "Cluster") {
             let name = cluster["metadata"]["name"].as_str().unwrap().to_owned();
-            self.index.apply(Input::Member(name, Update::Down("not reached in this test".into())), now);
+            self.controller.observe(Input::Member(name, Update::Down("not reached in this test".into())), now);
         }
     }
 
@@ -242,33 +240,33 @@ impl World {
     pub fn settle(&mut self) -> Vec<String> {
         let mut released = Vec::new();
         for _ in 0..50 {
-            let planned = plan(&mut self.index, self.now);
-            let more = planned.next.is_some_and(|at| at <= self.now);
-            if planned.effects.is_empty() && !more {
+            let decisions = decide(&mut self.controller, self.now);
+            let more = decisions.next.is_some_and(|at| at <= self.now);
+            if decisions.writes.is_empty() && !more {
                 return released;
             }
-            for (tag, effect) in planned.effects {
+            for decision in decisions.writes {
                 match &mut self.budget {
                     Some(0) => return released,
                     Some(left) => *left -= 1,
                     None => {}
                 }
-                if let Effect::Release { key, .. } = &effect {
+                if let Decision::Release { key, .. } = &decision {
                     released.push(key.name.to_string());
                 }
-                let result = match (&effect, self.refuse.is_empty()) {
-                    (Effect::Release { .. }, _) if self.lost > 0 => {
+                let result = match (&decision, self.refuse.is_empty()) {
+                    (Decision::Release { .. }, _) if self.lost > 0 => {
                         self.lost -= 1;
-                        let _ = self.carry_out(&effect.write(self.now));
+                        let _ = self.carry_out(&decision.to_write(self.now));
                         Err(Failure::Transient("its answer is lost".into()))
                     }
-                    (Effect::Release { .. }, false) => Err(self.refuse.remove(0)),
-                    (Effect::Evict { .. }, _) if !self.refuse_evictions.is_empty() => {
+                    (Decision::Release { .. }, false) => Err(self.refuse.remove(0)),
+                    (Decision::Evict { .. }, _) if !self.refuse_evictions.is_empty() => {
                         Err(self.refuse_evictions.remove(0))
                     }
-                    _ => self.carry_out(&effect.write(self.now)),
+                    _ => self.carry_out(&decision.to_write(self.now)),
                 };
-                self.index.apply(Input::Written(Done { tag, result }), self.now);
+                self.controller.follow_answer(Done { tag: decision.tag(), result }, self.now);
             }
         }
         panic!("it never comes to rest");
@@ -348,7 +346,7 @@ impl World {
     }
 
     pub fn used(&self, queue: &str) -> String {
-        self.index.engine.usage_of(&queue.into()).used.get("cpu").to_string()
+        self.controller.jobs.engine.usage_of(&queue.into()).used.get("cpu").to_string()
     }
 }
 
@@ -364,7 +362,7 @@ pub fn input(object: &Value, gone: bool) -> Input {
             Input::Bindings(event(Binding::read(&serde_json::from_value::<ResourceBinding>(object).unwrap()), gone))
         }
         "PodGroup" => {
-            Input::Groups(event(GroupFacts::read(&serde_json::from_value::<PodGroup>(object).unwrap()), gone))
+            Input::PodGroups(event(PodGroupFacts::read(&serde_json::from_value::<PodGroup>(object).unwrap()), gone))
         }
         "PriorityClass" => {
             Input::Classes(event(ClassFacts::read(&serde_json::from_value::<PriorityClass>(object).unwrap()), gone))
@@ -400,6 +398,6 @@ pub fn job(name: &str, queue: &str, pods: u32) -> Value {
 }
 
 /// For matching on what a write was.
-pub fn is_release(tag: &Tag) -> bool {
-    matches!(tag, Tag::Release(..))
+pub fn is_release(write: &Decision) -> bool {
+    matches!(write, Decision::Release { .. } | Decision::Resize { .. })
 }

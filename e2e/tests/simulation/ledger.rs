@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use caldera_controller::{
+    decide::Controller,
     explain,
-    index::{Index, Source},
-    read::Listed,
+    observe::{Input, ObjectKind, read_object},
 };
 use jiff::Timestamp;
 
@@ -14,23 +14,23 @@ use crate::history::History;
 
 /// What each queue's status says that it is charged, once nothing is written any more, is what the objects say.
 pub fn must_be_what_the_objects_say(history: &History, now: Timestamp) {
-    let mut index = Index::default();
-    for source in Source::all() {
-        let mut listed = Listed::new(source);
-        let of = source.resource();
+    let mut controller = Controller::default();
+    for source in ObjectKind::list_all() {
+        let of = source.api_resource();
         for mut object in history.all("host", &of.kind) {
             // Two groups have a Job.
             let group =
                 object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
             if group.is_none_or(|group| group == of.group) {
                 (object["apiVersion"], object["kind"]) = (of.api_version.clone().into(), of.kind.clone().into());
-                listed.push(object).unwrap();
+                let input = read_object(source, object).unwrap();
+                input.into_iter().for_each(|input| controller.observe(input, now));
             }
         }
-        index.apply(listed.all(), now);
+        controller.observe(Input::Listed(source), now);
     }
-    explain::settle(&mut index, now);
-    let charged: BTreeMap<String, String> = explain::queues(&index)
+    explain::decide_without_writing(&mut controller, now);
+    let charged: BTreeMap<String, String> = explain::list_queues(&controller)
         .into_iter()
         .map(|view| {
             let cores = view.amounts.iter().find(|amounts| amounts.resource.as_str() == "cpu");

@@ -1,0 +1,55 @@
+//! How the controller is set up.
+
+use std::sync::Arc;
+
+use caldera_core::queue::{OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
+use caldera_runtime::{
+    client::WriteCounts,
+    clock::{SharedClock, SystemClock},
+    serve::{Ready, SharedRegistry},
+};
+use jiff::SignedDuration;
+
+use crate::decide::DEFAULT_TIMEOUT;
+
+/// How the controller is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Set once the view is complete.
+    pub ready: Ready,
+    /// Where metrics are registered.
+    pub registry: SharedRegistry,
+    /// What time it is.
+    pub clock: SharedClock,
+    /// Counts writes of the clients that read members (there should be none).
+    pub counts: WriteCounts,
+    /// Which job goes first.
+    pub order: OrderPolicy,
+    /// Seconds that a job is blocked before it gets a reservation; `None` makes none.
+    pub reservation_after: Option<i64>,
+    /// Which jobs may evict which, and how many at most.
+    pub preemption: PreemptionPolicy,
+    /// Under which lease it is active; `None` for a single replica that needs none.
+    pub epoch: Option<String>,
+    /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then the gang is requeued.
+    pub pods_ready_timeout: SignedDuration,
+    /// Where these settings are published for readers; the namespace must exist.
+    pub namespace: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ready: Ready::default(),
+            registry: SharedRegistry::default(),
+            clock: Arc::new(SystemClock),
+            counts: WriteCounts::default(),
+            order: OrderPolicy::default(),
+            reservation_after: Some(RESERVATION_AFTER),
+            preemption: PreemptionPolicy::default(),
+            epoch: None,
+            pods_ready_timeout: DEFAULT_TIMEOUT,
+            namespace: "default".to_owned(),
+        }
+    }
+}

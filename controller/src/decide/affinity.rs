@@ -1,0 +1,33 @@
+//! In which clusters the others of a binding's workload affinity groups are.
+//!
+//! Rule: as the scheduler sees it: the clusters of those that are placed, and for those that are released the place
+//! that was found. So a job that is released finds the clusters open that the scheduler will find open.
+
+use std::borrow::Cow;
+
+use caldera_core::place::{self, Peers};
+
+use super::capacity::{FleetCapacity, with_peers};
+use crate::observe::{Binding, Objects};
+
+/// A binding as placement sees it, with the others of its groups; `None` for one without a placement.
+pub(crate) fn place_with_peers<'a>(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &'a Binding,
+) -> Option<Cow<'a, place::Binding>> {
+    let placement = binding.placement.as_deref()?;
+    Some(with_peers(placement, list_peers(objects, capacity, binding)))
+}
+
+fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Peers {
+    if binding.groups.is_empty() {
+        return Peers::default();
+    }
+    let clusters_of = |other: &_| match objects.bindings.get(other) {
+        Some(other) if other.clusters.is_empty() => capacity.list_assumed_clusters(other.id.as_str()),
+        Some(other) => other.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect(),
+        None => Vec::new(),
+    };
+    objects.affinity_groups.peers(&binding.key.namespace, &binding.groups, &binding.key, clusters_of)
+}

@@ -1,0 +1,207 @@
+//! What the answer to a write means.
+//!
+//! A release that may have been stored keeps its charge until the watch shows what became of it, however late: a
+//! conflict says that the binding has changed, maybe by this very release sent before. Until then the same patch is
+//! sent again, now and then: its precondition lets it succeed once only. An eviction that was refused is decided on
+//! anew.
+
+use std::sync::Arc;
+
+use caldera_core::gang::QueueName;
+use caldera_crds::{
+    karmada::work::ResourceBinding,
+    volcano::scheduling::{PodGroup, Queue},
+};
+use caldera_runtime::{
+    event::EventType,
+    watch::Event,
+    write::{Done, Failure},
+};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    controller::Controller, jobs::ReleaseOutcome, queue_annotations::AnnotationOutcome, queue_lifecycle::WriteFailure,
+};
+use crate::{
+    observe::{Binding, Input, Key, PodGroupFacts, QueueFacts},
+    write::{Decision, Tag, pod_group::pod_group_key},
+};
+
+impl Controller {
+    /// Takes in the answer to a write, at this time.
+    pub fn follow_answer(&mut self, done: Done<Tag>, now: Timestamp) {
+        self.now = now;
+        match done.tag {
+            Tag::Release(key, version) => self.follow_release(&key, &version, done.result),
+            Tag::Evict(key) => self.follow_eviction(&key, done.result),
+            Tag::PodGroup(key) => self.follow_pod_group(&key, done.result),
+            Tag::QueueNumbers(name) => self.follow_queue_numbers(&name, done.result),
+            Tag::QueueState(name, version) => self.follow_queue_state(&name, &version, done.result),
+            Tag::QueueAnnotation(name) => self.follow_queue_annotation(&name, done.result),
+            Tag::Command(queue, uid) => {
+                let failure = done.result.err().map(|error| classify_failure(&error, &queue, "delete a Command of"));
+                self.queues.lifecycle.follow_deletion_answer(&queue, &uid, failure.as_ref(), now);
+            }
+            Tag::DefaultQueue => match done.result {
+                Ok(_) | Err(Failure::Exists(_)) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "failed to create the default queue");
+                    self.default_queue_asked = !matches!(error, Failure::Transient(_));
+                }
+            },
+            Tag::Unrepeated => {
+                if let Err(error) = done.result {
+                    tracing::debug!(%error, "a write that is not repeated failed");
+                }
+            }
+        }
+    }
+
+    fn follow_release(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {
+        if !self.jobs.is_assumed_at(key, version) {
+            return;
+        }
+        let outcome = match result {
+            Ok(object) => return self.observe_binding(key, object),
+            Err(Failure::Gone(_)) => return self.forget_gone_binding(key),
+            Err(Failure::Transient(error)) => {
+                tracing::debug!(binding = %key, %error, "whether the release was stored is not known; sending it again");
+                ReleaseOutcome::Unknown
+            }
+            Err(Failure::Conflict(_)) => ReleaseOutcome::Conflict,
+            Err(error) => {
+                tracing::warn!(binding = %key, %error, "the release was refused");
+                ReleaseOutcome::Refused(error.to_string())
+            }
+        };
+        let Some(binding) = self.objects.bindings.get(key) else { return };
+        if self.jobs.follow_failed_release(binding, version, outcome, self.now) {
+            self.refresh_binding(key);
+        }
+    }
+
+    fn follow_eviction(&mut self, key: &Key, result: Result<Value, Failure>) {
+        let written = result.is_ok();
+        match result {
+            Ok(object) => self.observe_binding(key, object),
+            Err(error) => {
+                tracing::info!(binding = %key, %error, "a job was not evicted; deciding anew");
+                if matches!(error, Failure::Gone(_)) {
+                    self.forget_gone_binding(key);
+                }
+            }
+        }
+        let Some((reason, message)) = self.preemption.follow_answer(key, written) else { return };
+        let workload = self.objects.bindings.get(key).and_then(|binding| self.objects.workload_of(binding));
+        let event = workload.map(|it| Decision::event_on_workload(it, EventType::Normal, &reason, message));
+        self.outbox.extend(event);
+    }
+
+    fn observe_binding(&mut self, key: &Key, object: Value) {
+        match serde_json::from_value::<ResourceBinding>(object) {
+            Ok(object) => self.observe(Input::Bindings(Event::Applied(Binding::read(&object))), self.now),
+            Err(error) => tracing::warn!(binding = %key, %error, "a binding that we wrote does not parse"),
+        }
+    }
+
+    fn forget_gone_binding(&mut self, key: &Key) {
+        let gone = self.objects.remove_binding(key);
+        self.follow_changes(gone.into_iter().collect());
+    }
+
+    fn follow_pod_group(&mut self, key: &Key, result: Result<Value, Failure>) {
+        let wait = match result {
+            Ok(object) => {
+                match serde_json::from_value::<PodGroup>(object) {
+                    Ok(object) => {
+                        self.observe(Input::PodGroups(Event::Applied(PodGroupFacts::read(&object))), self.now)
+                    }
+                    Err(error) => tracing::warn!(binding = %key, %error, "a PodGroup that we wrote does not parse"),
+                }
+                None
+            }
+            Err(Failure::Gone(_)) => {
+                let binding = self.objects.bindings.get(key);
+                if let Some(workload) = binding.and_then(|binding| self.objects.workloads.get(&binding.workload)) {
+                    self.objects.pod_groups.remove(&pod_group_key(workload));
+                }
+                Some(1)
+            }
+            // It will be seen.
+            Err(Failure::Exists(_)) => Some(5),
+            Err(Failure::Transient(_) | Failure::Conflict(_)) => Some(1),
+            Err(error) => {
+                tracing::warn!(binding = %key, %error, "failed to write a PodGroup");
+                Some(60)
+            }
+        };
+        self.pod_groups.follow_answer(key, wait, self.now);
+    }
+
+    fn follow_queue_numbers(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+        self.queues.lifecycle.observe_queue(name, false);
+        let refused = matches!(result, Err(Failure::Refused { .. }));
+        self.queues.numbers.follow_answer(name, refused);
+        match result {
+            Ok(object) => self.observe_queue(object),
+            Err(Failure::Refused { message, .. }) => {
+                tracing::warn!(queue = %name, error = message, "failed to write the status of a queue");
+            }
+            // Gone queues are forgotten by their event; all else is tried again with the next sweep.
+            Err(_) => self.jobs.changed = true,
+        }
+    }
+
+    fn follow_queue_state(&mut self, name: &QueueName, version: &Arc<str>, result: Result<Value, Failure>) {
+        // Its numbers may have waited for this.
+        self.jobs.changed = true;
+        let failure = match result {
+            Ok(object) => {
+                self.observe_queue(object);
+                None
+            }
+            Err(error) => Some(classify_failure(&error, name, "open or close")),
+        };
+        self.queues.lifecycle.follow_state_answer(name, version, failure.as_ref(), self.now);
+    }
+
+    fn follow_queue_annotation(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+        let outcome = match result {
+            Ok(object) => {
+                self.observe_queue(object);
+                AnnotationOutcome::Written
+            }
+            Err(Failure::Gone(_)) => AnnotationOutcome::Gone,
+            Err(Failure::Refused { message, .. }) => {
+                tracing::warn!(queue = %name, error = message, "failed to say on a queue which amounts count");
+                AnnotationOutcome::Refused
+            }
+            Err(_) => AnnotationOutcome::Failed,
+        };
+        self.queues.annotations.follow_answer(name, &outcome, self.now);
+    }
+
+    fn observe_queue(&mut self, object: Value) {
+        if let Some(object) = parse_written::<Queue>(object) {
+            self.observe(Input::Queues(Event::Applied(QueueFacts::read(&object))), self.now);
+        }
+    }
+}
+
+fn parse_written<T: DeserializeOwned>(object: Value) -> Option<T> {
+    let parsed = serde_json::from_value(object);
+    parsed.inspect_err(|error| tracing::warn!(%error, "an object that we wrote does not parse")).ok()
+}
+
+fn classify_failure(error: &Failure, queue: &QueueName, what: &str) -> WriteFailure {
+    match error {
+        Failure::Gone(_) | Failure::Conflict(_) => WriteFailure::Changed,
+        Failure::Transient(_) | Failure::Exists(_) => WriteFailure::Transient,
+        Failure::Refused { message, .. } => {
+            tracing::warn!(%queue, error = message, "failed to {what} a queue");
+            WriteFailure::Refused
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The state of a binding by all that is known now: its objects, the fleet, refused releases and evictions.
+
+use caldera_core::reason::Reason;
+use jiff::Timestamp;
+
+use super::{
+    affinity::place_with_peers,
+    binding_state::{BindingState, JobContext, assess_binding, build_ask},
+    capacity::FleetCapacity,
+    eviction::describe_eviction,
+    jobs::Jobs,
+};
+use crate::observe::{Binding, Objects};
+
+/// Assesses a binding by what is known of it now.
+pub(crate) fn assess_now(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    now: Timestamp,
+) -> BindingState {
+    let workload = objects.workload_of(binding);
+    let context = JobContext {
+        priority: workload.map_or(0, |workload| objects.priority_of(&workload.class)),
+        copies: count_copies(objects, capacity, binding),
+        opted_in: objects.is_opted_in(&binding.key.namespace),
+    };
+    let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
+    let BindingState::Pending(job) = state else { return state };
+    // Seconds at most, and each refusal another: what is always refused keeps nothing from others.
+    if let Some(detail) = jobs.states.get(&binding.key).and_then(|state| state.refusal(now)) {
+        return BindingState::Blocked(Reason::NotReleased { detail: detail.to_owned() });
+    }
+    match describe_eviction(objects, jobs, capacity, binding, now) {
+        None => BindingState::Pending(job),
+        Some(reason @ Reason::Requeued { .. }) => {
+            BindingState::BackingOff(job, reason, binding.eviction.as_ref().map_or(0, |eviction| eviction.at))
+        }
+        // Nothing is reserved for it of what was taken from it for another.
+        Some(reason) => BindingState::Blocked(reason),
+    }
+}
+
+/// Clusters that each run all of it.
+fn count_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> u32 {
+    place_with_peers(objects, capacity, binding).map_or(1, |placement| capacity.count_copies(&placement))
+}
+
+/// What the workload of a binding asks for, as its queue is asked.
+pub(crate) fn ask_of(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+) -> Option<caldera_core::queue::Ask> {
+    let workload = objects.workload_of(binding)?;
+    let (gang, copies) = (workload.gang.as_ref().ok()?, count_copies(objects, capacity, binding));
+    Some(build_ask(binding, workload, gang, copies, |class| objects.priority_of(class)))
+}

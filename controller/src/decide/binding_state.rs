@@ -1,0 +1,250 @@
+//! What a binding waits for or holds: out of scope, blocked, backing off, pending in its queue, or holding quota.
+//!
+//! Rule: a function of API objects alone, so that a restart comes to the same answer. The gate annotation says whose
+//! the suspension is: `closed` is ours to lift; a suspension with the gate open, or without a gate, is somebody else's.
+
+use std::sync::Arc;
+
+use caldera_core::{
+    gang::{ClusterName, Gang, QueueName},
+    place::Group,
+    pod_group,
+    queue::{
+        Ask, FitClass, Job, TaskAsk,
+        ledger::{self, Charge, ChargeFacts, Stage},
+    },
+    reason::Reason,
+};
+use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
+
+use super::resize::{Resize, Wanted, decide_resize, needs_more};
+use crate::observe::{Binding, Workload, fingerprint};
+
+/// What a binding waits for or holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BindingState {
+    /// Not ours: no kind in scope, or nobody asked for a queue.
+    OutOfScope,
+    /// Not pending in its queue, for this reason.
+    Blocked(Reason),
+    /// Requeued after a backoff, for this reason, since then (seconds since 1970): it still ranks
+    /// ([`Engine::back_off_job`]).
+    ///
+    /// [`Engine::back_off_job`]: caldera_core::queue::Engine::back_off_job
+    BackingOff(Job, Reason, i64),
+    /// Pending in its queue.
+    Pending(Job),
+    /// Holds quota.
+    Holding {
+        /// Of this queue.
+        queue: QueueName,
+        /// How much, and how.
+        charge: Charge,
+        /// What to say.
+        reason: Reason,
+        /// What should become of its record.
+        resize: Option<Resize>,
+    },
+}
+
+/// What the state of a binding depends on, besides itself and its workload.
+#[derive(Debug, Clone, Copy)]
+pub struct JobContext {
+    /// The job's priority.
+    pub priority: i32,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+    /// The namespace asks for queueing.
+    pub opted_in: bool,
+}
+
+/// Assesses a binding. `priority_of` gives a PriorityClass's value, for the tasks.
+#[must_use]
+pub fn assess_binding(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    context: JobContext,
+    priority_of: impl Fn(&str) -> i32,
+) -> BindingState {
+    if !in_scope(binding, workload, context.opted_in) {
+        return BindingState::OutOfScope;
+    }
+    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+    let facts = ChargeFacts {
+        gang: gang.map(Arc::as_ref),
+        replica_request: Some(&binding.replica_request),
+        admission: binding.admission.as_deref(),
+        clusters: &binding.clusters,
+        plan: binding.plan.as_deref(),
+        finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
+        ended: workload.is_some_and(|workload| workload.progress.ended.is_some()),
+    };
+    let charge = ledger::compute_charge(&facts);
+    let queue = match (&binding.admission, workload) {
+        (Some(admission), _) => admission.queue.clone(),
+        (None, Some(workload)) => workload.queue.clone(),
+        (None, None) => QueueName::from(caldera_crds::names::volcano::DEFAULT_QUEUE),
+    };
+    if charge.stage != Stage::Waiting {
+        let reason = describe_holding(binding, workload, &queue, &charge, gang.map(Arc::as_ref), context.copies);
+        let resize = assess_record(binding, workload, &charge, context.copies, priority_of);
+        return BindingState::Holding { queue, charge, reason, resize };
+    }
+    match (find_blocker(binding, workload), workload, gang) {
+        (Some(reason), _, _) => BindingState::Blocked(reason),
+        (None, Some(workload), Some(gang)) => BindingState::Pending(Job {
+            id: binding.id.clone(),
+            queue,
+            priority: context.priority,
+            created: binding.created,
+            deadline: workload.sla_waiting_time.and_then(|waiting| binding.created.checked_add(waiting)),
+            ask: Arc::new(build_ask(binding, workload, gang, context.copies, priority_of)),
+        }),
+        _ => BindingState::Blocked(Reason::NoWorkload),
+    }
+}
+
+/// A gate makes it ours. Without one it is ours to account for if it is of a kind in scope and asks for a queue: always
+/// for Volcano Jobs, by its own words or its namespace's for the others. Dependencies' bindings have no placement.
+fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> bool {
+    let Some(kind) = WorkloadKind::find(&binding.workload.group, &binding.workload.kind) else { return false };
+    binding.placement.is_some()
+        && (matches!(binding.gate, Some(Gate::Closed | Gate::Open))
+            || binding.admission.is_some()
+            || kind == WorkloadKind::VolcanoJob
+            || opted_in
+            || workload.is_some_and(|workload| workload.names_queue))
+}
+
+/// Why a binding that waits is not pending in its queue.
+fn find_blocker(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
+    let Some(workload) = workload else { return Some(Reason::NoWorkload) };
+    if binding.deleting || workload.deleting {
+        return Some(Reason::Deleting);
+    }
+    if binding.gate != Some(Gate::Closed) {
+        return Some(if binding.suspended { Reason::Suspended } else { Reason::NotGated });
+    }
+    if workload.held {
+        return Some(Reason::OnHold { annotation: HOLD });
+    }
+    let error = workload.gang.as_ref().err()?;
+    Some(Reason::Invalid { problem: error.to_string() })
+}
+
+/// What a waiting gang asks for. Only Volcano's kinds may be granted in part: members know what to do with a job of
+/// fewer replicas and the same minimum, but a Deployment's replicas are what its user counts on.
+pub(crate) fn build_ask(
+    binding: &Binding,
+    workload: &Workload,
+    gang: &Arc<Gang>,
+    copies: u32,
+    priority_of: impl Fn(&str) -> i32,
+) -> Ask {
+    let kind = workload.kind;
+    let elastic = kind == WorkloadKind::VolcanoJob;
+    let minimum = pod_group::pod_group_minimum(gang, priority_of);
+    let tasks = gang
+        .tasks
+        .iter()
+        .zip(minimum.pods)
+        .map(|(task, min)| {
+            // A partition is placed whole.
+            let min = min.next_multiple_of(task.unit());
+            TaskAsk {
+                name: task.name.clone(),
+                request: task.request.clone(),
+                min: if elastic { min.min(task.replicas) } else { task.replicas },
+                most: task.replicas,
+                step: task.unit(),
+            }
+        })
+        .collect();
+    let placement = binding.placement.as_deref();
+    let rules = placement.map(|placement| (&placement.placement, &placement.evicting, placement.replicas));
+    let fit = FitClass(fingerprint(&(
+        kind,
+        gang,
+        rules,
+        placement.map(|placement| placement.components),
+        affinity_of(binding),
+    )));
+    Ask { tasks, copies, fit, run_for: workload.run_for }
+}
+
+/// Its affinity groups: they end at the namespace.
+fn affinity_of(binding: &Binding) -> Option<(&str, &[Group])> {
+    (!binding.groups.is_empty()).then_some((&*binding.key.namespace, binding.groups.as_slice()))
+}
+
+/// What should become of the record of a binding that holds quota. It asks for more only where all is well with what it
+/// has.
+fn assess_record(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    charge: &Charge,
+    copies: u32,
+    priority_of: impl Fn(&str) -> i32,
+) -> Option<Resize> {
+    let (record, workload) = (binding.admission.as_deref()?, workload?);
+    let gang = workload.gang.as_ref().ok()?;
+    if binding.deleting || workload.deleting || binding.suspended || workload.progress.ended.is_some() {
+        return None;
+    }
+    let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
+    let elastic = workload.kind == WorkloadKind::VolcanoJob;
+    let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
+    if let Resize::Grow(more) = &mut resize {
+        if charge.stage != Stage::Placed || charge.over_record || workload.held {
+            return None;
+        }
+        let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
+        more.ask.fit = FitClass(fingerprint(&("more", class, affinity_of(binding))));
+    }
+    Some(resize)
+}
+
+/// What to say about a binding that holds quota.
+fn describe_holding(
+    binding: &Binding,
+    workload: Option<&Workload>,
+    queue: &QueueName,
+    charge: &Charge,
+    gang: Option<&Gang>,
+    copies: u32,
+) -> Reason {
+    let queue = queue.clone();
+    let charged = charge.amount.clone();
+    if let Some(phase) = workload.and_then(|workload| workload.progress.ended.clone()) {
+        return Reason::Finished { phase, queue };
+    }
+    if binding.suspended {
+        return Reason::Suspended;
+    }
+    match (charge.stage, &binding.admission) {
+        (Stage::Placed, Some(admission)) if charge.over_record => {
+            Reason::OverRecord { queue, held: charged, admitted: admission.charged.clone() }
+        }
+        (Stage::Placed | Stage::Admitted, Some(admission)) => {
+            let asked = gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default();
+            let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
+            let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, admission));
+            match &binding.refused {
+                _ if wants_more => Reason::ScaledUp { asked, admitted: admission.charged.clone() },
+                Some(detail) if charge.stage == Stage::Admitted => Reason::NotPlaced { detail: detail.to_string() },
+                _ if charge.stage == Stage::Admitted => Reason::Admitted { queue, charged },
+                _ => Reason::Placed { clusters: list_clusters(binding), queue, charged },
+            }
+        }
+        _ => Reason::Foreign { clusters: list_clusters(binding), queue, charged },
+    }
+}
+
+fn list_clusters(binding: &Binding) -> String {
+    let one = |(cluster, replicas): &(ClusterName, u32)| match replicas {
+        0 => cluster.to_string(),
+        replicas => format!("{cluster}:{replicas}"),
+    };
+    let all: Vec<String> = binding.clusters.iter().map(one).collect();
+    all.join(", ")
+}

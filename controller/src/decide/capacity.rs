@@ -1,0 +1,545 @@
+//! Where a waiting gang would go now, and what the fleet has for it.
+//!
+//! Rule: the question goes to `caldera_core::place`, as the scheduler's does. From the release until its pods are seen
+//! in the members a job is *assumed* there, as in kube-scheduler's cache: first in the place that was found at the
+//! release, then where the written plan says. So the next job is not released into the same capacity.
+
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use caldera_core::{
+    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, takes_jobs},
+    gang::{ClusterName, Gang, Taint, Toleration, WorkloadRef},
+    inventory::{Capacity, Change, Pod, Source},
+    place::{self, Cluster, Decision, Peers},
+    plan::{PinnedDomains, Plan},
+    queue::{Ask, CapacityGrowth, Fit, FitClass, Fleet, JobId, ReservedClusters},
+    resources::Resources,
+    split::FederationTopology,
+};
+
+use crate::observe::{Binding, ClusterFacts};
+
+/// Taint by which Karmada takes a cluster out for a while.
+const CORDON: &str = "cluster.karmada.io/unschedulable";
+
+/// Clusters looked at alone before several are looked at together.
+const LOOKS: usize = 8;
+
+/// What is to be placed.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacementQuestion<'a> {
+    /// The binding.
+    pub binding: &'a place::Binding,
+    /// Its gang.
+    pub gang: &'a Gang,
+    /// All of the minimum or nothing.
+    pub whole: bool,
+    /// By what plan it holds what it holds already.
+    pub previous: Option<&'a Plan>,
+}
+
+/// How much more room there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FleetGrowth {
+    /// Pods ended, or are not to come any more: so much, and nodes are what they were.
+    By(CapacityGrowth),
+    /// Nodes, labels or clusters are others than they were.
+    Somewhere,
+}
+
+/// The members and what was promised in them.
+#[derive(Debug, Clone, Default)]
+pub struct FleetCapacity {
+    fleet: fleet::Fleet,
+    assumed: BTreeSet<JobId>,
+    /// Of classes that did not fit: whether they never will.
+    never: HashMap<FitClass, bool>,
+    /// What is free in all clusters together; `None` after anything changed.
+    free: Option<Resources>,
+    /// There may be more room in these clusters, for pods ended there, than when this was last asked.
+    grew_in: BTreeSet<String>,
+    /// There may be more room, nobody knows where or of what.
+    grew: bool,
+    /// The clusters, or what they have, may have changed since this was last asked.
+    changed: bool,
+    /// Who waits or holds by what clusters' taints they stand, where they stand any.
+    tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
+    /// Clusters that took no jobs when the total was last worked out.
+    closed: BTreeSet<String>,
+}
+
+/// ChargeFacts in.
+impl FleetCapacity {
+    /// A cluster was created or changed.
+    pub fn set_cluster(&mut self, facts: ClusterFacts) {
+        let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
+        self.free = None;
+        self.grew |= changed;
+        self.changed |= changed;
+    }
+
+    /// A cluster is gone.
+    pub fn remove_cluster(&mut self, name: &str) {
+        self.fleet.remove_cluster(name);
+        self.free = None;
+        self.changed = true;
+    }
+
+    /// The links that are declared between clusters.
+    pub fn set_links(&mut self, links: FederationTopology) {
+        let changed = self.fleet.set_links(links);
+        self.grew |= changed;
+        self.changed |= changed;
+    }
+
+    /// Something happened in a member.
+    pub fn apply_update(&mut self, cluster: &str, update: Update) {
+        // The scheduler asks what the members' own queues let start; what it refuses comes back.
+        if matches!(update, Update::Queues(_)) {
+            return;
+        }
+        // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
+        let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
+        let only_takes = binds && !self.fleet.has_assumed_pods(cluster);
+        let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
+        if self.fleet.apply_update(cluster, update) {
+            self.free = None;
+            self.changed |= !pods;
+            match pods {
+                true if only_takes => {}
+                true => drop(self.grew_in.insert(cluster.to_owned())),
+                false => self.grew = true,
+            }
+        }
+    }
+
+    /// A place is kept for what is in clusters already, until its pods are seen there.
+    pub fn assume_placed(&mut self, binding: &Binding, gang: &Arc<Gang>, queued: bool) {
+        let share = |cluster: &ClusterName| binding.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
+        let pods = |(cluster, replicas): &(ClusterName, u32)| {
+            let pods = match (share(cluster), gang.tasks.as_slice()) {
+                (Some(share), tasks) => {
+                    tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
+                }
+                (None, [_]) if *replicas > 0 => vec![*replicas],
+                (None, tasks) => tasks.iter().map(|task| task.replicas).collect(),
+            };
+            (cluster.to_string(), pods)
+        };
+        let within = binding.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
+        self.assume(binding, gang, binding.clusters.iter().map(pods).collect(), within, queued);
+    }
+
+    /// A place is kept for a released binding.
+    pub fn assume_found(&mut self, binding: &Binding, gang: &Arc<Gang>, place: Place) {
+        self.assume(binding, gang, place.pods, place.within, true);
+    }
+
+    fn assume(
+        &mut self,
+        binding: &Binding,
+        gang: &Arc<Gang>,
+        pods: BTreeMap<String, Vec<u32>>,
+        within: BTreeMap<String, PinnedDomains>,
+        queued: bool,
+    ) {
+        self.changed |= pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.assumed.contains(&binding.id);
+        let assumed =
+            AssumedPods { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, pinned: within };
+        let replaced = if queued {
+            self.fleet.assume_pods(binding.id.as_str(), assumed)
+        } else {
+            self.fleet.assume_unqueued_pods(binding.id.as_str(), assumed)
+        };
+        self.grew_in.extend(replaced);
+        self.free = None;
+        self.assumed.insert(binding.id.clone());
+    }
+
+    /// It is gone: pods of it that are still there are somebody else's.
+    pub fn forget_job(&mut self, id: &JobId) {
+        self.forget_assumed(id.as_str());
+        self.set_tolerations(id, None);
+        self.fleet.forget_assumed(id.as_str());
+    }
+
+    /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
+    pub fn set_selector(&mut self, id: &str, gang: Option<&Gang>) {
+        self.fleet.set_selected_labels(id, gang);
+    }
+
+    /// Its place is not kept any longer.
+    pub fn forget_assumed(&mut self, id: &str) {
+        if self.assumed.remove(id) {
+            let was_in = self.fleet.retire_assumed(id);
+            self.changed |= was_in.iter().any(|cluster| self.closed.contains(cluster));
+            self.grew_in.extend(was_in);
+            self.free = None;
+        }
+    }
+
+    /// Who waits or holds stands these taints of clusters; or does not wait or hold any more.
+    pub fn set_tolerations(&mut self, id: &JobId, tolerations: Option<&[Toleration]>) {
+        // Those by which Karmada lets everybody stay where a cluster went away bring nobody in.
+        let own = |one: &&Toleration| one.key.is_empty() || !AWAY.contains(&one.key.as_str());
+        let own: Vec<Toleration> = tolerations.unwrap_or_default().iter().filter(own).cloned().collect();
+        let known = self.tolerations.iter().find(|(_, ids)| ids.contains(id)).map(|(known, _)| known.clone());
+        if known.as_ref().map_or(own.is_empty(), |known| *known == own) {
+            return;
+        }
+        if let Some(known) = known
+            && let Some(ids) = self.tolerations.get_mut(&known)
+        {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.tolerations.remove(&known);
+                self.changed = true;
+            }
+        }
+        if !own.is_empty() {
+            self.changed |= !self.tolerations.contains_key(&own);
+            self.tolerations.entry(own).or_default().insert(id.clone());
+        }
+    }
+
+    /// True once after pods that are not ours may have come or gone.
+    pub fn take_others_moved(&mut self) -> bool {
+        self.fleet.take_others_moved()
+    }
+
+    /// Whether they may have, without forgetting it.
+    pub const fn others_moved(&self) -> bool {
+        self.fleet.others_moved()
+    }
+
+    /// Others left, or came: what could never fit beside them may now. True if there was anything of the kind.
+    pub fn forget_impossible(&mut self) -> bool {
+        let any = self.never.values().any(|never| *never);
+        self.never.clear();
+        any
+    }
+
+    /// Where there may be more room than when this was last asked.
+    pub fn take_growth(&mut self) -> Option<FleetGrowth> {
+        let clusters = std::mem::take(&mut self.grew_in);
+        if std::mem::take(&mut self.grew) {
+            return Some(FleetGrowth::Somewhere);
+        }
+        if clusters.is_empty() {
+            return None;
+        }
+        let free = self.sum_free().clone();
+        let mut largest = Resources::new();
+        for (cluster, capacity) in self.fleet.clusters() {
+            if clusters.contains(&cluster.name) {
+                // Which of its nodes they are follows from where pods were, and from how the rest of a promise is
+                // packed.
+                capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
+                    if *amount > largest.get(name.as_str()) {
+                        largest.set(name.clone(), *amount);
+                    }
+                });
+            }
+        }
+        Some(FleetGrowth::By(CapacityGrowth { free, largest }))
+    }
+
+    /// True once after the fleet's total may have changed.
+    pub fn take_changed(&mut self) -> bool {
+        if self.changed {
+            self.never.clear();
+        }
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// Questions.
+impl FleetCapacity {
+    /// Names of the clusters, for finding those that are gone.
+    pub fn list_cluster_names(&self) -> Vec<String> {
+        self.fleet.clusters().map(|(cluster, _)| cluster.name.clone()).collect()
+    }
+
+    /// The members, for those who print them; [`Self::sum_fleet`] brings them up to date.
+    pub(crate) fn fleet(&self) -> &fleet::Fleet {
+        &self.fleet
+    }
+
+    /// The clusters, by name.
+    #[must_use]
+    pub fn list_clusters(&self) -> Vec<Cluster> {
+        self.fleet.clusters().map(|(cluster, _)| cluster.clone()).collect()
+    }
+
+    /// What all clusters have together: for jobs of queues, beside what others use there. A cluster counts if jobs may
+    /// start there, where a taint counts that nobody who waits or holds stands; of the others counts what jobs hold.
+    pub fn sum_fleet(&mut self) -> Fleet {
+        self.fleet.refresh_capacities();
+        let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };
+        let mut clusters = 0;
+        let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
+        let mut closed = BTreeSet::new();
+        for (name, cluster) in self.fleet.cluster_names() {
+            let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
+            total.ready.add(&self.fleet.capacity_for_queues(name, open));
+            total.ready_clusters += usize::from(open);
+            if !open {
+                closed.insert(name.to_owned());
+            }
+        }
+        for (cluster, capacity) in self.fleet.clusters().filter(|(cluster, _)| !cluster.deleting) {
+            clusters += 1;
+            // Who is away comes back, with what it has.
+            let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
+            let has =
+                if is_there { self.fleet.capacity_for_queues(&cluster.name, true) } else { capacity.allocatable() };
+            match &mut total.whole {
+                Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
+                whole => *whole = None,
+            }
+        }
+        self.closed = closed;
+        // Without any cluster nothing is known, rather than nothing possible.
+        total.whole = total.whole.filter(|_| clusters > 0);
+        total
+    }
+
+    /// Clusters that a binding was promised something in.
+    #[must_use]
+    pub fn list_assumed_clusters(&self, id: &str) -> Vec<String> {
+        self.fleet.clusters_assumed_in(id)
+    }
+
+    /// Clusters that a duplicated job would run in; 1 for a divided one.
+    #[must_use]
+    pub fn count_copies(&self, binding: &place::Binding) -> u32 {
+        if !place::spread_constraints::is_duplicated(binding.placement.division.as_ref()) {
+            return 1;
+        }
+        let copies = place::count_copies(binding, self.fleet.clusters().map(|(cluster, _)| cluster));
+        copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
+    }
+
+    /// Where it would go now, without what is `kept` for others. A class that did not fit before is first held against
+    /// the sum of what is free, so that the many that do not fit a full fleet cost next to nothing.
+    ///
+    /// # Errors
+    /// [`Fit::No`], with what is short.
+    pub fn find_place(
+        &mut self,
+        question: PlacementQuestion<'_>,
+        ask: &Ask,
+        kept: &[&ReservedClusters],
+    ) -> Result<Decision, Fit> {
+        self.fleet.refresh_capacities();
+        if let Some(never) = self.never.get(&ask.fit).copied()
+            && let Some(detail) = self.describe_shortage(ask)
+        {
+            return Err(Fit::No { never, detail });
+        }
+        let reserved = list_reserved_clusters(ask, kept);
+        let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
+        let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
+            Ok(decision) => return Ok(decision),
+            Err(refusal) => refusal,
+        };
+        let never = match self.never.get(&ask.fit) {
+            Some(never) => *never,
+            None => self.never_fits(question),
+        };
+        self.never.insert(ask.fit, never);
+        let detail = match reserved.len() {
+            0 if question.binding.peers.is_empty() => refusal.to_string(),
+            0 => format!("{refusal}; {}", question.binding.peers),
+            kept => {
+                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
+            }
+        };
+        Err(Fit::No { never, detail })
+    }
+
+    /// The clusters to keep for a job that does not fit now, and what it lacks there: as few as can hold it once what
+    /// runs there is gone, those with the most free first, so that it need not wait for more than it must. Not those
+    /// that were kept in `vain`.
+    pub fn choose_reserved_clusters(
+        &mut self,
+        question: PlacementQuestion<'_>,
+        ask: &Ask,
+        vain: &[ClusterName],
+    ) -> Option<ReservedClusters> {
+        self.fleet.refresh_capacities();
+        let minimum = ask.minimum();
+        self.fleet.refresh_emptied_clusters();
+        let tolerations = &question.binding.placement.tolerations;
+        let mut emptied: Vec<(&Cluster, &Capacity, Resources)> = self
+            .fleet
+            .emptied_clusters()
+            .filter(|(cluster, ..)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
+            .filter(|(cluster, ..)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
+            .map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free()))
+            .collect();
+        emptied
+            .sort_by_cached_key(|(cluster, _, free)| (Reverse(measure_coverage(&minimum, free)), cluster.name.clone()));
+        let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
+        let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
+        let together = together.map(|n| 0..n.min(emptied.len()));
+        let decision = alone.chain(together).find_map(|some| {
+            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, *capacity)).collect();
+            ask_placement(question, &self.fleet, clusters).ok()
+        })?;
+        let clusters: Vec<ClusterName> = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
+        let mut free = Resources::new();
+        let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
+        emptied.iter().filter(|(cluster, ..)| chosen(&cluster.name)).for_each(|(.., there)| free.add(there));
+        let asked = || minimum.iter().filter(|(_, amount)| !amount.is_zero());
+        let scarce = asked().filter(|(name, amount)| *amount > free.get(name.as_str()));
+        let mut resources: Vec<_> = scarce.map(|(name, _)| name.clone()).collect();
+        if resources.is_empty() {
+            // There is enough of everything, in pieces that are too small.
+            resources = asked().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
+        }
+        Some(ReservedClusters { clusters, resources })
+    }
+
+    /// Whether it would fit if pods of these bindings were gone.
+    pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
+        self.fleet.refresh_capacities();
+        let after = self.fleet.capacities_after(gone);
+        let capacity = |(cluster, capacity): (_, _)| {
+            let cluster: &Cluster = cluster;
+            (cluster, after.get(&cluster.name).unwrap_or(capacity))
+        };
+        ask_placement(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
+    }
+
+    /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
+    #[must_use]
+    pub fn count_pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+        self.fleet.pods_that_reached_nodes(cluster, workload)
+    }
+
+    /// True if pods of a workload are seen in some member.
+    #[must_use]
+    pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
+        self.fleet.runs_anywhere(workload)
+    }
+
+    /// What is free in all clusters together.
+    pub fn sum_free(&mut self) -> &Resources {
+        self.fleet.refresh_capacities();
+        let clusters = &self.fleet;
+        self.free.get_or_insert_with(|| {
+            let mut free = Resources::new();
+            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.free()));
+            free
+        })
+    }
+
+    /// The resource of which all clusters together have not enough free, if there is one.
+    fn describe_shortage(&mut self, ask: &Ask) -> Option<String> {
+        let free = self.sum_free();
+        let minimum = ask.minimum();
+        let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
+        let free = free.get(name.as_str()).shown_as(asked);
+        Some(format!("needs {name} {asked}, free {free} in all clusters together"))
+    }
+
+    /// Not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked
+    /// again.
+    fn never_fits(&mut self, question: PlacementQuestion<'_>) -> bool {
+        // The others of its groups may go.
+        let alone = with_peers(question.binding, Peers::default());
+        let question = PlacementQuestion { binding: &alone, ..question };
+        // A cluster that is away for a while comes back.
+        let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
+            takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
+        };
+        if !self.fleet.clusters().all(certain) {
+            return false;
+        }
+        self.fleet.refresh_emptied_clusters();
+        let emptied: Vec<(&Cluster, &Capacity)> =
+            self.fleet.emptied_clusters().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+        !emptied.is_empty() && ask_placement(question, &self.fleet, emptied).is_err()
+    }
+}
+
+fn ask_placement(
+    question: PlacementQuestion<'_>,
+    fleet: &fleet::Fleet,
+    clusters: Vec<(&Cluster, &Capacity)>,
+) -> Result<Decision, place::NotPlaced> {
+    let PlacementQuestion { binding, gang, whole, previous } = question;
+    place::place_binding(&place::Request { binding, gang, whole, previous, clusters, linked: fleet.linked_groups() })
+}
+
+/// A binding as placement sees it, with the others of its affinity groups in these clusters.
+pub(crate) fn with_peers(placement: &place::Binding, peers: Peers) -> Cow<'_, place::Binding> {
+    if peers == placement.peers {
+        return Cow::Borrowed(placement);
+    }
+    Cow::Owned(place::Binding { peers, ..placement.clone() })
+}
+
+/// A place that was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Pods of each task by cluster.
+    pub pods: BTreeMap<String, Vec<u32>>,
+    /// Where in them, for clusters where it is smaller than the cluster.
+    pub within: BTreeMap<String, PinnedDomains>,
+}
+
+impl Place {
+    /// Where a decision puts a gang.
+    #[must_use]
+    pub fn from_decision(decision: &Decision, gang: &Gang) -> Self {
+        let within = decision.plan.as_ref().map(Plan::pinned_domains).unwrap_or_default();
+        Self { pods: pods_of(decision, gang), within }
+    }
+
+    /// Pods in all.
+    #[must_use]
+    pub fn count_pods(&self) -> u64 {
+        self.pods.values().flatten().map(|pods| u64::from(*pods)).sum()
+    }
+}
+
+/// Pods of each task by cluster: by the plan, else (one task) by the replicas.
+fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
+    let by_plan = |cluster: &str| {
+        let share = decision.plan.as_ref()?.clusters.get(cluster)?;
+        Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
+    };
+    let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
+        [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
+        tasks => tasks.iter().map(|task| task.replicas).collect(),
+    };
+    let targets = decision.targets.iter();
+    targets
+        .map(|target| {
+            (target.cluster.clone(), by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas)))
+        })
+        .collect()
+}
+
+/// Clusters of which a job that asks for this gets nothing.
+fn list_reserved_clusters<'a>(ask: &Ask, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
+    let minimum = ask.minimum();
+    let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
+    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
+}
+
+/// Thousandths of what is asked that are free: of the resource that is shortest.
+fn measure_coverage(asked: &Resources, free: &Resources) -> i128 {
+    let part = |(name, amount): (&caldera_core::resources::ResourceName, caldera_core::quantity::Quantity)| {
+        let asked = amount.as_nano();
+        (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1000) / asked)
+    };
+    asked.iter().filter_map(part).min().unwrap_or(0)
+}

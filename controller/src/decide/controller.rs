@@ -1,0 +1,314 @@
+//! The state of the controller: each concern owns its own, and this says who is told of what.
+//!
+//! Objects change ([`Objects`]), so bindings are assessed anew, the queue engine and the capacity follow, and each
+//! concern that has a deadline for a binding looks at it. Answers to writes come back the same way. No I/O, no clock of
+//! its own.
+
+use caldera_core::{
+    gang::QueueName, place::spread_constraints::is_duplicated, queue::ledger::Stage, reason::QueueProblem,
+};
+use caldera_crds::links::Links;
+use caldera_runtime::{event::EventType, watch::Event};
+use jiff::Timestamp;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    mem,
+    sync::Arc,
+};
+
+use caldera_core::{queue::JobId, reason::Position};
+
+use super::{
+    assess::assess_now,
+    capacity::FleetCapacity,
+    eviction::{describe_eviction, forgotten_at},
+    jobs::{JobPhase, Jobs},
+    phase_counts::PhaseCounts,
+    pod_groups::PodGroupWrites,
+    pods_ready::StartDeadlines,
+    preemption::Preemption,
+    queue_annotations::QueueAnnotations,
+    queue_lifecycle::QueueLifecycle,
+    queue_numbers::QueueNumbersWrites,
+    requeue::PlacementDeadlines,
+    stale_grant::StaleGrants,
+    unused_quota::UnusedQuota,
+};
+use crate::{
+    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects},
+    write::{Decision, pod_group::pod_group_key},
+};
+
+/// Seconds that a job must have waited before its user is told that the wait is over.
+const WORTH_TELLING: i64 = 30;
+
+/// What has a deadline for a binding.
+#[derive(Debug, Default)]
+pub(crate) struct BindingDeadlines {
+    pub(crate) placement: PlacementDeadlines,
+    pub(crate) start: StartDeadlines,
+    pub(crate) unused: UnusedQuota,
+    pub(crate) stale: StaleGrants,
+}
+
+/// What is written on queues.
+#[derive(Debug, Default)]
+pub(crate) struct QueueWrites {
+    pub(crate) counts: PhaseCounts,
+    pub(crate) numbers: QueueNumbersWrites,
+    pub(crate) annotations: QueueAnnotations,
+    pub(crate) lifecycle: QueueLifecycle,
+}
+
+/// The reasons of all pending jobs, worked out anew after something moved.
+#[derive(Debug, Default)]
+pub(crate) struct ReasonSweep {
+    pub(crate) left: VecDeque<(JobId, Position)>,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) last: Option<Timestamp>,
+    taken: Option<Timestamp>,
+}
+
+/// When what others use in the members was last counted, and when to do so again.
+#[derive(Debug, Default)]
+pub(crate) struct FleetCount {
+    pub(crate) last: Option<Timestamp>,
+    pub(crate) due: Option<Timestamp>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Controller {
+    pub(crate) objects: Objects,
+    links: Links,
+    pub(crate) jobs: Jobs,
+    pub(crate) capacity: FleetCapacity,
+    pub(crate) fleet_count: FleetCount,
+    pub(crate) preemption: Preemption,
+    pub(crate) deadlines: BindingDeadlines,
+    pub(crate) pod_groups: PodGroupWrites,
+    pub(crate) reasons: ReasonSweep,
+    pub(crate) queues: QueueWrites,
+    /// Events, and PodGroups to delete, that wait for the next decision.
+    pub(crate) outbox: Vec<Decision>,
+    pub(crate) default_queue_asked: bool,
+    /// The last decision sent releases and left the rest to this one.
+    pub(crate) hurried: bool,
+    pub(crate) now: Timestamp,
+}
+
+/// Answers.
+impl Controller {
+    /// True once every kind has been listed.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.objects.is_complete()
+    }
+
+    /// Kinds that have not been listed yet.
+    #[must_use]
+    pub fn list_missing(&self) -> BTreeSet<ObjectKind> {
+        self.objects.list_missing()
+    }
+
+    /// True once after quota came free.
+    pub fn take_freed(&mut self) -> bool {
+        self.jobs.take_freed()
+    }
+
+    /// Pending jobs by queue, once after each sweep.
+    pub fn take_pending(&mut self) -> Vec<(String, usize)> {
+        if self.reasons.taken == self.reasons.last {
+            return Vec::new();
+        }
+        self.reasons.taken = self.reasons.last;
+        let count = |name: &QueueName| (name.to_string(), self.jobs.engine.usage_of(name).waiting);
+        self.objects.queues.keys().map(count).collect()
+    }
+}
+
+/// Objects in.
+impl Controller {
+    /// Takes in what happened, at this time.
+    pub fn observe(&mut self, input: Input, now: Timestamp) {
+        self.now = now;
+        let changes = match input {
+            Input::Queues(event) => self.objects.apply_queues(event),
+            Input::Bindings(event) => self.objects.apply_bindings(event),
+            Input::Workloads(kind, event) => self.objects.apply_workloads(kind, event),
+            Input::PodGroups(event) => self.objects.apply_pod_groups(event),
+            Input::Classes(event) => self.objects.apply_classes(event),
+            Input::Namespaces(event) => self.objects.apply_namespaces(event),
+            Input::Clusters(event) => return self.observe_clusters(event),
+            Input::Links(event) => {
+                match event {
+                    Event::Applied(object) => self.links.set(object),
+                    Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
+                    Event::Reset(all) => self.links.replace(all),
+                }
+                return self.capacity.set_links(self.links.merge_topology());
+            }
+            Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
+            Input::Member(cluster, update) => return self.capacity.apply_update(&cluster, update),
+            Input::Listed(kind) => return self.objects.mark_listed(kind),
+        };
+        self.follow_changes(changes);
+    }
+
+    fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
+        match event {
+            Event::Applied(cluster) => self.capacity.set_cluster(cluster),
+            Event::Deleted(cluster) => self.capacity.remove_cluster(&cluster.cluster.name),
+            Event::Reset(all) => {
+                let there: BTreeSet<&str> = all.iter().map(|facts| facts.cluster.name.as_str()).collect();
+                let known = self.capacity.list_cluster_names().into_iter();
+                let gone: Vec<String> = known.filter(|name| !there.contains(name.as_str())).collect();
+                gone.iter().for_each(|name| self.capacity.remove_cluster(name));
+                all.into_iter().for_each(|cluster| self.capacity.set_cluster(cluster));
+                self.objects.mark_listed(ObjectKind::Clusters);
+            }
+        }
+    }
+
+    pub(crate) fn follow_changes(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Queue { name, spec, state } => {
+                    self.queues.lifecycle.observe_queue(&name, state);
+                    if spec {
+                        self.queues.annotations.observe_tree(self.now);
+                    }
+                    if let Some(queue) = self.objects.queues.get(&name) {
+                        self.jobs.engine.set_queue(queue.spec.clone());
+                    }
+                    self.jobs.changed = true;
+                }
+                Change::QueueGone(name) => {
+                    self.jobs.engine.remove_queue(&name);
+                    self.queues.numbers.forget(&name);
+                    self.queues.lifecycle.forget_queue(&name);
+                    self.queues.annotations.forget(&name, self.now);
+                    self.jobs.changed = true;
+                }
+                Change::Binding(key) => self.refresh_binding(&key),
+                Change::BindingGone(binding) => self.forget_binding(&binding),
+                Change::PodGroup(key) => self.pod_groups.mark_dirty(&key),
+                Change::AllBindings => self.refresh_bindings(|_| true),
+            }
+        }
+    }
+
+    fn forget_binding(&mut self, binding: &Binding) {
+        let key = &binding.key;
+        self.jobs.remove_binding(key);
+        self.capacity.forget_job(&binding.id);
+        self.capacity.set_selector(binding.id.as_str(), None);
+        self.deadlines.placement.observe_phase(key, None, self.now);
+        self.deadlines.start.forget(key);
+        self.deadlines.unused.forget(key);
+        self.deadlines.stale.forget(key);
+        self.recount_phase(key);
+        self.pod_groups.forget(key);
+        // Without its workload the garbage collector takes the PodGroup; otherwise it is ours to delete.
+        if let Some(workload) = self.objects.workloads.get(&binding.workload).filter(|workload| !workload.deleting) {
+            let key = pod_group_key(workload);
+            let uid = self.objects.pod_groups.get(&key).map(|facts| Arc::clone(&facts.uid));
+            self.outbox.extend(uid.map(|uid| Decision::DeletePodGroup { key, uid }));
+        }
+    }
+
+    /// Assesses anew the bindings that this is about.
+    pub(crate) fn refresh_bindings(&mut self, which: impl Fn(&Binding) -> bool) {
+        let bindings = self.objects.bindings.values().filter(|binding| which(binding));
+        let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
+        keys.iter().for_each(|key| self.refresh_binding(key));
+    }
+
+    /// Works out anew what a binding waits for or holds, and tells everybody whom it concerns.
+    pub(crate) fn refresh_binding(&mut self, key: &Key) {
+        let Self { objects, jobs, capacity, now, .. } = self;
+        let now = *now;
+        let Some(binding) = objects.bindings.get(key) else { return };
+        jobs.add_binding(binding);
+        // By the answer or by the watch, whichever is first.
+        let Some(released) = jobs.settle_assumed(key, &binding.resource_version) else { return };
+        if released {
+            self.outbox.extend(record_admission(objects, binding, now));
+        }
+        self.pod_groups.mark_dirty(key);
+        if let Some(at) = self.preemption.observe_eviction(binding, now) {
+            jobs.retry_at(at, key);
+        }
+        let state = assess_now(objects, jobs, capacity, binding, now);
+        let workload = objects.workloads.get(&binding.workload);
+        // One that was released and does not run yet is taken to begin now.
+        let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
+        let ends = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
+        let holds = jobs.apply_state(binding, state, ends);
+        let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();
+        let again = binding.eviction.as_deref().and_then(|record| Timestamp::from_second(forgotten_at(record)).ok());
+        jobs.follow_resize(objects, binding, holds, evicted, again, now);
+        follow_capacity(objects, jobs, capacity, binding);
+        let Some(state) = jobs.states.get(key) else { return };
+        let (stage, workload) = (state.stage(), objects.workload_of(binding));
+        let deadlines = &mut self.deadlines;
+        deadlines.placement.observe_phase(key, Some(&state.phase), now);
+        deadlines.start.observe_binding(binding, workload, stage, now);
+        deadlines.unused.observe_binding(binding, workload, stage, now);
+        let is_unused = deadlines.unused.is_unused(key);
+        deadlines.stale.observe_binding(binding, stage, jobs.epoch.as_deref(), is_unused, now);
+        self.recount_phase(key);
+    }
+
+    /// Counts the PodGroup of a binding anew in the numbers of its queue.
+    pub(crate) fn recount_phase(&mut self, key: &Key) {
+        let QueueWrites { counts, annotations, .. } = &mut self.queues;
+        for queue in counts.recount(&self.objects, &self.jobs, key) {
+            if matches!(self.jobs.engine.queue_problem(&queue), Some(QueueProblem::NotLeaf(_))) {
+                annotations.observe_tree(self.now);
+            }
+        }
+    }
+
+    /// Takes what was found in the answer to a write, as the watch would tell it.
+    pub(crate) fn take_outbox(&mut self) -> Vec<Decision> {
+        mem::take(&mut self.outbox)
+    }
+
+    /// Assesses duplicated jobs anew: they ask for as many copies as there are clusters for them, also while they run.
+    pub(crate) fn refresh_duplicated(&mut self) {
+        self.refresh_bindings(|binding| {
+            let placement = binding.placement.as_deref();
+            placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
+        });
+    }
+}
+
+/// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.
+fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
+    let Some(state) = jobs.states.get(&binding.key) else { return };
+    let stage = state.stage();
+    let counts = stage.is_some_and(|stage| stage != Stage::Finished) || state.phase == JobPhase::Pending;
+    let tolerations = binding.placement.as_deref().filter(|_| counts);
+    capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
+    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
+    capacity.set_selector(binding.id.as_str(), gang.map(Arc::as_ref));
+    // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
+    let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
+    match (stage, gang) {
+        (Some(Stage::Placed | Stage::Foreign), Some(gang)) => capacity.assume_placed(binding, gang, true),
+        (None, Some(gang)) if unqueued => capacity.assume_placed(binding, gang, false),
+        // The place that was found at the release.
+        (Some(Stage::Admitted), _) => {}
+        _ => capacity.forget_assumed(binding.id.as_str()),
+    }
+}
+
+/// The event that says that a job was admitted. If it hardly waited, the PodGroup alone says where it runs.
+fn record_admission(objects: &Objects, binding: &Binding, now: Timestamp) -> Option<Decision> {
+    let (admission, workload) = (binding.admission.as_ref()?, objects.workload_of(binding)?);
+    let waited = now.as_second().saturating_sub(binding.created).max(0);
+    let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
+    let event = || Decision::event_on_workload(workload, EventType::Normal, "Admitted", message);
+    (waited >= WORTH_TELLING).then(event)
+}

@@ -1,0 +1,71 @@
+//! Bindings that are to be looked at again, each at a time of its own.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::observe::Key;
+
+/// A time for each binding, with what is known beside it. `None` is a binding that is known and has no deadline.
+#[derive(Debug)]
+pub(crate) struct Deadlines<T>(BTreeMap<Key, (Option<Timestamp>, T)>);
+
+impl<T> Default for Deadlines<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> Deadlines<T> {
+    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut (Option<Timestamp>, T)> {
+        self.0.get_mut(key)
+    }
+
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub(crate) fn has_deadline(&self, key: &Key) -> bool {
+        self.0.get(key).is_some_and(|(at, _)| at.is_some())
+    }
+
+    pub(crate) fn set(&mut self, key: &Key, at: Timestamp, value: T) {
+        self.0.insert(key.clone(), (Some(at), value));
+    }
+
+    /// Gives a binding another time, and keeps what is known of it.
+    pub(crate) fn postpone(&mut self, key: &Key, until: Timestamp) {
+        if let Some((at, _)) = self.0.get_mut(key) {
+            *at = Some(until);
+        }
+    }
+
+    pub(crate) fn entry_or_insert(&mut self, key: &Key, value: T) -> &mut (Option<Timestamp>, T) {
+        self.0.entry(key.clone()).or_insert((None, value))
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.0.remove(key);
+    }
+
+    /// The first deadline.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.values().filter_map(|(at, _)| *at).min()
+    }
+
+    /// Those whose deadline is over.
+    pub(crate) fn list_due(&self, now: Timestamp) -> Vec<Key> {
+        let due = |at: &Option<Timestamp>| at.is_some_and(|at| at <= now);
+        self.0.iter().filter(|(_, (at, _))| due(at)).map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// So long after a time; that time itself at the end of all time.
+pub(crate) fn after(time: Timestamp, wait: SignedDuration) -> Timestamp {
+    time.saturating_add(wait).unwrap_or(time)
+}
+
+/// The earlier of two times that may not be set.
+pub(crate) fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    [one, other].into_iter().flatten().min()
+}

@@ -1,0 +1,62 @@
+//! Why a binding that was evicted, or requeued, does not wait in its queue yet.
+//!
+//! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
+//! is open and until its own pods are gone, so that it does not take back what it just gave. Both are read from the
+//! record on the binding (`caldera.dev/eviction`): a restart forgets neither.
+
+use caldera_core::{
+    queue::preemption::EvictionRecord,
+    reason::{EvictionCause, Reason},
+};
+use jiff::Timestamp;
+
+use super::{capacity::FleetCapacity, jobs::Jobs};
+use crate::observe::{Binding, Objects};
+
+/// The reason of the record of a job that was not placed in time.
+pub(crate) const NOT_PLACED: &str = "NotPlaced";
+/// The reason of the record of a gang of which a part did not start in time, and of the event that says so.
+pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
+/// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
+const TERMINATION: i64 = 600;
+
+/// When, in seconds since 1970, nothing of an eviction counts any more.
+pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
+    eviction.at.saturating_add(TERMINATION).max(eviction.until)
+}
+
+/// Why a binding that was evicted or requeued does not wait in its queue yet.
+pub(crate) fn describe_eviction(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    now: Timestamp,
+) -> Option<Reason> {
+    let eviction = binding.eviction.as_deref()?;
+    let now = now.as_second();
+    if is_requeue(eviction) {
+        return describe_backoff(eviction, now);
+    }
+    // Before all is listed nobody can say that the preemptor is gone.
+    let is_open = || eviction.until > now && (!objects.is_complete() || jobs.engine.is_pending(&eviction.preemptor));
+    let terminates = || eviction.at.saturating_add(TERMINATION) > now && capacity.runs_anywhere(&binding.workload);
+    if !is_open() && !terminates() {
+        return None;
+    }
+    let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
+    let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
+    Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
+}
+
+/// Why a binding that was requeued does not wait in its queue yet.
+fn describe_backoff(record: &EvictionRecord, now: i64) -> Option<Reason> {
+    let placed = record.reason == PODS_READY_TIMEOUT;
+    let reason = || Reason::Requeued { times: record.requeues, placed, detail: record.message.clone() };
+    (is_requeue(record) && record.until > now).then(reason)
+}
+
+/// Whether a record is of a job that was requeued, and not of one that was evicted for another.
+pub(crate) fn is_requeue(record: &EvictionRecord) -> bool {
+    record.reason == NOT_PLACED || record.reason == PODS_READY_TIMEOUT
+}

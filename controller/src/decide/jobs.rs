@@ -1,0 +1,461 @@
+//! The adapter of the queue engine: what it was told of each binding, and the releases that the watch has not shown
+//! yet.
+//!
+//! Between a release and its appearance in the watch the binding is *assumed* admitted, for the version that the
+//! decision was made for: an event of that version changes nothing, so a release is neither repeated nor forgotten in
+//! between.
+//!
+//! A binding that holds quota and wants more waits with the difference as a second job of the engine ([`Increase`]).
+//! That is charged beside the first from its release until the binding shows the larger record. Its age is what the
+//! PodGroup says since when it asks for more, so a restart keeps it.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use caldera_core::{
+    admission::Admission,
+    gang::QueueName,
+    queue::{Engine, Job, JobId, Release, ledger::Stage},
+    reason::Reason,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    binding_state::BindingState,
+    deadlines::after,
+    resize::{Increase, IncreaseKind, Resize, add_grant},
+};
+use crate::{
+    observe::{Binding, Key, Objects},
+    write::{Decision, pod_group::pod_group_key},
+};
+
+/// What the engine was told of a binding.
+#[derive(Debug, PartialEq)]
+pub(crate) enum JobPhase {
+    OutOfScope,
+    Blocked(Box<Reason>),
+    Pending,
+    Holding { stage: Stage, reason: Box<Reason> },
+}
+
+/// A release that the watch has not shown yet.
+#[derive(Debug)]
+pub(crate) struct Assumed {
+    resource_version: Arc<str>,
+    pub(crate) admission: Admission,
+    /// It is a changed record of a binding that holds quota already.
+    pub(crate) resizes: bool,
+    epoch: Option<Arc<str>>,
+    /// When to send it again: `None` while its write is under way.
+    retry: Option<Timestamp>,
+    attempts: u32,
+}
+
+impl Assumed {
+    fn decide(&self, key: &Key) -> Decision {
+        let (key, epoch, admission) = (key.clone(), self.epoch.clone(), self.admission.clone());
+        let resource_version = Arc::clone(&self.resource_version);
+        match self.resizes {
+            true => Decision::Resize { key, resource_version, admission, epoch },
+            false => Decision::Release { key, resource_version, admission, epoch },
+        }
+    }
+}
+
+/// What a binding that holds quota asks for on top.
+#[derive(Debug)]
+pub(crate) struct PendingIncrease {
+    /// Its name in the engine.
+    id: JobId,
+    /// Seconds since 1970.
+    since: i64,
+    pub(crate) increase: Increase,
+}
+
+/// A binding in the engine.
+#[derive(Debug)]
+pub(crate) struct JobState {
+    id: JobId,
+    pub(crate) phase: JobPhase,
+    pub(crate) assumed: Option<Box<Assumed>>,
+    /// The release was refused: not before then, for this reason.
+    refused: Option<(Arc<str>, Timestamp)>,
+    increase: Option<Box<PendingIncrease>>,
+}
+
+impl JobState {
+    /// The stage of one that holds quota, as the watch has shown it.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        match &self.phase {
+            JobPhase::Holding { stage, .. } => Some(*stage),
+            JobPhase::OutOfScope | JobPhase::Blocked(_) | JobPhase::Pending => None,
+        }
+    }
+
+    /// What waits for it under this name, where that is an increase.
+    pub(crate) fn increase_named(&self, id: &JobId) -> Option<&Increase> {
+        self.increase.as_deref().filter(|pending| pending.id == *id).map(|pending| &pending.increase)
+    }
+
+    fn needed_increase(&self) -> Option<&PendingIncrease> {
+        self.increase.as_deref().filter(|pending| pending.increase.kind != IncreaseKind::Surplus)
+    }
+
+    /// Why the API server refused its release, as long as that counts.
+    pub(crate) fn refusal(&self, now: Timestamp) -> Option<&str> {
+        self.refused.as_ref().filter(|(_, until)| *until > now).map(|(detail, _)| &**detail)
+    }
+}
+
+/// What became of the write of a release.
+pub(crate) enum ReleaseOutcome {
+    /// Whether it was stored is not known.
+    Unknown,
+    /// The binding has changed, maybe by this very release sent before.
+    Conflict,
+    /// The API server will not have it.
+    Refused(String),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    pub(crate) engine: Engine,
+    pub(crate) states: BTreeMap<Key, Box<JobState>>,
+    /// Bindings by their names in the engine, increases included.
+    pub(crate) keys: BTreeMap<JobId, Key>,
+    /// Under which lease this replica grants; `None` without one.
+    pub(crate) epoch: Option<Arc<str>>,
+    /// Smaller records to be written.
+    smaller_records: BTreeMap<Key, Admission>,
+    /// Bindings to be looked at later: releases to be sent again, refusals and backoffs that end.
+    retries: BTreeSet<(Timestamp, Key)>,
+    /// Charges or queues changed since this was last asked.
+    pub(crate) changed: bool,
+    freed: bool,
+}
+
+/// Bindings come and go.
+impl Jobs {
+    /// Takes in a binding that is new.
+    pub(crate) fn add_binding(&mut self, binding: &Binding) {
+        if self.states.contains_key(&binding.key) {
+            return;
+        }
+        self.keys.insert(binding.id.clone(), binding.key.clone());
+        let (id, phase) = (binding.id.clone(), JobPhase::OutOfScope);
+        let state = JobState { id, phase, assumed: None, refused: None, increase: None };
+        self.states.insert(binding.key.clone(), Box::new(state));
+    }
+
+    /// Forgets a binding that is gone.
+    pub(crate) fn remove_binding(&mut self, key: &Key) {
+        self.cancel_increase(key);
+        self.smaller_records.remove(key);
+        let Some(state) = self.states.remove(key) else { return };
+        self.freed |= state.assumed.is_some() || matches!(state.phase, JobPhase::Holding { .. });
+        self.changed = true;
+        self.engine.remove_job(state.id.as_str());
+        self.keys.remove(&state.id);
+    }
+
+    /// Gives an assumed release up if the watch has shown a newer version. `None` while it has not; else whether it was
+    /// the release of a job.
+    pub(crate) fn settle_assumed(&mut self, key: &Key, resource_version: &str) -> Option<bool> {
+        let state = self.states.get_mut(key)?;
+        if state.assumed.as_ref().is_some_and(|assumed| *assumed.resource_version == *resource_version) {
+            return None;
+        }
+        Some(state.assumed.take().is_some_and(|assumed| !assumed.resizes))
+    }
+
+    /// Tells the engine what a binding waits for or holds; `ends` is when it ends at the latest, if it says so. Gives
+    /// back what should become of its record, and the queue that is charged for it.
+    pub(crate) fn apply_state(
+        &mut self,
+        binding: &Binding,
+        state: BindingState,
+        ends: Option<i64>,
+    ) -> Option<(QueueName, Option<Resize>)> {
+        let job = self.states.get_mut(&binding.key)?;
+        let id = &job.id;
+        let before = self.engine.charge_of(id.as_str());
+        self.changed = true;
+        let mut holds = None;
+        job.phase = match state {
+            BindingState::OutOfScope => {
+                self.engine.remove_job(id.as_str());
+                JobPhase::OutOfScope
+            }
+            BindingState::Blocked(reason) => {
+                self.engine.remove_job(id.as_str());
+                JobPhase::Blocked(Box::new(reason))
+            }
+            BindingState::BackingOff(job, reason, since) => {
+                self.engine.back_off_job(job, since);
+                JobPhase::Blocked(Box::new(reason))
+            }
+            BindingState::Pending(job) => {
+                self.engine.enqueue_job(job);
+                JobPhase::Pending
+            }
+            BindingState::Holding { queue, charge, reason, resize } => {
+                // The queues above it at that time; what its queue says now counts more.
+                let record = binding.admission.as_ref().filter(|record| record.queue == queue);
+                let above = record.map_or(&[][..], |record| &record.above);
+                self.engine.charge_job_below(id, &queue, above, &charge.amount);
+                self.engine.set_expected_end(id.as_str(), ends);
+                holds = Some((queue, resize));
+                JobPhase::Holding { stage: charge.stage, reason: Box::new(reason) }
+            }
+        };
+        let after = self.engine.charge_of(id.as_str()).unwrap_or_default();
+        self.freed |= before.is_some_and(|before| !before.fits_in(&after));
+        holds
+    }
+
+    /// True once after quota came free.
+    pub(crate) fn take_freed(&mut self) -> bool {
+        mem::take(&mut self.freed)
+    }
+}
+
+/// Resizes.
+impl Jobs {
+    /// Follows what should become of a binding's record. `evicted` says that surplus was taken from it a short time
+    /// ago: then it does not ask for surplus again before `asks_again`.
+    pub(crate) fn follow_resize(
+        &mut self,
+        objects: &Objects,
+        binding: &Binding,
+        holds: Option<(QueueName, Option<Resize>)>,
+        evicted: bool,
+        asks_again: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        let key = &binding.key;
+        let Some((queue, resize)) = holds else { return self.cancel_increase(key) };
+        self.smaller_records.remove(key);
+        match resize {
+            None => self.cancel_increase(key),
+            Some(Resize::Shrink(record)) => {
+                self.cancel_increase(key);
+                self.smaller_records.insert(key.clone(), record);
+            }
+            Some(Resize::Grow(increase)) => {
+                let refused = self.states.get(key).is_some_and(|state| state.refusal(now).is_some());
+                if refused || (increase.kind == IncreaseKind::Surplus && evicted) {
+                    self.cancel_increase(key);
+                    self.retries.extend(asks_again.filter(|at| *at > now).map(|at| (at, key.clone())));
+                } else {
+                    self.ask_increase(objects, binding, &queue, increase, now);
+                }
+            }
+        }
+    }
+
+    fn ask_increase(
+        &mut self,
+        objects: &Objects,
+        binding: &Binding,
+        queue: &QueueName,
+        increase: Increase,
+        now: Timestamp,
+    ) {
+        let Some(state) = self.states.get_mut(&binding.key) else { return };
+        let priority = match increase.kind {
+            // After everybody who needs something.
+            IncreaseKind::Surplus => i32::MIN,
+            IncreaseKind::Needed | IncreaseKind::Copies => {
+                objects.workload_of(binding).map_or(0, |workload| objects.priority_of(&workload.class))
+            }
+        };
+        let id: JobId = format!("{}+more", binding.id.as_str()).as_str().into();
+        let known = state.increase.as_ref().map(|pending| pending.since);
+        let since = known.or_else(|| said_since(objects, binding)).unwrap_or(now.as_second());
+        let ask = Arc::new(increase.ask.clone());
+        self.engine.enqueue_job(Job {
+            id: id.clone(),
+            queue: queue.clone(),
+            priority,
+            created: since,
+            deadline: None,
+            ask,
+        });
+        self.engine.set_resized_job(&id, &binding.id);
+        self.keys.insert(id.clone(), binding.key.clone());
+        state.increase = Some(Box::new(PendingIncrease { id, since, increase }));
+    }
+
+    fn cancel_increase(&mut self, key: &Key) {
+        let Some(pending) = self.states.get_mut(key).and_then(|state| state.increase.take()) else { return };
+        self.engine.remove_job(pending.id.as_str());
+        self.keys.remove(&pending.id);
+    }
+
+    /// Why a pending binding waits.
+    pub(crate) fn why_pending(&self, key: &Key) -> Option<Reason> {
+        self.engine.explain_pending(self.states.get(key)?.id.as_str())
+    }
+
+    /// What a binding that holds quota needs on top, and why that waits.
+    pub(crate) fn describe_increase(&self, state: &JobState) -> Option<String> {
+        let pending = state.needed_increase()?;
+        let why = self.engine.explain_pending(pending.id.as_str())?;
+        let waits = if matches!(why, Reason::ExceedsLimit { .. }) { "" } else { "waits: " };
+        Some(format!("the rest, {}, {waits}{why}", pending.increase.ask.minimum()))
+    }
+
+    /// Why a binding that holds quota can never have what it needs on top, if so.
+    pub(crate) fn impossible_increase(&self, state: &JobState) -> Option<Reason> {
+        let pending = state.needed_increase()?;
+        self.engine.explain_pending(pending.id.as_str()).filter(|why| matches!(why, Reason::ExceedsLimit { .. }))
+    }
+
+    /// The reason of a binding that holds quota; that it can never have what it needs on top comes first.
+    pub(crate) fn holding_reason<'a>(&self, state: &JobState, reason: &'a Reason) -> Cow<'a, Reason> {
+        let never = self.impossible_increase(state).filter(|_| matches!(reason, Reason::ScaledUp { .. }));
+        never.map_or(Cow::Borrowed(reason), Cow::Owned)
+    }
+
+    /// Has a smaller record written with the next decisions.
+    pub(crate) fn shrink_record(&mut self, key: Key, record: Admission) {
+        self.smaller_records.insert(key, record);
+    }
+
+    /// Writes the smaller records.
+    pub(crate) fn write_smaller_records(&mut self, objects: &Objects) -> Vec<Decision> {
+        let records = mem::take(&mut self.smaller_records);
+        let mut decisions = Vec::new();
+        for (key, record) in records.into_iter() {
+            let Some(binding) = objects.bindings.get(&key).filter(|_| self.is_confirmed(&key)) else { continue };
+            decisions.extend(self.assume_record(binding, record, true));
+        }
+        decisions
+    }
+}
+
+/// Releases.
+impl Jobs {
+    /// Whether no release of a binding is assumed.
+    pub(crate) fn is_confirmed(&self, key: &Key) -> bool {
+        self.states.get(key).is_some_and(|state| state.assumed.is_none())
+    }
+
+    /// What a release of the engine makes us write: the job's record, or a larger one where the release is an increase.
+    pub(crate) fn assume_release(&mut self, binding: &Binding, release: Release) -> Option<Decision> {
+        let increase = self.states.get(&binding.key)?.increase_named(&release.id);
+        let Some(kind) = increase.map(|increase| increase.kind) else {
+            return self.assume_record(binding, release.admission, false);
+        };
+        let record = add_grant(binding.admission.as_deref()?, kind, &release.admission);
+        self.assume_record(binding, record, true)
+    }
+
+    /// Takes a binding to have this record until the watch shows it, and writes that.
+    pub(crate) fn assume_record(&mut self, binding: &Binding, admission: Admission, resizes: bool) -> Option<Decision> {
+        // Without a lease the epoch of an earlier one is wiped out: nobody holds that.
+        let epoch = self.epoch.clone().or_else(|| binding.epoch.is_some().then(|| Arc::from("")));
+        let state = self.states.get_mut(&binding.key)?;
+        let resource_version = Arc::clone(&binding.resource_version);
+        let assumed = Assumed { resource_version, admission, resizes, epoch, retry: None, attempts: 0 };
+        let decision = assumed.decide(&binding.key);
+        state.assumed = Some(Box::new(assumed));
+        Some(decision)
+    }
+
+    /// Takes in that a release failed; true if the binding is to be assessed anew. The answer to a release that was
+    /// overtaken says nothing about the one under way. A release that may have been stored keeps its charge until the
+    /// watch shows what became of it: the same patch is sent again, which its precondition lets succeed once only.
+    pub(crate) fn follow_failed_release(
+        &mut self,
+        binding: &Binding,
+        version: &str,
+        outcome: ReleaseOutcome,
+        now: Timestamp,
+    ) -> bool {
+        let Some(state) = self.states.get_mut(&binding.key) else { return false };
+        let current = state.assumed.as_mut().filter(|assumed| *assumed.resource_version == *version);
+        let Some(assumed) = current else { return false };
+        let (at, gives_up) = match outcome {
+            ReleaseOutcome::Unknown => {
+                assumed.attempts += 1;
+                (after(now, SignedDuration::from_millis(100 << assumed.attempts.min(7))), false)
+            }
+            ReleaseOutcome::Conflict if assumed.resource_version == binding.resource_version => {
+                assumed.attempts += 1;
+                (after(now, SignedDuration::from_secs(5 << (assumed.attempts - 1).min(4))), false)
+            }
+            ReleaseOutcome::Conflict => {
+                state.assumed = None;
+                return true;
+            }
+            ReleaseOutcome::Refused(error) => {
+                let at = after(now, SignedDuration::from_secs(10));
+                state.refused = Some((error.into(), at));
+                (at, true)
+            }
+        };
+        if gives_up {
+            state.assumed = None;
+        } else {
+            assumed.retry = Some(at);
+        }
+        self.retries.insert((at, binding.key.clone()));
+        gives_up
+    }
+
+    /// Whether the answer to a release is about the one under way.
+    pub(crate) fn is_assumed_at(&self, key: &Key, version: &str) -> bool {
+        let assumed = self.states.get(key).and_then(|state| state.assumed.as_ref());
+        assumed.is_some_and(|assumed| *assumed.resource_version == *version)
+    }
+}
+
+/// Retries.
+impl Jobs {
+    /// Looks at a binding again at this time.
+    pub(crate) fn retry_at(&mut self, at: Timestamp, key: &Key) {
+        self.retries.insert((at, key.clone()));
+    }
+
+    pub(crate) fn next_retry(&self) -> Option<Timestamp> {
+        self.retries.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one binding whose time has come: what to send again, and whether it is to be assessed anew.
+    pub(crate) fn take_retry(&mut self, objects: &Objects, now: Timestamp) -> Option<(Key, Option<Decision>, bool)> {
+        self.retries.first().filter(|(at, _)| *at <= now)?;
+        let (_, key) = self.retries.pop_first()?;
+        let evicted = objects.bindings.get(&key).is_some_and(|binding| binding.eviction.is_some());
+        let Some(state) = self.states.get_mut(&key) else { return Some((key, None, false)) };
+        let (mut resend, mut assess) = (None, false);
+        match &mut state.assumed {
+            Some(assumed) if assumed.retry.is_some_and(|at| at <= now) => {
+                assumed.retry = None;
+                resend = Some(assumed.decide(&key));
+            }
+            Some(_) => {}
+            None if state.refused.as_ref().is_some_and(|(_, until)| *until <= now) => {
+                state.refused = None;
+                assess = true;
+            }
+            // A binding that surplus was taken from may ask for it again.
+            None => assess = state.increase.is_none() && evicted,
+        }
+        Some((key, resend, assess))
+    }
+}
+
+/// Since when the PodGroup of a binding says that it asks for more.
+fn said_since(objects: &Objects, binding: &Binding) -> Option<i64> {
+    let group = objects.pod_groups.get(&pod_group_key(objects.workload_of(binding)?))?;
+    let says = [Reason::SCALED_UP, "ExceedsCapability", "ExceedsFleet"].contains(&&*group.status.reason);
+    let since: Timestamp = group.status.since.parse().ok().filter(|_| says)?;
+    Some(since.as_second())
+}

@@ -1,0 +1,273 @@
+//! Decisions: what is to be written now, from what is known now. Values in, values out; one process may call it beside
+//! the scheduler's.
+//!
+//! Releases go first, in the engine's order, each within the capacity that the ones before it left. What users read
+//! comes after them, coalesced. The parts, in the order in which [`decide`] calls them:
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`capacity`], [`affinity`] | where a gang would go now, and what the fleet has |
+//! | [`stale_grant`] | what becomes of admissions that an earlier lease holder wrote |
+//! | [`release`] | which jobs are released |
+//! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
+//! | [`preemption`] | which jobs are evicted for a pending one |
+//! | [`pod_groups`], [`pod_group_status`] | what users read on PodGroups, and when |
+//! | [`requeue`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
+//! | [`queue_lifecycle`] | which queues open and close |
+//! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
+//!
+//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`jobs`] tells the queue engine, and
+//! [`controller`] has the state of all of it.
+
+pub(crate) mod affinity;
+mod answers;
+pub(crate) mod assess;
+pub(crate) mod binding_state;
+pub(crate) mod capacity;
+mod controller;
+mod deadlines;
+mod eviction;
+pub(crate) mod jobs;
+mod phase_counts;
+pub(crate) mod pod_group_status;
+mod pod_groups;
+pub(crate) mod pods_ready;
+pub(crate) mod preemption;
+mod queue_annotations;
+mod queue_lifecycle;
+mod queue_numbers;
+mod release;
+mod requeue;
+pub(crate) mod resize;
+mod stale_grant;
+mod unused_quota;
+
+use jiff::Timestamp;
+
+pub use self::controller::Controller;
+pub(crate) use self::pods_ready::{DEFAULT_TIMEOUT, StartDeadlines};
+use self::{
+    capacity::FleetGrowth,
+    controller::QueueWrites,
+    deadlines::{after, earliest},
+    pod_groups::{COALESCE, LOOKS},
+    release::{RELEASES, release_admissible_jobs},
+};
+use crate::write::Decision;
+
+/// What is to be written, and when to ask again if nothing happens.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    /// In this order.
+    pub writes: Vec<Decision>,
+    /// Ask again at this time; now, if there is more to do.
+    pub next: Option<Timestamp>,
+    /// How many of the writes are releases.
+    pub releases: usize,
+    /// How many of the writes evict a job for another.
+    pub evictions: usize,
+}
+
+/// Decides what is to be written now.
+pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
+    let mut decisions = Decisions::default();
+    controller.now = now;
+    if !controller.is_complete() {
+        return decisions;
+    }
+    controller.create_default_queue(&mut decisions);
+    controller.resume_deferred(&mut decisions);
+    controller.follow_fleet();
+    let Controller { objects, jobs, deadlines, .. } = controller;
+    decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
+    controller.release_jobs(&mut decisions);
+    controller.write_records(&mut decisions);
+    // Releases go out before anything is written about them; the next decision is for that, whatever else happens.
+    if decisions.releases > 0 && !std::mem::replace(&mut controller.hurried, true) {
+        decisions.next = Some(now);
+        return decisions;
+    }
+    controller.hurried = false;
+    controller.preempt_jobs(&mut decisions);
+    if decisions.evictions > 0 {
+        // The preemptor gets its reservation before anything comes free.
+        controller.release_jobs(&mut decisions);
+    }
+    decisions.writes.extend(controller.take_outbox());
+    controller.write_pod_groups(&mut decisions);
+    let Controller { objects, jobs, capacity, deadlines, .. } = controller;
+    decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
+    decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
+    controller.write_queues(&mut decisions);
+    let more =
+        controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
+    let now_again = decisions.releases == RELEASES || more;
+    decisions.next = if now_again { Some(now) } else { controller.next_due() };
+    decisions
+}
+
+impl Controller {
+    fn create_default_queue(&mut self, decisions: &mut Decisions) {
+        let name = caldera_crds::names::volcano::DEFAULT_QUEUE;
+        if !std::mem::replace(&mut self.default_queue_asked, true) && !self.objects.queues.contains_key(name) {
+            decisions.writes.push(Decision::DefaultQueue);
+        }
+    }
+
+    /// Takes up what was put off until now: PodGroups, releases to be sent again, refusals and backoffs that end.
+    fn resume_deferred(&mut self, decisions: &mut Decisions) {
+        self.pod_groups.take_due(self.now);
+        for _ in 0..LOOKS {
+            let Some((key, resend, assess)) = self.jobs.take_retry(&self.objects, self.now) else { return };
+            self.pod_groups.mark_dirty(&key);
+            decisions.writes.extend(resend);
+            if assess {
+                self.refresh_binding(&key);
+            }
+        }
+    }
+
+    /// Tells the engine what the fleet has, and what of it grew.
+    fn follow_fleet(&mut self) {
+        if self.capacity.take_changed() {
+            self.capacity.take_others_moved();
+            self.fleet_count.last = Some(self.now);
+            let fleet = self.capacity.sum_fleet();
+            self.queues.annotations.observe_fleet(&fleet, self.now);
+            self.jobs.engine.set_fleet(fleet);
+            self.refresh_duplicated();
+            self.jobs.changed = true;
+        } else {
+            self.count_others();
+        }
+        let affinity_changed = self.objects.take_affinity_changed();
+        if affinity_changed {
+            // A duplicated job asks for as many copies as there are clusters without the others of its groups.
+            self.refresh_bindings(|binding| binding.admission.is_none() && !binding.groups.is_empty());
+        }
+        let growth = self.capacity.take_growth();
+        let Some(growth) = (if affinity_changed { Some(FleetGrowth::Somewhere) } else { growth }) else { return };
+        match growth {
+            FleetGrowth::By(growth) => self.jobs.engine.requeue_after_growth(&growth),
+            FleetGrowth::Somewhere => self.jobs.engine.requeue_after_capacity_change(),
+        }
+        self.jobs.changed = true;
+    }
+
+    /// What others use in the members bounds the root of the queues. It is counted once a second at most, and nothing
+    /// is written for it alone: pending jobs are asked again by what is free on nodes.
+    fn count_others(&mut self) {
+        self.fleet_count.due = None;
+        if !self.capacity.others_moved() {
+            return;
+        }
+        let next = self.fleet_count.last.map(|last| after(last, COALESCE));
+        if let Some(next) = next.filter(|next| *next > self.now) {
+            self.fleet_count.due = Some(next);
+            return;
+        }
+        self.fleet_count.last = Some(self.now);
+        self.capacity.take_others_moved();
+        let fleet = self.capacity.sum_fleet();
+        self.jobs.engine.set_fleet(fleet);
+        if self.capacity.forget_impossible() {
+            self.jobs.engine.requeue_after_capacity_change();
+            self.jobs.changed = true;
+        }
+    }
+
+    fn release_jobs(&mut self, decisions: &mut Decisions) {
+        let releases = release_admissible_jobs(&mut self.jobs, &self.objects, &mut self.capacity, self.now);
+        decisions.releases += releases.len();
+        for (key, decision) in releases {
+            self.pod_groups.mark_dirty(&key);
+            self.recount_phase(&key);
+            decisions.writes.push(decision);
+        }
+    }
+
+    /// Writes the records that shrink: unused quota, and what is not wanted any more.
+    fn write_records(&mut self, decisions: &mut Decisions) {
+        for (key, record) in self.deadlines.unused.cut_unused(&self.objects, &self.jobs, self.now) {
+            self.jobs.shrink_record(key, record);
+        }
+        decisions.writes.extend(self.jobs.write_smaller_records(&self.objects));
+        self.jobs.changed |= self.jobs.engine.take_reservations_changed();
+    }
+
+    fn preempt_jobs(&mut self, decisions: &mut Decisions) {
+        let Self { objects, jobs, capacity, preemption, now, .. } = self;
+        let changed = jobs.changed;
+        preemption.close_attempt(jobs, changed, *now);
+        for key in preemption.list_returning(objects, jobs, capacity, *now) {
+            self.refresh_binding(&key);
+        }
+        let Self { objects, jobs, capacity, preemption, now, .. } = self;
+        jobs.engine.set_preemptor(preemption.open_preemptor());
+        if preemption.begin_pass(decisions.releases > 0, *now) {
+            let writes = preemption.attempt_preemption(objects, jobs, capacity, *now);
+            let evicts = |write: &&Decision| matches!(write, Decision::Evict { .. } | Decision::Shrink { .. });
+            decisions.evictions += writes.iter().filter(evicts).count();
+            decisions.writes.extend(writes);
+        }
+    }
+
+    /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.
+    fn write_pod_groups(&mut self, decisions: &mut Decisions) {
+        let Self { objects, jobs, preemption, pod_groups, reasons, now, .. } = self;
+        let now = *now;
+        decisions.writes.extend(pod_groups.write_changed(objects, jobs, preemption, now));
+        if jobs.changed && reasons.due.is_none() && reasons.left.is_empty() {
+            reasons.due = Some(reasons.last.map_or(now, |last| after(last, COALESCE)).max(now));
+        }
+        if reasons.due.is_some_and(|due| due <= now) {
+            reasons.due = None;
+            reasons.last = Some(now);
+            jobs.changed = false;
+            self.queues.lifecycle.observe_jobs();
+            reasons.left = jobs.engine.pending_positions().map(|(id, position)| (id.clone(), position)).collect();
+            self.queues.numbers.look_now(now);
+        }
+        let QueueWrites { counts, numbers, lifecycle, .. } = &mut self.queues;
+        decisions.writes.extend(numbers.write_due(objects, jobs, counts, |name| lifecycle.is_writing(name), now));
+        for _ in 0..LOOKS {
+            let Some((id, position)) = pod_groups.may_write().then(|| reasons.left.pop_front()).flatten() else {
+                break;
+            };
+            let Some(key) = jobs.keys.get(&id).cloned() else { continue };
+            let Some(reason) = jobs.engine.explain_pending_at(id.as_str(), position) else { continue };
+            decisions.writes.extend(pod_groups.write_one(objects, jobs, preemption, &key, Some(reason), now));
+        }
+    }
+
+    fn write_queues(&mut self, decisions: &mut Decisions) {
+        let QueueWrites { counts, numbers, annotations, lifecycle } = &mut self.queues;
+        let (objects, engine) = (&self.objects, &self.jobs.engine);
+        let in_flight = |name: &_| numbers.is_in_flight(name);
+        decisions.writes.extend(lifecycle.advance_queues(objects, engine, in_flight, self.now));
+        decisions.writes.extend(annotations.write_due(objects, engine, counts, self.now));
+    }
+
+    /// When to decide again if nothing happens.
+    fn next_due(&self) -> Option<Timestamp> {
+        let Self { deadlines, queues, .. } = self;
+        let reservation = self.jobs.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
+        [
+            self.fleet_count.due,
+            self.reasons.due,
+            self.pod_groups.next_due(),
+            self.jobs.next_retry(),
+            self.preemption.next_due(),
+            reservation,
+            deadlines.placement.next_due(),
+            deadlines.start.next_due(),
+            deadlines.unused.next_due(),
+            deadlines.stale.next_due(),
+            queues.numbers.next_due(),
+            queues.annotations.next_due(),
+            queues.lifecycle.next_due(),
+        ]
+        .into_iter()
+        .fold(None, earliest)
+    }
+}

@@ -1,0 +1,147 @@
+//! Gangs that are placed and do not start: all parts start together, or the whole gang is requeued.
+//!
+//! Rule: Kueue's `waitForPodsReady`, for a gang in several clusters. A member's Volcano starts a part once the part's
+//! own minimum can run, and knows nothing of the other parts. Where one part finds no capacity after all, the others
+//! would hold theirs for nothing. So a gang of which some part has not had its minimum on nodes in time is taken from
+//! all clusters in one patch, and requeued with its age after a backoff. The record names the clusters that held it up:
+//! the scheduler tries others first. A part that ran is left alone: one that its member restarts takes nothing from the
+//! gang.
+
+use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_runtime::event::EventType;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    capacity::FleetCapacity,
+    deadlines::{Deadlines, after},
+    eviction::PODS_READY_TIMEOUT,
+    jobs::Jobs,
+    requeue::requeue,
+};
+use crate::{
+    observe::{Binding, Key, Objects, Workload},
+    write::Decision,
+};
+
+/// From the placement on, where the member's pods can be seen.
+pub(crate) const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_secs(300);
+/// So many times as long where only the job's phase is known, which says nothing of pods that pull their images.
+const UNSEEN: u8 = 6;
+/// Looked at again after so long at most.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// Gangs that are placed and were not seen to start, and when to look.
+#[derive(Debug)]
+pub(crate) struct StartDeadlines {
+    looks: Deadlines<()>,
+    timeout: SignedDuration,
+}
+
+impl Default for StartDeadlines {
+    fn default() -> Self {
+        Self::new(DEFAULT_TIMEOUT)
+    }
+}
+
+impl StartDeadlines {
+    /// Where a part has so long to start.
+    pub(crate) fn new(timeout: SignedDuration) -> Self {
+        Self { looks: Deadlines::default(), timeout }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.looks.next_due()
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.looks.forget(key);
+    }
+
+    /// Takes in the state of a binding.
+    pub(crate) fn observe_binding(
+        &mut self,
+        binding: &Binding,
+        workload: Option<&Workload>,
+        stage: Option<Stage>,
+        now: Timestamp,
+    ) {
+        let may_be_late = stage == Some(Stage::Placed) && !binding.suspended && binding.plan.is_some();
+        if !may_be_late || workload.is_none_or(has_started) {
+            self.looks.forget(&binding.key);
+        } else if !self.looks.contains(&binding.key) {
+            let look = after(placed_at(binding).unwrap_or(now), self.timeout);
+            // A restart gives another minute: nothing was seen yet.
+            self.looks.set(&binding.key, look.max(self.next_look(now)), ());
+        }
+    }
+
+    fn next_look(&self, now: Timestamp) -> Timestamp {
+        after(now, self.timeout.min(LOOK_AGAIN))
+    }
+
+    /// Requeues those whose time is over.
+    pub(crate) fn requeue_unstarted(
+        &mut self,
+        objects: &Objects,
+        jobs: &Jobs,
+        capacity: &FleetCapacity,
+        now: Timestamp,
+    ) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for key in self.looks.list_due(now) {
+            // It may yet become late, and a write may fail.
+            self.looks.postpone(&key, self.next_look(now));
+            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let late = self.list_late_parts(binding, capacity, now);
+            if late.is_empty() {
+                continue;
+            }
+            let waited = binding.scheduled.map_or(0, |at| now.as_second().saturating_sub(at));
+            let missing: Vec<&str> = late.iter().map(|(_, what)| what.as_str()).collect();
+            let message = format!("{} after {waited} s", missing.join(", "));
+            tracing::warn!(binding = %key, %message, "a gang does not start; it is requeued");
+            decisions.extend(objects.workload_of(binding).map(|workload| {
+                let said = format!("withdrawn from all clusters: {message}");
+                Decision::event_on_workload(workload, EventType::Warning, PODS_READY_TIMEOUT, said)
+            }));
+            let avoid = late.iter().map(|(cluster, _)| cluster.to_string()).collect();
+            decisions.push(requeue(binding, PODS_READY_TIMEOUT, message, avoid, now));
+        }
+        decisions
+    }
+
+    /// The parts that have not started, with what is missing; empty where all is well.
+    fn list_late_parts(
+        &self,
+        binding: &Binding,
+        capacity: &FleetCapacity,
+        now: Timestamp,
+    ) -> Vec<(ClusterName, String)> {
+        let Some(plan) = &binding.plan else { return Vec::new() };
+        let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN.into()));
+        let unseen_too_long = placed_at(binding).is_some_and(|since| after(since, long) <= now);
+        let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
+        let late = parts.filter_map(|(cluster, share)| {
+            let needs = share.min_available;
+            match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
+                Some(pods) if pods < needs => {
+                    Some((cluster.clone(), format!("{pods} of the {needs} pods needed in {cluster} are on nodes")))
+                }
+                None if unseen_too_long => Some((cluster.clone(), format!("the part in {cluster} is still pending"))),
+                _ => None,
+            }
+        });
+        late.collect()
+    }
+}
+
+fn placed_at(binding: &Binding) -> Option<Timestamp> {
+    binding.scheduled.and_then(|at| Timestamp::from_second(at).ok())
+}
+
+/// Enough of it runs, ran or ended.
+fn has_started(workload: &Workload) -> bool {
+    let progress = &workload.progress;
+    let needs = workload.gang.as_ref().map_or(0, |gang| gang.min_available);
+    progress.ended.is_some() || progress.running.saturating_add(progress.succeeded) >= needs.max(1)
+}

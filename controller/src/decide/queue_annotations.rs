@@ -1,0 +1,240 @@
+//! What is said on a Queue itself: what is wrong with it, and which amounts count where these are not the ones in its
+//! spec.
+//!
+//! The Queue's status has no fields for this, so it is one annotation, `{"deserved": .., "guarantee": .., "faults":
+//! [..]}`, without what is just as in `spec`, and none at all where nothing is left. What is used is in
+//! `status.allocated`, who waits in `status.pending`; neither is repeated here, as it would be old most of the time. A
+//! change of the annotation goes to every member with the queue, so it is written seldom: only after the tree or the
+//! fleet has changed, each queue's every half minute at most and every five minutes for amounts alone, ten in a second
+//! at most. What is wrong is also recorded as an event, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{
+    gang::QueueName,
+    queue::{Engine, Fleet},
+    reason::QueueProblem,
+    resources::Resources,
+};
+use caldera_crds::names::volcano::ROOT_QUEUE;
+use caldera_runtime::event::EventType;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::{
+    deadlines::{after, earliest},
+    phase_counts::PhaseCounts,
+};
+use crate::{
+    observe::{Objects, QueueFacts},
+    write::Decision,
+};
+
+/// From a change to its annotation: a tree of queues is made in one go, in any order.
+const SETTLES: SignedDuration = SignedDuration::from_secs(2);
+/// Between two writes of one queue's annotation, and before a refused one is tried again.
+const REST: SignedDuration = SignedDuration::from_secs(30);
+/// The same if only amounts differ: those by weight all follow every change of the fleet.
+const LONG_REST: SignedDuration = SignedDuration::from_mins(5);
+/// Annotations written in one pass at most, and the time to the next pass.
+const WRITES: usize = 10;
+const PASS: SignedDuration = SignedDuration::from_secs(1);
+
+/// What was said, and when there is more to say.
+#[derive(Debug, Default)]
+pub(crate) struct QueueAnnotations {
+    due: Option<Timestamp>,
+    /// The capacity of every cluster is known.
+    fleet_known: bool,
+    writes: BTreeMap<QueueName, AnnotationWrite>,
+    /// By queue: the faults that were recorded as events, by subject.
+    recorded: BTreeMap<QueueName, BTreeSet<String>>,
+}
+
+#[derive(Debug, Default)]
+struct AnnotationWrite {
+    in_flight: bool,
+    last: Option<Timestamp>,
+}
+
+/// How the write of an annotation was answered.
+pub(crate) enum AnnotationOutcome {
+    Written,
+    Gone,
+    Refused,
+    Failed,
+}
+
+impl QueueAnnotations {
+    /// Takes in that queues or their amounts changed.
+    pub(crate) fn observe_tree(&mut self, now: Timestamp) {
+        self.look_at(after(now, SETTLES));
+    }
+
+    /// Takes in that the fleet changed.
+    pub(crate) fn observe_fleet(&mut self, fleet: &Fleet, now: Timestamp) {
+        self.fleet_known = fleet.whole.is_some();
+        self.observe_tree(now);
+    }
+
+    /// Forgets a queue that is gone; others may deserve more.
+    pub(crate) fn forget(&mut self, name: &QueueName, now: Timestamp) {
+        self.writes.remove(name);
+        self.recorded.remove(name);
+        self.observe_tree(now);
+    }
+
+    pub(crate) const fn next_due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    fn look_at(&mut self, at: Timestamp) {
+        self.due = earliest(self.due, Some(at));
+    }
+
+    /// Takes in the answer to a write.
+    pub(crate) fn follow_answer(&mut self, name: &QueueName, outcome: &AnnotationOutcome, now: Timestamp) {
+        let Some(write) = self.writes.get_mut(name) else { return };
+        write.in_flight = false;
+        let wait = match outcome {
+            // What changed in between.
+            AnnotationOutcome::Written => SETTLES,
+            AnnotationOutcome::Gone => return,
+            AnnotationOutcome::Refused => REST,
+            AnnotationOutcome::Failed => {
+                write.last = None;
+                SETTLES
+            }
+        };
+        self.look_at(after(now, wait));
+    }
+
+    /// When it is due: compares what every queue's annotation says with what it should.
+    pub(crate) fn write_due(
+        &mut self,
+        objects: &Objects,
+        engine: &Engine,
+        counts: &PhaseCounts,
+        now: Timestamp,
+    ) -> Vec<Decision> {
+        if self.due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.due = None;
+        let mut decisions = Vec::new();
+        let mut left = WRITES;
+        for (name, queue) in objects.queues.iter().filter(|(name, _)| name.as_str() != ROOT_QUEUE) {
+            let faults = list_faults(engine, counts, queue);
+            let before = Annotation::read(queue.annotation.as_deref());
+            decisions.extend(self.record_faults(queue, &faults, &before));
+            let annotation = self.build_annotation(engine, queue, &faults, &before);
+            if annotation.as_deref() == queue.annotation.as_deref() {
+                continue;
+            }
+            let write = self.writes.entry(name.clone()).or_default();
+            if write.in_flight {
+                continue;
+            }
+            let only_amounts = faults.iter().map(|(_, sentence)| sentence).eq(&before.faults);
+            let rest = if only_amounts { LONG_REST } else { REST };
+            let rested = write.last.map_or(now, |last| after(last, rest));
+            if rested > now || left == 0 {
+                self.look_at(if rested > now { rested } else { after(now, PASS) });
+                continue;
+            }
+            left -= 1;
+            *write = AnnotationWrite { in_flight: true, last: Some(now) };
+            decisions.push(Decision::QueueAnnotation { name: name.clone(), annotation });
+        }
+        decisions
+    }
+
+    /// Records what was not recorded yet, by this process or, as the annotation says, by one before it.
+    fn record_faults(
+        &mut self,
+        queue: &QueueFacts,
+        faults: &[(String, String)],
+        before: &Annotation,
+    ) -> Option<Decision> {
+        let had = self.recorded.remove(&queue.spec.name).unwrap_or_default();
+        let new: Vec<&str> = faults
+            .iter()
+            .filter(|(subject, sentence)| !had.contains(subject) && !before.faults.contains(sentence))
+            .map(|(_, sentence)| sentence.as_str())
+            .collect();
+        if !faults.is_empty() {
+            let subjects = faults.iter().map(|(subject, _)| subject.clone()).collect();
+            self.recorded.insert(queue.spec.name.clone(), subjects);
+        }
+        let event = || Decision::event_on_queue(queue, EventType::Warning, "QueueMisconfigured", new.join("; "));
+        (!new.is_empty()).then(event)
+    }
+
+    /// The annotation as it should be; `None` for none.
+    fn build_annotation(
+        &self,
+        engine: &Engine,
+        queue: &QueueFacts,
+        faults: &[(String, String)],
+        before: &Annotation,
+    ) -> Option<String> {
+        let mut annotation = Map::new();
+        let counts = engine.entitlement_of(&queue.spec.name);
+        let deserved: Resources = queue.spec.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+        let amounts = [(counts.deserved, &deserved), (counts.guarantee, &queue.spec.guarantee)];
+        for ((name, old), (counts, says)) in AMOUNTS.iter().zip(&before.amounts).zip(amounts) {
+            // What a fleet would give that is not all seen yet is not worth saying.
+            if !self.fleet_known {
+                if !old.is_null() {
+                    annotation.insert((*name).to_owned(), old.clone());
+                }
+            } else if counts != *says {
+                let counts = counts.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
+                annotation.insert((*name).to_owned(), counts.collect::<Map<_, _>>().into());
+            }
+        }
+        if !faults.is_empty() {
+            let sentences: Vec<&String> = faults.iter().map(|(_, sentence)| sentence).collect();
+            annotation.insert("faults".to_owned(), json!(sentences));
+        }
+        (!annotation.is_empty()).then(|| Value::from(annotation).to_string())
+    }
+}
+
+const AMOUNTS: [&str; 2] = ["deserved", "guarantee"];
+
+/// What an annotation of ours says.
+#[derive(Debug, Default)]
+struct Annotation {
+    amounts: [Value; 2],
+    faults: Vec<String>,
+}
+
+impl Annotation {
+    fn read(text: Option<&str>) -> Self {
+        let value: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let faults = value["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+        Self { amounts: AMOUNTS.map(|name| value[name].clone()), faults: faults.collect() }
+    }
+}
+
+/// What is wrong with a queue: the subject without numbers, and the sentence.
+fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec<(String, String)> {
+    let name = &queue.spec.name;
+    let problem = match engine.queue_problem(name) {
+        Some(QueueProblem::ParentMissing(parent)) => {
+            Some(format!("spec.parent leads to queue {parent}, which does not exist: its jobs wait"))
+        }
+        Some(QueueProblem::Cycle) => Some("spec.parent leads back to the queue itself: its jobs wait".to_owned()),
+        Some(QueueProblem::NotLeaf(child)) if counts.has_own_jobs(name) => Some(format!(
+            "it has queues below it, as {child}, and jobs of its own: those that wait can not start, those that run are \
+             charged to it"
+        )),
+        _ => None,
+    };
+    let same = |text: String| (text.clone(), text);
+    let wrong = queue.wrong.iter().map(|wrong| same(format!("{wrong}: it counts as 0")));
+    let amounts = engine.queue_faults(name);
+    let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
+    problem.map(same).into_iter().chain(wrong).chain(amounts).collect()
+}

@@ -1,0 +1,128 @@
+//! Which jobs are released now: in the engine's order, each within the capacity that the ones before it left.
+//!
+//! Rule: quota and order are `caldera_core::queue`'s; whether a gang fits is `caldera_core::place`'s, the function that
+//! the scheduler places with. A release is one patch of one binding; so is a larger record for one that runs and wants
+//! more. From the decision until the watch shows it the binding is assumed to be admitted, and assumed in the place
+//! that was found.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    gang::ClusterName,
+    queue::{Ask, Fit, JobId, ReservedClusters},
+};
+use caldera_crds::workload::WorkloadKind;
+use jiff::Timestamp;
+
+use super::{
+    affinity::place_with_peers,
+    capacity::{FleetCapacity, Place, PlacementQuestion},
+    jobs::{JobState, Jobs},
+    resize::Increase,
+};
+use crate::{
+    observe::{Binding, Key, Objects},
+    write::Decision,
+};
+
+/// Releases of one pass, so that new events are never far behind.
+pub(crate) const RELEASES: usize = 256;
+
+/// The clusters, as the engine asks about them for the jobs of this host.
+struct Clusters<'a> {
+    capacity: &'a mut FleetCapacity,
+    objects: &'a Objects,
+    states: &'a BTreeMap<Key, Box<JobState>>,
+    keys: &'a BTreeMap<JobId, Key>,
+    /// The place of the job that was last found to fit.
+    found: Option<Place>,
+}
+
+impl Clusters<'_> {
+    fn find_job(&self, id: &JobId) -> Option<(&Binding, Option<&Increase>)> {
+        let key = self.keys.get(id)?;
+        Some((self.objects.bindings.get(key)?, self.states.get(key)?.increase_named(id)))
+    }
+
+    /// Every pending job has a placement, a workload and a gang: its state says so.
+    fn ask_capacity<T>(
+        &mut self,
+        id: &JobId,
+        ask: impl FnOnce(&mut FleetCapacity, PlacementQuestion<'_>) -> T,
+    ) -> Option<T> {
+        let objects = self.objects;
+        let key = self.keys.get(id)?;
+        let binding = objects.bindings.get(key)?;
+        let increases = self.states.get(key)?.increase_named(id).is_some();
+        let workload = objects.workloads.get(&binding.workload)?;
+        let placement = place_with_peers(objects, self.capacity, binding)?;
+        let whole = workload.kind == WorkloadKind::VolcanoJob;
+        let previous = binding.plan.as_deref().filter(|_| whole && increases);
+        let gang = workload.gang.as_ref().ok()?;
+        Some(ask(self.capacity, PlacementQuestion { binding: &placement, gang, whole, previous }))
+    }
+
+    /// Pods that must find a place where this is an increase: what was granted, and the least that is asked for on top.
+    fn count_needed_pods(&self, id: &JobId) -> Option<u64> {
+        let (binding, increase) = self.find_job(id)?;
+        let (ask, record) = (&increase?.ask, binding.admission.as_deref()?);
+        let times = |pods: u64, copies: u32| pods.saturating_mul(u64::from(copies));
+        let had: u64 = record.tasks.values().map(|pods| u64::from(*pods)).sum();
+        let more: u64 = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
+        Some(times(had, record.copies.max(1)).saturating_add(times(more, ask.copies)))
+    }
+}
+
+impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
+        let answer = self.ask_capacity(id, |capacity, question| {
+            let found = capacity.find_place(question, ask, kept);
+            found.map(|decision| Place::from_decision(&decision, question.gang))
+        });
+        let place = match answer {
+            None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
+            Some(Err(no)) => return no,
+            Some(Ok(place)) => place,
+        };
+        let found = place.count_pods();
+        if let Some(needs) = self.count_needed_pods(id).filter(|needs| found < *needs) {
+            let detail = format!("{needs} pods need a place, what runs included, and {found} find one");
+            return Fit::No { never: false, detail };
+        }
+        self.found = Some(place);
+        Fit::Yes
+    }
+
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+        if self.count_needed_pods(id).is_some() {
+            return None;
+        }
+        self.ask_capacity(id, |capacity, question| capacity.choose_reserved_clusters(question, ask, vain)).flatten()
+    }
+}
+
+/// Releases what is admissible now, a limited number in one pass: each binding and what is written for it.
+pub(crate) fn release_admissible_jobs(
+    jobs: &mut Jobs,
+    objects: &Objects,
+    capacity: &mut FleetCapacity,
+    now: Timestamp,
+) -> Vec<(Key, Decision)> {
+    jobs.engine.set_now(now.as_second());
+    let mut releases = Vec::new();
+    while releases.len() < RELEASES {
+        let Jobs { engine, states, keys, .. } = jobs;
+        let mut clusters = Clusters { capacity, objects, states, keys, found: None };
+        let Some(release) = engine.release_next_in(&mut clusters) else { break };
+        let found = clusters.found;
+        let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
+        let Some(decision) = jobs.assume_release(binding, release) else { continue };
+        jobs.changed = true;
+        let gang = objects.workloads.get(&binding.workload).and_then(|workload| workload.gang.as_ref().ok());
+        if let (Some(gang), Some(place)) = (gang, found) {
+            capacity.assume_found(binding, gang, place);
+        }
+        releases.push((binding.key.clone(), decision));
+    }
+    releases
+}

@@ -1,0 +1,111 @@
+//! Stale grants: admissions that an earlier lease holder wrote, and of which something is not placed yet.
+//!
+//! A release is one patch of one binding, and the API has nothing that ties it to what other bindings hold. So a
+//! replica that lost its lease without noticing can grant what another has given away meanwhile. Rule: lease fencing.
+//! Each grant says under which lease it was made (`caldera.dev/epoch`). The scheduler places nothing more of a grant
+//! unless it read, after it had seen the grant, that this lease was still held: whoever takes the lease later lists the
+//! grant and charges it. The one replica that holds the lease now decides here about grants of other leases: it grants
+//! them anew where each queue on the path is within its limit, and takes the others back, the newest first.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use caldera_core::{
+    gang::QueueName,
+    queue::{Engine, ledger::Stage},
+    resources::Resources,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::{Deadlines, after},
+    eviction::NOT_PLACED,
+    jobs::Jobs,
+    requeue::requeue,
+    unused_quota::record_of_placed,
+};
+use crate::{
+    observe::{Binding, Key, Objects},
+    write::Decision,
+};
+
+/// What is said to whom it is taken back from.
+const WHY: &str = "another replica of the controller granted it beyond a limit";
+/// After a write that may have failed.
+const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Bindings with a stale grant, and when to decide about each.
+#[derive(Debug, Default)]
+pub(crate) struct StaleGrants(Deadlines<()>);
+
+impl StaleGrants {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.next_due()
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.0.forget(key);
+    }
+
+    /// Takes in the state of a binding. `epoch` is that of this replica; `is_unused` says that something that was
+    /// granted is not placed.
+    pub(crate) fn observe_binding(
+        &mut self,
+        binding: &Binding,
+        stage: Option<Stage>,
+        epoch: Option<&str>,
+        is_unused: bool,
+        now: Timestamp,
+    ) {
+        let other = binding.epoch.is_some() && binding.epoch.as_deref() != epoch;
+        let unplaced = stage == Some(Stage::Admitted) || (stage == Some(Stage::Placed) && is_unused);
+        if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
+            self.0.forget(&binding.key);
+        } else if !self.0.contains(&binding.key) {
+            self.0.set(&binding.key, now, ());
+        }
+    }
+
+    /// Grants anew, or takes back, the newest first.
+    pub(crate) fn settle_grants(&mut self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
+        let due = self.0.list_due(now).into_iter().filter(|key| jobs.is_confirmed(key));
+        let due: BTreeSet<(Reverse<i64>, Key)> =
+            due.filter_map(|key| Some((Reverse(objects.bindings.get(&key)?.created), key))).collect();
+        if due.is_empty() {
+            return Vec::new();
+        }
+        jobs.engine.resolve_quota();
+        let mut decisions = Vec::new();
+        let mut taken: BTreeMap<QueueName, Resources> = BTreeMap::new();
+        for (_, key) in due {
+            self.0.postpone(&key, after(now, AGAIN));
+            let Some(binding) = objects.bindings.get(&key) else { continue };
+            let Some(record) = binding.admission.as_deref() else { continue };
+            let path = objects.queue_path(&record.queue);
+            if !path.iter().any(|name| exceeds_limit(&jobs.engine, name, taken.get(name))) {
+                decisions.extend(jobs.assume_record(binding, record.clone(), true));
+                continue;
+            }
+            tracing::warn!(binding = %key, queue = %record.queue, "granted by another replica beyond a limit; taken back");
+            let mut freed = jobs.engine.charge_of(binding.id.as_str()).unwrap_or_default();
+            if binding.clusters.is_empty() {
+                decisions.push(requeue(binding, NOT_PLACED, WHY.to_owned(), Vec::new(), now));
+            } else if let Some(less) = record_of_placed(objects, binding) {
+                // It keeps what it has.
+                freed.saturating_sub(&less.charged);
+                decisions.extend(jobs.assume_record(binding, less, true));
+            }
+            path.into_iter().for_each(|name| taken.entry(name).or_default().add(&freed));
+        }
+        decisions
+    }
+}
+
+/// Whether more is charged than a queue may have, without what was taken back just now.
+fn exceeds_limit(engine: &Engine, queue: &QueueName, taken: Option<&Resources>) -> bool {
+    let is = engine.entitlement_of(queue);
+    let taken = |name: &str| taken.map(|taken| taken.get(name)).unwrap_or_default();
+    is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken(name.as_str())) > most)
+}

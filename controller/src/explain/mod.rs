@@ -1,0 +1,490 @@
+//! Where a job stands and why, as a value to print.
+//!
+//! Rule: it is worked out when somebody asks, from the state that decides, never from a text that was stored. The same
+//! [`Controller`] answers that releases jobs: who only looks fills one with lists, calls [`decide_without_writing`]
+//! once and asks. One that may not see everything says so: what depends on others' jobs is then what the controller
+//! wrote on the job's PodGroup ([`Basis::PodGroup`]), and nothing is made up.
+
+mod clusters;
+mod queues;
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    admission::Admission,
+    gang::{ClusterName, QueueName, TaskName, WorkloadRef},
+    queue::{Ask, UnknownStart, ledger::Stage},
+    reason::Reason,
+    resources::{ResourceName, Resources},
+};
+use caldera_runtime::clock::format_time;
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::{
+    clusters::ClusterView,
+    queues::{Amounts, Counts, InLine, QueueView, Step, list_queue, list_queues},
+};
+use crate::{
+    decide::{
+        Controller,
+        assess::ask_of,
+        decide,
+        jobs::{JobPhase, JobState},
+        pod_group_status::describe_unknown_class,
+    },
+    observe::{Binding, Key, ObjectKind, Workload},
+    write::pod_group::{phase_of, pod_group_key},
+};
+
+/// Jobs ahead that are named.
+const AHEAD: usize = 10;
+
+/// In one word, what a reader wants to know first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// In line; waiting helps.
+    Waiting,
+    /// Nothing speaks against it: its gate opens with the controller's next decision.
+    MayStart,
+    /// It asks for more than there can ever be.
+    CanNeverStart,
+    /// It starts when somebody changes what the sentence says.
+    Blocked,
+    /// Released, not placed yet.
+    Admitted,
+    /// In clusters, its minimum does not run yet.
+    Placed,
+    /// Its minimum runs.
+    Running,
+    /// It ended.
+    Finished,
+    /// Not in scope of any queue.
+    NotQueued,
+    /// No binding was made from it.
+    NoBinding,
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Basis {
+    /// Everything that decides, as it is now.
+    Live,
+    /// What the controller last wrote, because not everything can be seen.
+    PodGroup,
+}
+
+/// See the module. Amounts are for all copies together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Whose.
+    pub workload: WorkloadRef,
+    /// In one word.
+    pub verdict: Verdict,
+    /// For machines.
+    pub token: String,
+    /// For people, with numbers.
+    pub sentence: String,
+    /// What that rests on.
+    pub basis: Basis,
+    /// When the binding was made.
+    pub created: Option<String>,
+    /// Since then, in seconds.
+    pub age_seconds: i64,
+    /// Its ResourceBinding: namespace/name.
+    pub binding: Option<String>,
+    /// The queue that is, or would be, charged.
+    pub queue: Option<QueueName>,
+    /// Its value.
+    pub priority: i32,
+    /// By when it should have started, where it says so.
+    pub deadline: Option<String>,
+    /// From the root down to its queue: the resources that it asks for.
+    pub path: Vec<Step>,
+    /// What it asks for; `None` where that can not be read.
+    pub asks: Option<Asks>,
+    /// In line, from 1, within its queue.
+    pub position: Option<usize>,
+    /// Jobs in that line.
+    pub of: Option<usize>,
+    /// The first of those ahead.
+    pub ahead: Vec<InLine>,
+    /// The place that is kept for it.
+    pub reservation: Option<Reserved>,
+    /// When it starts, for one that waits.
+    pub eta: Option<Eta>,
+    /// What each member has for it, the best first; only for one that is not placed.
+    pub clusters: Vec<ClusterView>,
+    /// What was granted.
+    pub admission: Option<Admission>,
+    /// Where it is.
+    pub placed: Vec<Placed>,
+    /// When the scheduler last placed it, where the asker knows.
+    pub placed_at: Option<String>,
+    /// How its pods are.
+    pub pods: Pods,
+    /// What its PodGroup says.
+    pub pod_group: Option<PodGroupReason>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// What a job asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asks {
+    /// At least.
+    pub minimum: Resources,
+    /// With all its pods.
+    pub full: Resources,
+    /// Pods, at least.
+    pub min_pods: u64,
+    /// All pods.
+    pub pods: u64,
+    /// Clusters that each run all of it.
+    pub copies: u32,
+}
+
+impl From<&Ask> for Asks {
+    fn from(ask: &Ask) -> Self {
+        let pods = |of: fn(&caldera_core::queue::TaskAsk) -> u32| {
+            ask.tasks.iter().map(|task| u64::from(of(task))).sum::<u64>() * u64::from(ask.copies)
+        };
+        Self {
+            minimum: ask.minimum(),
+            full: ask.full(),
+            min_pods: pods(|task| task.min),
+            pods: pods(|task| task.most),
+            copies: ask.copies,
+        }
+    }
+}
+
+/// A place that is kept for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reserved {
+    /// Since when.
+    pub since: Option<String>,
+    /// The resource that it lacks; `None` if it lacks room.
+    pub resource: Option<ResourceName>,
+    /// Under whose ceiling.
+    pub bound: Option<String>,
+    /// The clusters that are kept for it.
+    pub clusters: Vec<ClusterName>,
+}
+
+/// When a job starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Eta {
+    /// At the latest; `None` where nobody can say.
+    pub at: Option<String>,
+    /// Why then, or why nobody can say.
+    pub basis: String,
+}
+
+/// A job's part in one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placed {
+    /// Which.
+    pub cluster: ClusterName,
+    /// Pods; 0 where the kind has no replicas.
+    pub replicas: u32,
+    /// Pods of each task, where there is a plan.
+    pub tasks: BTreeMap<TaskName, u32>,
+}
+
+/// How a job's pods are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pods {
+    /// They run.
+    pub running: u32,
+    /// They succeeded.
+    pub succeeded: u32,
+    /// They failed.
+    pub failed: u32,
+}
+
+/// What the controller last wrote on a PodGroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupReason {
+    /// Volcano's phase.
+    pub phase: String,
+    /// For machines.
+    pub token: String,
+    /// For people.
+    pub sentence: String,
+    /// Since when that is the reason.
+    pub since: String,
+}
+
+/// Decides as far as it can be decided, for a controller that was filled with lists and is only asked: what would be
+/// written is dropped. Never call it on one whose decisions are written.
+pub fn decide_without_writing(controller: &mut Controller, now: Timestamp) {
+    controller.jobs.engine.set_now(now.as_second());
+    if controller.is_complete() {
+        while decide(controller, now).releases > 0 {}
+        return;
+    }
+    let total = controller.capacity.sum_fleet();
+    controller.jobs.engine.set_fleet(total);
+    controller.jobs.engine.resolve_quota();
+}
+
+/// Which binding was made from a workload.
+#[must_use]
+pub fn find_binding(controller: &Controller, workload: &WorkloadRef) -> Option<Key> {
+    let mut bindings = controller.objects.bindings.values();
+    bindings.find(|binding| *binding.workload == *workload).map(|binding| binding.key.clone())
+}
+
+/// What is known of a workload from which no binding was made.
+#[must_use]
+pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) -> Option<Explanation> {
+    let known = controller.objects.workloads.get(workload)?;
+    let sentence = "no ResourceBinding was made from it: no PropagationPolicy or ClusterPropagationPolicy of Karmada \
+                    selects it, or Karmada has not looked at it yet";
+    let mut explanation = start_explanation(controller, workload.clone(), Some(known));
+    explanation.verdict = Verdict::NoBinding;
+    explanation.token = "NoBinding".to_owned();
+    explanation.sentence = sentence.to_owned();
+    Some(explanation)
+}
+
+/// See the module; `None` if there is no such binding.
+pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Option<Explanation> {
+    let binding = controller.objects.bindings.get(key)?;
+    let ask = ask_of(&controller.objects, &controller.capacity, binding);
+    let clusters = clusters::list_clusters(controller, key, ask.as_ref());
+    let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
+    let workload = controller.objects.workload_of(binding);
+    let answer = find_answer(controller, binding, state, workload);
+    let id = binding.id.as_str();
+    let mut explanation = start_explanation(controller, (*binding.workload).clone(), workload);
+    explanation.verdict = answer.verdict;
+    explanation.token = answer.token;
+    explanation.sentence = answer.sentence;
+    explanation.binding = Some(key.to_string());
+    explanation.created = format_second(binding.created);
+    explanation.age_seconds = now.as_second().saturating_sub(binding.created).max(0);
+    explanation.deadline =
+        workload.and_then(|workload| binding.created.checked_add(workload.sla_waiting_time?)).and_then(format_second);
+    explanation.asks = ask.as_ref().map(Asks::from);
+    explanation.admission = binding.admission.as_deref().cloned();
+    explanation.placed = list_placed(binding);
+    if let Some(queue) = controller.objects.queue_of(binding).filter(|_| answer.verdict != Verdict::NotQueued) {
+        explanation.path = queues::list_path(controller, queue, explanation.asks.as_ref());
+        explanation.queue = Some(queue.clone());
+    }
+    if answer.verdict == Verdict::Waiting && controller.is_complete() {
+        let (position, ahead) = queues::list_ahead(controller, id, AHEAD);
+        explanation.position = position.map(|position| position.place);
+        explanation.of = position.map(|position| position.of);
+        explanation.ahead = ahead;
+        explanation.reservation = find_reservation(controller, id);
+        // One that was evicted is not in its queue yet.
+        explanation.eta = position.map(|_| estimate_start(controller, id));
+    }
+    if explanation.placed.is_empty() && answer.verdict != Verdict::Finished {
+        explanation.clusters = clusters;
+    }
+    // Only the controller knows that the API server refused it.
+    let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");
+    if let (Verdict::MayStart, Some(told)) = (answer.verdict, refused) {
+        explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
+    }
+    explanation.notes.extend(controller.jobs.describe_increase(state));
+    explanation.notes.extend(describe_evictions_for(controller, id, now));
+    let others =
+        controller.jobs.states.iter().filter(|(other, state)| *other != key && state.assumed.is_some()).count();
+    if others > 0 {
+        explanation.notes.push(format!("other jobs that may start now and are counted as if they had: {others}"));
+    }
+    Some(explanation)
+}
+
+/// What can be said of a workload without its binding.
+fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: Option<&Workload>) -> Explanation {
+    let group = workload.and_then(|workload| controller.objects.pod_groups.get(&pod_group_key(workload)));
+    let progress = workload.map(|workload| workload.progress.clone()).unwrap_or_default();
+    Explanation {
+        workload: reference,
+        verdict: Verdict::NotQueued,
+        token: String::new(),
+        sentence: String::new(),
+        basis: if controller.is_complete() { Basis::Live } else { Basis::PodGroup },
+        created: None,
+        age_seconds: 0,
+        binding: None,
+        queue: workload.map(|workload| workload.queue.clone()),
+        priority: workload.map_or(0, |workload| controller.objects.priority_of(&workload.class)),
+        deadline: None,
+        path: Vec::new(),
+        asks: None,
+        position: None,
+        of: None,
+        ahead: Vec::new(),
+        reservation: None,
+        eta: None,
+        clusters: Vec::new(),
+        admission: None,
+        placed: Vec::new(),
+        placed_at: None,
+        pods: Pods { running: progress.running, succeeded: progress.succeeded, failed: progress.failed },
+        pod_group: group.map(|group| PodGroupReason {
+            phase: group.status.phase.clone(),
+            token: group.status.reason.clone(),
+            sentence: group.status.message.clone(),
+            since: group.status.since.clone(),
+        }),
+        notes: workload.map(|workload| list_notes(controller, workload)).unwrap_or_default(),
+    }
+}
+
+fn list_notes(controller: &Controller, workload: &Workload) -> Vec<String> {
+    let mut notes = Vec::new();
+    let classes_known = !controller.list_missing().contains(&ObjectKind::Classes);
+    notes.extend(describe_unknown_class(&controller.objects, workload).filter(|_| classes_known));
+    if workload.deleting {
+        notes.push("it is being deleted".to_owned());
+    }
+    notes
+}
+
+/// A verdict with its words.
+struct Answer {
+    verdict: Verdict,
+    token: String,
+    sentence: String,
+}
+
+impl Answer {
+    fn new(verdict: Verdict, reason: &Reason) -> Self {
+        Self { verdict, token: reason.token().to_owned(), sentence: reason.to_string() }
+    }
+
+    fn from_waiting(reason: &Reason) -> Self {
+        let verdict = match reason {
+            Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } => Verdict::CanNeverStart,
+            Reason::Deleting => Verdict::Blocked,
+            reason if reason.needs_a_change() => Verdict::Blocked,
+            _ => Verdict::Waiting,
+        };
+        Self::new(verdict, reason)
+    }
+}
+
+fn find_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
+    if state.assumed.is_some() {
+        let sentence = "may start now: its queue has quota for it and the members have capacity; its gate opens with the \
+                        controller's next decision";
+        return Answer { verdict: Verdict::MayStart, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
+    }
+    match &state.phase {
+        JobPhase::OutOfScope => Answer {
+            verdict: Verdict::NotQueued,
+            token: "NotQueued".to_owned(),
+            sentence: "waits in no queue: workloads other than Volcano Jobs do where they name one, or where their \
+                       namespace asks for queueing"
+                .to_owned(),
+        },
+        JobPhase::Blocked(reason) => Answer::from_waiting(reason),
+        JobPhase::Pending => match controller.jobs.why_pending(&binding.key).filter(|_| controller.is_complete()) {
+            Some(reason) => Answer::from_waiting(&reason),
+            None => read_pod_group_reason(controller, workload),
+        },
+        JobPhase::Holding { stage, reason } => {
+            let phase = workload.map_or("", |workload| phase_of(workload, Some(*stage)));
+            let verdict = match stage {
+                Stage::Finished => Verdict::Finished,
+                Stage::Waiting | Stage::Admitted => Verdict::Admitted,
+                Stage::Placed | Stage::Foreign if phase == "Running" => Verdict::Running,
+                Stage::Placed | Stage::Foreign => Verdict::Placed,
+            };
+            Answer::new(verdict, &controller.jobs.holding_reason(state, reason))
+        }
+    }
+}
+
+/// For a job in a line that can not be seen: the controller's own last words.
+fn read_pod_group_reason(controller: &Controller, workload: Option<&Workload>) -> Answer {
+    let group = workload.and_then(|workload| controller.objects.pod_groups.get(&pod_group_key(workload)));
+    let Some(status) = group.map(|group| &group.status).filter(|status| !status.reason.is_empty()) else {
+        let sentence = "waits in its queue; its PodGroup does not say why (does the controller run?)";
+        return Answer { verdict: Verdict::Waiting, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
+    };
+    let verdict = match status.reason.as_str() {
+        "ExceedsCapability" | "ExceedsFleet" | "NeverFits" => Verdict::CanNeverStart,
+        "QueueNotFound" | "QueueNotOpen" | "QueueMisconfigured" | "QueueNotLeaf" | "NotReleased" => Verdict::Blocked,
+        _ => Verdict::Waiting,
+    };
+    Answer { verdict, token: status.reason.clone(), sentence: status.message.clone() }
+}
+
+fn list_placed(binding: &Binding) -> Vec<Placed> {
+    let plan = binding.plan.as_ref();
+    let tasks = |cluster: &ClusterName| {
+        let share = plan.and_then(|plan| plan.clusters.get(cluster));
+        share.map(|share| share.tasks.iter().map(|(task, share)| (task.clone(), share.replicas)).collect())
+    };
+    let one = |(cluster, replicas): &(ClusterName, u32)| Placed {
+        cluster: cluster.clone(),
+        replicas: *replicas,
+        tasks: tasks(cluster).unwrap_or_default(),
+    };
+    binding.clusters.iter().map(one).collect()
+}
+
+fn find_reservation(controller: &Controller, id: &str) -> Option<Reserved> {
+    let kept = controller.jobs.engine.reservation_of(id)?;
+    let (bound, resource) = kept.short.map(|(bound, resource)| (bound.to_string(), resource)).unzip();
+    Some(Reserved { since: format_second(kept.since), resource, bound, clusters: kept.clusters })
+}
+
+fn estimate_start(controller: &Controller, id: &str) -> Eta {
+    let nobody = |basis: &str| Eta { at: None, basis: basis.to_owned() };
+    match controller.jobs.engine.reservation_of(id) {
+        Some(kept) => match kept.start {
+            Ok(start) => Eta {
+                at: format_second(start),
+                basis: "it has a reservation, and enough of what has to end before it has said how long it runs"
+                    .to_owned(),
+            },
+            Err(UnknownStart::EndUnknown) => nobody(
+                "it has a reservation: it starts as soon as enough has ended, but what has to end has not said when, or \
+                 should have by now",
+            ),
+            Err(UnknownStart::SharedQuota) => nobody(
+                "it has a reservation in its own queue; above it, beyond what that deserves, others may take what comes \
+                 free",
+            ),
+            Err(UnknownStart::Capacity) => {
+                nobody("it has a reservation in clusters: when enough of what runs there has ended is not known")
+            }
+        },
+        None => nobody("it has no reservation yet: others rank before it, or it has not waited long enough"),
+    }
+}
+
+/// Which jobs were evicted for a job, as long as the capacity is held for it: their bindings say so.
+fn describe_evictions_for(controller: &Controller, id: &str, now: Timestamp) -> Option<String> {
+    let evictions = controller.objects.bindings.values().filter_map(|binding| binding.eviction.as_ref());
+    let ours: Vec<i64> = evictions
+        .filter(|eviction| eviction.preemptor == id && eviction.until > now.as_second())
+        .map(|eviction| eviction.until)
+        .collect();
+    let until = format_second(*ours.iter().max()?)?;
+    let jobs = if ours.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", ours.len()) };
+    Some(format!("{jobs} evicted for it; the capacity is held for it until {until}"))
+}
+
+/// Seconds since 1970 as Kubernetes writes them.
+fn format_second(seconds: i64) -> Option<String> {
+    Timestamp::from_second(seconds).ok().map(format_time)
+}

@@ -1,0 +1,59 @@
+//! What the controller keeps of a member cluster, of a PriorityClass, and of a Namespace.
+
+use caldera_core::{inventory::Capacity, place};
+use caldera_crds::{
+    karmada::cluster::Cluster,
+    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE},
+    placement,
+};
+use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
+
+/// A PriorityClass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassFacts {
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: i32,
+    /// For pods that name none.
+    pub default: bool,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+}
+
+impl ClassFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &PriorityClass) -> Self {
+        Self {
+            name: object.metadata.name.clone().unwrap_or_default(),
+            value: object.value,
+            default: object.global_default == Some(true),
+            never_preempts: object.preemption_policy.as_deref() == Some("Never"),
+        }
+    }
+}
+
+/// A member cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterFacts {
+    /// As placement sees it.
+    pub cluster: place::Cluster,
+    /// What Karmada's summary says is free, for want of better.
+    pub summary: Capacity,
+}
+
+impl ClusterFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &Cluster) -> Self {
+        Self { cluster: placement::read_cluster(object), summary: placement::read_summary(object.status.as_ref()) }
+    }
+}
+
+/// The name of a namespace, and whether it asks for queueing.
+pub(crate) fn read_opt_in(namespace: &Namespace) -> (String, bool) {
+    let labels = namespace.metadata.labels.as_ref();
+    let opted = labels.and_then(|labels| labels.get(NAMESPACE_OPT_IN)).is_some_and(|v| v == NAMESPACE_OPT_IN_VALUE);
+    (namespace.metadata.name.clone().unwrap_or_default(), opted)
+}

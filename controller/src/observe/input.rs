@@ -1,0 +1,142 @@
+//! What the controller is told: an event of one kind of object, or something that happened in a member.
+//!
+//! Every kind that decides must be listed before the first decision: half a view gives away what the other half holds.
+
+use std::collections::BTreeSet;
+
+use caldera_core::fleet::Update;
+use caldera_crds::{
+    karmada::{cluster::Cluster, work::ResourceBinding},
+    links::FederationTopology,
+    names::caldera::WORKLOAD_KIND,
+    volcano::scheduling::{PodGroup, Queue},
+    workload::WorkloadKind,
+};
+use caldera_runtime::watch::{Event, api_resource};
+use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
+use kube::api::ApiResource;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    binding::Binding,
+    cluster::{ClassFacts, ClusterFacts, read_opt_in},
+    pod_group::PodGroupFacts,
+    queue::{CommandFacts, QueueFacts},
+    workload::Workload,
+};
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// Queues.
+    Queues(Event<QueueFacts>),
+    /// Bindings.
+    Bindings(Event<Binding>),
+    /// Workloads of one kind.
+    Workloads(WorkloadKind, Event<Workload>),
+    /// PodGroups of ours.
+    PodGroups(Event<PodGroupFacts>),
+    /// PriorityClasses.
+    Classes(Event<ClassFacts>),
+    /// Members' objects on the host.
+    Clusters(Event<ClusterFacts>),
+    /// Namespaces; true for those that ask for queueing.
+    Namespaces(Event<(String, bool)>),
+    /// Declared links between clusters.
+    Links(Event<FederationTopology>),
+    /// Commands for queues.
+    Commands(Event<CommandFacts>),
+    /// In a member.
+    Member(String, Update),
+    /// All objects of this kind were told, one by one.
+    Listed(ObjectKind),
+}
+
+/// Kinds of objects that decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// Queues.
+    Queues,
+    /// Bindings.
+    Bindings,
+    /// One kind of workload.
+    Workloads(WorkloadKind),
+    /// PodGroups.
+    PodGroups,
+    /// PriorityClasses.
+    Classes,
+    /// Clusters.
+    Clusters,
+    /// Namespaces.
+    Namespaces,
+    /// Declared links between clusters.
+    Links,
+}
+
+impl ObjectKind {
+    /// All of them.
+    #[must_use]
+    pub fn list_all() -> BTreeSet<Self> {
+        let mut all = Self::list_required();
+        all.insert(Self::Links);
+        all
+    }
+
+    /// Those that must have been listed before anything is decided. Not every host has links.
+    #[must_use]
+    pub fn list_required() -> BTreeSet<Self> {
+        [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
+            .into_iter()
+            .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
+            .collect()
+    }
+
+    /// What to ask the server for.
+    #[must_use]
+    pub fn api_resource(self) -> ApiResource {
+        match self {
+            Self::Queues => api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::Bindings => api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+            Self::Workloads(kind) => kind.api_resource(),
+            Self::PodGroups => api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            Self::Classes => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Self::Clusters => api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
+            Self::Namespaces => api_resource("", "v1", "Namespace", "namespaces"),
+            Self::Links => {
+                api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
+            }
+        }
+    }
+
+    /// Only those with this label.
+    #[must_use]
+    pub const fn label_selector(self) -> Option<&'static str> {
+        match self {
+            Self::PodGroups => Some(WORKLOAD_KIND),
+            _ => None,
+        }
+    }
+}
+
+/// Reads one object of a list for who looks only once; `None` for one that is of no interest.
+///
+/// # Errors
+/// If it does not parse: it is left out, as a watch leaves it out.
+pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, serde_json::Error> {
+    fn parse<K: DeserializeOwned, R>(object: Value, read: fn(&K) -> R) -> Result<Event<R>, serde_json::Error> {
+        serde_json::from_value::<K>(object).map(|object| Event::Applied(read(&object)))
+    }
+    Ok(Some(match kind {
+        ObjectKind::Queues => Input::Queues(parse::<Queue, _>(object, QueueFacts::read)?),
+        ObjectKind::Bindings => Input::Bindings(parse::<ResourceBinding, _>(object, Binding::read)?),
+        ObjectKind::Workloads(kind) => {
+            return Ok(Workload::read(&object).map(|workload| Input::Workloads(kind, Event::Applied(workload))));
+        }
+        ObjectKind::PodGroups => Input::PodGroups(parse::<PodGroup, _>(object, PodGroupFacts::read)?),
+        ObjectKind::Classes => Input::Classes(parse::<PriorityClass, _>(object, ClassFacts::read)?),
+        ObjectKind::Clusters => Input::Clusters(parse::<Cluster, _>(object, ClusterFacts::read)?),
+        ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_opt_in)?),
+        ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
+    }))
+}

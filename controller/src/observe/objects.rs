@@ -1,0 +1,366 @@
+//! The objects as seen: what the watches told, and what of it changed.
+//!
+//! Each event updates one object; nothing is rebuilt. An event of an older version than what is known changes nothing.
+//! What changed comes back as a list of [`Change`], in the order in which it is to be followed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use caldera_core::{
+    gang::{Gang, QueueName, WorkloadRef},
+    place::Groups,
+    resources::Resources,
+};
+use caldera_crds::{names::volcano::ROOT_QUEUE, workload::WorkloadKind};
+use caldera_runtime::watch::Event;
+
+use super::{
+    binding::{Binding, Key},
+    cluster::ClassFacts,
+    input::ObjectKind,
+    interning::Interned,
+    pod_group::PodGroupFacts,
+    queue::QueueFacts,
+    workload::Workload,
+};
+
+/// What an event changed.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A queue is new, or changed.
+    Queue {
+        /// Which.
+        name: QueueName,
+        /// What it says of amounts, of its parent and of jobs.
+        spec: bool,
+        /// Its state, its mark or its parent.
+        state: bool,
+    },
+    /// A queue is gone.
+    QueueGone(QueueName),
+    /// A binding or its workload is new, changed, or (the workload) gone.
+    Binding(Key),
+    /// A binding is gone.
+    BindingGone(Box<Binding>),
+    /// The PodGroup of a binding changed or is gone.
+    PodGroup(Key),
+    /// All bindings may be affected.
+    AllBindings,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) queues: BTreeMap<QueueName, QueueFacts>,
+    pub(crate) bindings: BTreeMap<Key, Box<Binding>>,
+    pub(crate) workloads: BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
+    pub(crate) pod_groups: BTreeMap<Key, Box<PodGroupFacts>>,
+    by_workload: BTreeMap<Arc<WorkloadRef>, Key>,
+    /// Bindings by the UID of their workload, for PodGroups that change.
+    by_owner: BTreeMap<Arc<str>, Key>,
+    classes: BTreeMap<String, ClassFacts>,
+    opted_in: BTreeSet<String>,
+    /// Which bindings are in a workload affinity group.
+    pub(crate) affinity_groups: Groups<Key>,
+    affinity_changed: bool,
+    missing: Option<BTreeSet<ObjectKind>>,
+    gangs: Interned<Gang>,
+    requests: Interned<Resources>,
+    namespaces: Interned<str>,
+}
+
+/// Answers.
+impl Objects {
+    /// True once every kind has been listed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// Kinds that have not been listed yet.
+    pub(crate) fn list_missing(&self) -> BTreeSet<ObjectKind> {
+        self.missing.clone().unwrap_or_else(ObjectKind::list_required)
+    }
+
+    /// The workload of a binding: the one it was made from, not another of the same name.
+    pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
+        let workload = self.workloads.get(&binding.workload)?;
+        (binding.workload_uid.is_empty() || binding.workload_uid == workload.uid).then_some(workload)
+    }
+
+    /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
+    pub(crate) fn class_value(&self, name: &str) -> Option<i32> {
+        if name.is_empty() {
+            let default = self.classes.values().filter(|class| class.default).map(|class| class.value).max();
+            return Some(default.unwrap_or(0));
+        }
+        self.classes.get(name).map(|class| class.value)
+    }
+
+    /// What a job of this PriorityClass counts as. A class that does not exist counts as none.
+    pub(crate) fn priority_of(&self, name: &str) -> i32 {
+        self.class_value(name).or_else(|| self.class_value("")).unwrap_or(0)
+    }
+
+    /// Whether jobs of a PriorityClass never preempt; the default one's for no name, and for one that does not exist.
+    pub(crate) fn never_preempts(&self, name: &str) -> bool {
+        let default = || self.classes.values().filter(|class| class.default).max_by_key(|class| class.value);
+        self.classes.get(name).or_else(default).is_some_and(|class| class.never_preempts)
+    }
+
+    /// The queue that is charged for a binding, or would be.
+    pub(crate) fn queue_of<'a>(&'a self, binding: &'a Binding) -> Option<&'a QueueName> {
+        let admitted = binding.admission.as_ref().map(|admission| &admission.queue);
+        admitted.or_else(|| self.workload_of(binding).map(|workload| &workload.queue))
+    }
+
+    /// A queue and those above it, the root last.
+    pub(crate) fn queue_path(&self, queue: &QueueName) -> Vec<QueueName> {
+        let mut path = Vec::new();
+        let mut next = Some(queue);
+        while let Some(name) = next.filter(|name| name.as_str() != ROOT_QUEUE && !path.contains(*name)) {
+            path.push(name.clone());
+            next = self.queues.get(name).and_then(|queue| queue.spec.parent.as_ref());
+        }
+        path.push(ROOT_QUEUE.into());
+        path
+    }
+
+    /// Whether a namespace asks for queueing.
+    pub(crate) fn is_opted_in(&self, namespace: &str) -> bool {
+        self.opted_in.contains(namespace)
+    }
+
+    /// True once after the members of a workload affinity group, or where they are, changed.
+    pub(crate) fn take_affinity_changed(&mut self) -> bool {
+        mem::take(&mut self.affinity_changed)
+    }
+}
+
+/// Events in.
+impl Objects {
+    /// All objects of a kind were told.
+    pub(crate) fn mark_listed(&mut self, kind: ObjectKind) {
+        self.missing.get_or_insert_with(ObjectKind::list_required).remove(&kind);
+    }
+
+    /// Takes a kind to be unlisted, as if its first list were still under way.
+    #[cfg(test)]
+    pub(crate) fn forget_listed(&mut self, kind: ObjectKind) {
+        self.missing = Some([kind].into());
+    }
+
+    pub(crate) fn apply_queues(&mut self, event: Event<QueueFacts>) -> Vec<Change> {
+        match event {
+            Event::Applied(queue) => self.set_queue(queue).into_iter().collect(),
+            Event::Deleted(queue) => vec![self.remove_queue(queue.spec.name)],
+            Event::Reset(all) => {
+                let there: BTreeSet<&QueueName> = all.iter().map(|queue| &queue.spec.name).collect();
+                let gone: Vec<QueueName> = self.queues.keys().filter(|name| !there.contains(name)).cloned().collect();
+                let mut changes: Vec<Change> = gone.into_iter().map(|name| self.remove_queue(name)).collect();
+                changes.extend(all.into_iter().filter_map(|queue| self.set_queue(queue)));
+                self.mark_listed(ObjectKind::Queues);
+                changes
+            }
+        }
+    }
+
+    fn set_queue(&mut self, queue: QueueFacts) -> Option<Change> {
+        let name = queue.spec.name.clone();
+        let known = self.queues.get(&name).filter(|known| known.uid == queue.uid);
+        if known.is_some_and(|known| is_older(&queue.resource_version, &known.resource_version)) {
+            return None;
+        }
+        let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
+        let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
+        let spec = known.is_none_or(|known| (&known.spec, &known.wrong) != (&queue.spec, &queue.wrong));
+        self.queues.insert(name.clone(), queue);
+        Some(Change::Queue { name, spec, state })
+    }
+
+    fn remove_queue(&mut self, name: QueueName) -> Change {
+        self.queues.remove(&name);
+        Change::QueueGone(name)
+    }
+
+    pub(crate) fn apply_bindings(&mut self, event: Event<Binding>) -> Vec<Change> {
+        match event {
+            Event::Applied(binding) => self.set_binding(binding),
+            Event::Deleted(binding) if self.bindings.get(&binding.key).is_some_and(|known| known.id == binding.id) => {
+                self.remove_binding(&binding.key).into_iter().collect()
+            }
+            Event::Deleted(_) => Vec::new(),
+            Event::Reset(all) => {
+                let there: BTreeSet<&Key> = all.iter().map(|binding| &binding.key).collect();
+                let gone: Vec<Key> = self.bindings.keys().filter(|key| !there.contains(key)).cloned().collect();
+                let mut changes: Vec<Change> = gone.iter().filter_map(|key| self.remove_binding(key)).collect();
+                changes.extend(all.into_iter().flat_map(|binding| self.set_binding(binding)).collect::<Vec<_>>());
+                self.mark_listed(ObjectKind::Bindings);
+                changes
+            }
+        }
+    }
+
+    fn set_binding(&mut self, mut binding: Binding) -> Vec<Change> {
+        binding.replica_request = self.requests.intern(binding.replica_request);
+        binding.workload = self.intern_name(binding.workload);
+        binding.key.namespace = self.namespaces.intern(binding.key.namespace);
+        let key = binding.key.clone();
+        let mut changes = Vec::new();
+        match self.bindings.get(&key) {
+            // Deleted and made anew; the deletion was not seen.
+            Some(known) if known.id != binding.id => changes.extend(self.remove_binding(&key)),
+            Some(known) if is_older(&binding.resource_version, &known.resource_version) => return changes,
+            _ => {}
+        }
+        self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
+        self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
+        let old = self.bindings.insert(key.clone(), Box::new(binding));
+        self.follow_affinity(old.as_deref(), &key);
+        changes.push(Change::Binding(key));
+        changes
+    }
+
+    pub(crate) fn remove_binding(&mut self, key: &Key) -> Option<Change> {
+        let binding = self.bindings.remove(key)?;
+        self.follow_affinity(Some(&binding), key);
+        if self.by_workload.get(&binding.workload) == Some(key) {
+            self.by_workload.remove(&binding.workload);
+        }
+        self.by_owner.remove(&binding.workload_uid);
+        Some(Change::BindingGone(binding))
+    }
+
+    /// A binding's affinity groups, or where it is, may have changed: others of its groups may fit now.
+    fn follow_affinity(&mut self, old: Option<&Binding>, key: &Key) {
+        let new = self.bindings.get(key).map(|binding| &**binding);
+        let same = |old: &Binding, new: &Binding| (&old.groups, &old.clusters) == (&new.groups, &new.clusters);
+        let grouped = [old, new].into_iter().flatten().any(|binding| !binding.groups.is_empty());
+        if !grouped || old.zip(new).is_some_and(|(old, new)| same(old, new)) {
+            return;
+        }
+        if let Some(old) = old {
+            self.affinity_groups.remove(&old.key.namespace, &old.groups, key);
+        }
+        if let Some(new) = new {
+            self.affinity_groups.insert(&new.key.namespace, &new.groups, key);
+        }
+        self.affinity_changed = true;
+    }
+
+    pub(crate) fn apply_workloads(&mut self, kind: WorkloadKind, event: Event<Workload>) -> Vec<Change> {
+        match event {
+            Event::Applied(workload) => self.set_workload(workload).into_iter().collect(),
+            Event::Deleted(workload) => {
+                let same = self.workloads.get(&workload.reference).is_some_and(|known| known.uid == workload.uid);
+                same.then(|| self.remove_workload(&workload.reference)).flatten().into_iter().collect()
+            }
+            Event::Reset(all) => {
+                let there: BTreeSet<&WorkloadRef> = all.iter().map(|workload| workload.reference.as_ref()).collect();
+                let of_kind = self.workloads.iter().filter(|(_, workload)| workload.kind == kind);
+                let gone: Vec<Arc<WorkloadRef>> =
+                    of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r.as_ref())).cloned().collect();
+                let mut changes: Vec<Change> = gone.iter().filter_map(|gone| self.remove_workload(gone)).collect();
+                changes.extend(all.into_iter().filter_map(|workload| self.set_workload(workload)));
+                self.mark_listed(ObjectKind::Workloads(kind));
+                changes
+            }
+        }
+    }
+
+    fn set_workload(&mut self, mut workload: Workload) -> Option<Change> {
+        workload.gang = workload.gang.map(|gang| self.gangs.intern(gang));
+        if self.workloads.get(&workload.reference).is_some_and(|known| **known == workload) {
+            return None;
+        }
+        workload.reference = self.intern_name(workload.reference);
+        let reference = Arc::clone(&workload.reference);
+        self.workloads.insert(Arc::clone(&reference), Box::new(workload));
+        self.by_workload.get(&reference).cloned().map(Change::Binding)
+    }
+
+    fn remove_workload(&mut self, reference: &WorkloadRef) -> Option<Change> {
+        self.workloads.remove(reference);
+        self.by_workload.get(reference).cloned().map(Change::Binding)
+    }
+
+    /// The same name as it is known already, so that ten thousand are kept once.
+    fn intern_name(&self, workload: Arc<WorkloadRef>) -> Arc<WorkloadRef> {
+        let by_binding = self.by_workload.get_key_value(&workload).map(|(known, _)| known);
+        let known = by_binding.or_else(|| self.workloads.get_key_value(&workload).map(|(known, _)| known));
+        known.map_or(workload, Arc::clone)
+    }
+
+    pub(crate) fn apply_pod_groups(&mut self, event: Event<PodGroupFacts>) -> Vec<Change> {
+        match event {
+            Event::Applied(group) => self.set_pod_group(group).into_iter().collect(),
+            Event::Deleted(group) => {
+                self.pod_groups.remove(&group.key);
+                self.find_owner(&group.owner).into_iter().collect()
+            }
+            Event::Reset(all) => {
+                let old = mem::take(&mut self.pod_groups);
+                let mut changes: Vec<Change> = all.into_iter().filter_map(|group| self.set_pod_group(group)).collect();
+                let gone = old.values().filter(|old| !self.pod_groups.contains_key(&old.key));
+                changes.extend(gone.filter_map(|gone| self.find_owner(&gone.owner)));
+                self.mark_listed(ObjectKind::PodGroups);
+                changes
+            }
+        }
+    }
+
+    fn set_pod_group(&mut self, mut group: PodGroupFacts) -> Option<Change> {
+        if self.pod_groups.get(&group.key).is_some_and(|known| **known == group) {
+            return None;
+        }
+        group.key.namespace = self.namespaces.intern(group.key.namespace);
+        if let Some((known, _)) = self.by_owner.get_key_value(&group.owner) {
+            group.owner = Arc::clone(known);
+        }
+        let change = self.find_owner(&group.owner);
+        self.pod_groups.insert(group.key.clone(), Box::new(group));
+        change
+    }
+
+    fn find_owner(&self, owner: &str) -> Option<Change> {
+        self.by_owner.get(owner).cloned().map(Change::PodGroup)
+    }
+
+    pub(crate) fn apply_classes(&mut self, event: Event<ClassFacts>) -> Vec<Change> {
+        let before = self.classes.clone();
+        match event {
+            Event::Applied(class) => drop(self.classes.insert(class.name.clone(), class)),
+            Event::Deleted(class) => drop(self.classes.remove(&class.name)),
+            Event::Reset(all) => {
+                self.classes = all.into_iter().map(|class| (class.name.clone(), class)).collect();
+                self.mark_listed(ObjectKind::Classes);
+            }
+        }
+        if before == self.classes { Vec::new() } else { vec![Change::AllBindings] }
+    }
+
+    pub(crate) fn apply_namespaces(&mut self, event: Event<(String, bool)>) -> Vec<Change> {
+        let before = self.opted_in.clone();
+        match event {
+            Event::Applied((name, true)) => drop(self.opted_in.insert(name)),
+            Event::Applied((name, false)) | Event::Deleted((name, _)) => drop(self.opted_in.remove(&name)),
+            Event::Reset(all) => {
+                self.opted_in = all.into_iter().filter(|(_, opted)| *opted).map(|(name, _)| name).collect();
+                self.mark_listed(ObjectKind::Namespaces);
+            }
+        }
+        let changed: BTreeSet<&str> = before.symmetric_difference(&self.opted_in).map(String::as_str).collect();
+        if changed.is_empty() {
+            return Vec::new();
+        }
+        let affected = self.bindings.keys().filter(|key| changed.contains(&*key.namespace));
+        affected.cloned().map(Change::Binding).collect()
+    }
+}
+
+/// Versions are opaque, but every API server counts them; what is no number is taken for newer.
+fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
+}

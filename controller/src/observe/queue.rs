@@ -1,0 +1,169 @@
+//! What the controller keeps of a Volcano Queue, and of a Command for one.
+//!
+//! A field that is no quantity counts as zero and is said on the queue ([`QueueFacts::wrong`]).
+
+use std::sync::Arc;
+
+use caldera_core::{
+    gang::QueueName,
+    quantity::Quantity,
+    queue::{Dequeue, QueueSpec, state::ReportedState},
+    resources::{Limits, ResourceName, Resources},
+};
+use caldera_crds::{
+    names::{caldera::QUEUE_STATUS, volcano::CLOSED_BY_PARENT},
+    placement,
+    volcano::{
+        bus::Command,
+        scheduling::{self, Queue},
+    },
+    wire::ResourceList,
+};
+
+use super::binding::Key;
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueFacts {
+    /// For the engine.
+    pub spec: QueueSpec,
+    /// UID.
+    pub uid: Arc<str>,
+    /// As last seen.
+    pub resource_version: Arc<str>,
+    /// `status.state` as written.
+    pub state: Option<String>,
+    /// Closed because its parent was.
+    pub closed_by_parent: bool,
+    /// Our annotation on it, as written.
+    pub annotation: Option<Arc<str>>,
+    /// What of its status we write.
+    pub status: QueueNumbers,
+    /// Fields that are no quantities; they count as zero.
+    pub wrong: Vec<String>,
+}
+
+/// The numbers of a queue's status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueNumbers {
+    /// Charged.
+    pub allocated: Resources,
+    /// PodGroups that wait.
+    pub pending: i32,
+    /// Released ones that do not run yet.
+    pub inqueue: i32,
+    /// Running ones.
+    pub running: i32,
+    /// Ended ones.
+    pub completed: i32,
+}
+
+impl QueueFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &Queue) -> Self {
+        let (spec, status) = (&object.spec, object.status.clone().unwrap_or_default());
+        let annotations = object.metadata.annotations.as_ref();
+        let annotation = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
+        let (mut wrong, mut unreadable) = (Vec::new(), Vec::new());
+        let mut amounts = |field: &str, list: &ResourceList| -> Vec<(String, Quantity)> {
+            list.iter()
+                .map(|(name, text)| match text.0.parse() {
+                    Ok(amount) => (name.clone(), amount),
+                    Err(error) => {
+                        wrong.push(format!("spec.{field}.{name}: {error}"));
+                        if field == "capability" {
+                            unreadable.push(ResourceName::from(name.as_str()));
+                        }
+                        (name.clone(), Quantity::ZERO)
+                    }
+                })
+                .collect()
+        };
+        let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
+            amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
+        };
+        let guarantee = spec.guarantee.clone().unwrap_or_default().resource;
+        let capability = limits(amounts("capability", &spec.capability));
+        let guarantee = amounts("guarantee.resource", &guarantee);
+        let deserved = limits(amounts("deserved", &spec.deserved));
+        let queue = QueueSpec {
+            name: object.metadata.name.as_deref().unwrap_or("").into(),
+            parent: spec.parent.as_deref().filter(|parent| !parent.is_empty()).map(QueueName::from),
+            priority: spec.priority.unwrap_or(0),
+            weight: u32::try_from(spec.weight.unwrap_or(1)).unwrap_or(1),
+            capability,
+            unreadable,
+            guarantee: guarantee.into_iter().map(|(name, amount)| (ResourceName::from(name), amount)).collect(),
+            deserved,
+            reclaimable: spec.reclaimable.unwrap_or(true),
+            dequeue: match spec.dequeue_strategy {
+                Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
+                _ => Dequeue::Traverse,
+            },
+            state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
+        };
+        Self {
+            spec: queue,
+            uid: object.metadata.uid.as_deref().unwrap_or("").into(),
+            closed_by_parent: annotation(CLOSED_BY_PARENT) == Some("true"),
+            annotation: annotation(QUEUE_STATUS).map(Arc::from),
+            resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
+            state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
+            status: QueueNumbers {
+                allocated: placement::read_resources(&status.allocated),
+                pending: status.pending.unwrap_or(0),
+                inqueue: status.inqueue.unwrap_or(0),
+                running: status.running.unwrap_or(0),
+                completed: status.completed.unwrap_or(0),
+            },
+            wrong,
+        }
+    }
+}
+
+/// A Command, as far as it is about a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandFacts {
+    /// Which.
+    pub key: Key,
+    /// UID.
+    pub uid: Arc<str>,
+    /// Seconds since 1970.
+    pub created: i64,
+    /// As last seen.
+    pub resource_version: Arc<str>,
+    /// The queue's name.
+    pub queue: QueueName,
+    /// The queue's UID, empty for whichever has the name.
+    pub queue_uid: Arc<str>,
+    /// `OpenQueue` or `CloseQueue`, if it is one that there is.
+    pub action: Arc<str>,
+    /// Somebody deletes it already.
+    pub deleting: bool,
+}
+
+impl CommandFacts {
+    /// Reads one; `None` if it is about no queue.
+    #[must_use]
+    pub fn read(object: &Command) -> Option<Self> {
+        let target = object.target.as_ref()?;
+        let is_queue = target.kind == "Queue" && target.api_version == "scheduling.volcano.sh/v1beta1";
+        let metadata = &object.metadata;
+        is_queue.then(|| Self {
+            key: Key::of(metadata),
+            uid: metadata.uid.as_deref().unwrap_or("").into(),
+            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
+            queue: target.name.as_str().into(),
+            queue_uid: target.uid.as_str().into(),
+            action: object.action.as_deref().unwrap_or("").into(),
+            deleting: metadata.deletion_timestamp.is_some(),
+        })
+    }
+
+    /// Orders Commands by age, to the last tie.
+    pub(crate) fn rank_by_age(&self) -> (i64, u64, &str) {
+        (self.created, self.resource_version.parse().unwrap_or(u64::MAX), &self.uid)
+    }
+}

@@ -1,0 +1,81 @@
+//! What the controller keeps of a workload: what its gang asks for, its queue, and how far it is.
+//!
+//! A workload that is wrong in one field is kept with that said, so that its user reads it on the PodGroup.
+
+use std::sync::Arc;
+
+use caldera_core::gang::{Gang, QueueName, WorkloadRef};
+use caldera_crds::{
+    names::caldera::HOLD,
+    workload::{
+        self, WorkloadKind,
+        progress::{Progress, read_progress},
+    },
+};
+use serde_json::Value;
+
+/// A workload of a kind in scope.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Which.
+    pub reference: Arc<WorkloadRef>,
+    /// `group/version`.
+    pub api_version: Arc<str>,
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// UID.
+    pub uid: Arc<str>,
+    /// What it asks for, or what is wrong with that.
+    pub gang: Result<Arc<Gang>, Arc<str>>,
+    /// Queue.
+    pub queue: QueueName,
+    /// Whether it says so itself.
+    pub names_queue: bool,
+    /// PriorityClass, empty for none.
+    pub class: Arc<str>,
+    /// Seconds that it may wait before it should have started.
+    pub sla_waiting_time: Option<i64>,
+    /// Seconds that it runs at most, if it says so.
+    pub run_for: Option<i64>,
+    /// The user holds it.
+    pub held: bool,
+    /// Whether it says that it may be evicted.
+    pub preemptable: Option<bool>,
+    /// How far it is.
+    pub progress: Progress,
+    /// `spec.networkTopology` as written.
+    pub topology: Option<Arc<Value>>,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+impl Workload {
+    /// Reads one; `None` if it is of no kind in scope.
+    #[must_use]
+    pub fn read(object: &Value) -> Option<Self> {
+        let kind = WorkloadKind::of(object)?;
+        let reference = workload::reference_of(object)?;
+        let gang = workload::read_gang(object).map(Arc::new).map_err(|error| Arc::from(error.to_string()));
+        let metadata = &object["metadata"];
+        Some(Self {
+            api_version: object["apiVersion"].as_str().unwrap_or("").into(),
+            kind,
+            uid: metadata["uid"].as_str().unwrap_or("").into(),
+            queue: workload::queue_of(object),
+            names_queue: workload::names_queue(object),
+            class: workload::priority_class_of(object).into(),
+            sla_waiting_time: workload::sla_waiting_time(object),
+            run_for: workload::running_estimate(object),
+            held: metadata["annotations"][HOLD] == "true",
+            preemptable: workload::read_preemptable(object),
+            progress: read_progress(kind, object, gang.as_deref().ok()),
+            gang,
+            topology: (kind == WorkloadKind::VolcanoJob)
+                .then(|| &object["spec"]["networkTopology"])
+                .filter(|topology| topology.is_object())
+                .map(|topology| Arc::new(topology.clone())),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            reference: Arc::new(reference),
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Gangs that are placed and do not start.
+
+use caldera_core::{
+    fleet::Update,
+    inventory::{Change, Node, Owner, Pod},
+    quantity::Quantity,
+};
+use caldera_runtime::clock::format_time;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::{decide::StartDeadlines, observe::Input};
+
+/// Two members of which everything is seen.
+fn world() -> World {
+    let mut world = World::new(10);
+    world.cluster("m2", "100");
+    for member in ["m1", "m2"] {
+        let cpu = |units| [("cpu", Quantity::from_units(units)), ("pods", Quantity::from_units(100))];
+        let node =
+            Node { name: "n".into(), allocatable: cpu(50).into_iter().collect(), ready: true, ..Node::default() };
+        for update in [Update::Up, Update::Change(Change::Nodes(vec![node])), Update::Change(Change::Pods(vec![]))] {
+            world.controller.observe(Input::Member(member.into(), update), world.now);
+        }
+    }
+    world
+}
+
+/// `pods` more pods of the job are on a node.
+fn starts(world: &mut World, member: &str, job: &str, pods: u32) {
+    for pod in 0..pods {
+        let owner = Owner {
+            group: "batch.volcano.sh".into(),
+            kind: "Job".into(),
+            name: job.into(),
+            task: Some("worker".into()),
+        };
+        let pod = Pod {
+            namespace: "ns".into(),
+            name: format!("{job}-worker-{pod}"),
+            node: Some("n".into()),
+            request: [("cpu", Quantity::from_units(1))].into_iter().collect(),
+            finished: false,
+            owner: Some(owner),
+        };
+        world.controller.observe(Input::Member(member.into(), Update::Change(Change::Pod(pod))), world.now);
+    }
+}
+
+#[test]
+fn who_was_put_back_gave_way_no_more_often_than_before() {
+    let mut world = world();
+    split(&mut world);
+    world.pass(301);
+    let read = |world: &World| -> Value {
+        let text = &world.get("ResourceBinding", "a-job")["metadata"]["annotations"]["caldera.dev/eviction"];
+        serde_json::from_str(text.as_str().unwrap_or("null")).unwrap()
+    };
+    assert_eq!((&read(&world)["count"], &read(&world)["requeues"]), (&json!(0), &json!(1)), "{}", read(&world));
+}
+
+/// Three pods in m1 and two in m2, placed now.
+fn split(world: &mut World) {
+    world.job("a", "q", 5);
+    assert_eq!(world.settle(), ["a-job"]);
+    let share =
+        |pods: u32| json!({"tasks": {"worker": {"replicas": pods, "minAvailable": pods}}, "minAvailable": pods});
+    let plan = json!({"clusters": {"m1": share(3), "m2": share(2)}});
+    let placed = json!({
+        "metadata": {"annotations": {"caldera.dev/plan": plan.to_string()}},
+        "spec": {"clusters": [{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 2}]},
+        "status": {"lastScheduledTime": format_time(world.now)},
+    });
+    world.patch("ResourceBinding", "a-job", &placed);
+    world.settle();
+}
+
+fn eviction(world: &World) -> Value {
+    let record = &world.get("ResourceBinding", "a-job")["metadata"]["annotations"]["caldera.dev/eviction"];
+    record.as_str().map_or(Value::Null, |record| serde_json::from_str(record).unwrap())
+}
+
+#[test]
+fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
+    let mut world = world();
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    world.pass(298);
+    assert!(eviction(&world).is_null());
+    world.pass(5);
+    let record = eviction(&world);
+    assert_eq!((&record["reason"], &record["avoid"]), (&json!("PodsReadyTimeout"), &json!(["m2"])));
+    let binding = world.get("ResourceBinding", "a-job");
+    assert!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
+    assert_eq!(binding["spec"]["suspension"]["scheduling"], true);
+    let (reason, message) = world.says("a");
+    assert_eq!(reason, "Requeued");
+    assert!(message.contains("0 of the 2 pods needed in m2 are on nodes"), "{message}");
+    // In line again after a while, with its age.
+    assert_eq!(world.pass(120), ["a-job"]);
+}
+
+#[test]
+fn how_long_a_part_has_can_be_said() {
+    let mut world = world();
+    world.controller.deadlines.start = StartDeadlines::new(SignedDuration::from_secs(5));
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    world.pass(4);
+    assert!(eviction(&world).is_null());
+    world.pass(2);
+    assert_eq!(eviction(&world)["avoid"], json!(["m2"]));
+}
+
+#[test]
+fn a_gang_that_starts_in_time_or_whose_pods_only_pull_their_images_stays() {
+    let mut world = world();
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    world.pass(200);
+    starts(&mut world, "m2", "a", 2);
+    world.pass(2000);
+    assert!(eviction(&world).is_null());
+}
+
+#[test]
+fn what_runs_is_not_withdrawn_for_a_part_that_its_member_restarts() {
+    let mut world = world();
+    split(&mut world);
+    world.phase("a", "Running");
+    world.pass(2000);
+    assert!(eviction(&world).is_null());
+}
+
+#[test]
+fn where_pods_can_not_be_seen_the_phase_must_do_and_gets_longer() {
+    let mut world = world();
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    world.controller.observe(Input::Member("m2".into(), Update::Down("away".into())), world.now);
+    world.pass(1700);
+    assert!(eviction(&world).is_null());
+    world.pass(200);
+    assert_eq!(eviction(&world)["avoid"], json!(["m2"]));
+}
+
+#[test]
+fn a_restarted_controller_looks_before_it_withdraws() {
+    let mut world = world();
+    split(&mut world);
+    world.pass(299);
+    world.restart();
+    world.pass(30);
+    assert!(eviction(&world).is_null(), "nothing of the members was seen yet");
+}

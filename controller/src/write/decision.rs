@@ -1,0 +1,417 @@
+//! Everything that the controller may write, and how each write looks.
+//!
+//! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
+//! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
+//! Beside bindings it writes its own PodGroups, the numbers and the state of a queue and two annotations on it, the
+//! default queue if there is none, the deletion of Commands that are carried out, and events.
+
+use std::sync::Arc;
+
+use caldera_core::{
+    admission::Admission,
+    gang::QueueName,
+    queue::{QueueState, preemption::EvictionRecord},
+};
+use caldera_crds::names::{
+    caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
+    volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
+};
+use caldera_runtime::{
+    event::{EventType, Regarding, build_event},
+    watch::api_resource,
+    write::{Body, Write},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::observe::{Key, QueueFacts, Workload};
+
+/// Who writes, as events say it.
+const COMPONENT: &str = "caldera-controller";
+
+/// One thing that was decided: it becomes one write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Opens a binding's gate and records what was charged.
+    Release {
+        /// The binding.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// The record.
+        admission: Admission,
+        /// Under which lease.
+        epoch: Option<Arc<str>>,
+    },
+    /// Gives a binding that holds quota a larger or a smaller record.
+    Resize {
+        /// The binding.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// The record.
+        admission: Admission,
+        /// Under which lease.
+        epoch: Option<Arc<str>>,
+    },
+    /// Takes a binding's clusters away, closes its gate, and says why.
+    Evict {
+        /// The binding.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// There is a `spec.suspension`.
+        suspension: bool,
+        /// There is a plan annotation.
+        planned: bool,
+        /// The record.
+        eviction: Box<EvictionRecord>,
+    },
+    /// Takes surplus pods of a gang: a smaller record, and why. Its scheduler cuts what is placed.
+    Shrink {
+        /// The binding.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// The record of what it keeps.
+        admission: Box<Admission>,
+        /// The record of why.
+        eviction: Box<EvictionRecord>,
+    },
+    /// Creates a PodGroup, or changes the status of one, and its spec where that is not what it should be.
+    WritePodGroup {
+        /// Which.
+        key: Key,
+        /// The binding that it is for.
+        binding: Key,
+        /// Whether it is there already.
+        exists: bool,
+        /// All of it, or a merge patch of what is there.
+        body: Value,
+    },
+    /// Deletes a PodGroup whose workload is not queued any more.
+    DeletePodGroup {
+        /// Which.
+        key: Key,
+        /// Its UID.
+        uid: Arc<str>,
+    },
+    /// Changes the numbers of a queue's status.
+    QueueNumbers {
+        /// Which.
+        name: QueueName,
+        /// Merge patch.
+        patch: Value,
+    },
+    /// Opens or closes a queue.
+    QueueState {
+        /// Which.
+        name: QueueName,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// What it becomes.
+        state: QueueState,
+    },
+    /// Marks a queue as closed by its parent, or not any more.
+    QueueMark {
+        /// Which.
+        name: QueueName,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// The mark.
+        closed_by_parent: bool,
+    },
+    /// Says on a queue which amounts count, where these are not the ones in its spec.
+    QueueAnnotation {
+        /// Which.
+        name: QueueName,
+        /// JSON; `None` takes it away.
+        annotation: Option<String>,
+    },
+    /// Deletes a Command that is carried out.
+    DeleteCommand {
+        /// Which.
+        key: Key,
+        /// The queue that it was for.
+        queue: QueueName,
+        /// Its UID.
+        uid: Arc<str>,
+    },
+    /// Creates the default queue.
+    DefaultQueue,
+    /// Records an event on an object of the user.
+    RecordEvent {
+        /// The object.
+        regarding: Regarding,
+        /// Normal or warning.
+        event_type: EventType,
+        /// Token.
+        reason: String,
+        /// Sentence.
+        message: String,
+    },
+}
+
+/// What a write was about: its answer comes back with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tag {
+    /// [`Decision::Release`] or [`Decision::Resize`], for this version of the binding.
+    Release(Key, Arc<str>),
+    /// [`Decision::Evict`] or [`Decision::Shrink`].
+    Evict(Key),
+    /// The PodGroup of this binding.
+    PodGroup(Key),
+    /// [`Decision::QueueNumbers`].
+    QueueNumbers(QueueName),
+    /// [`Decision::QueueState`] or [`Decision::QueueMark`], for this version of the queue.
+    QueueState(QueueName, Arc<str>),
+    /// [`Decision::QueueAnnotation`].
+    QueueAnnotation(QueueName),
+    /// [`Decision::DeleteCommand`]: for this queue, with this UID.
+    Command(QueueName, Arc<str>),
+    /// [`Decision::DefaultQueue`].
+    DefaultQueue,
+    /// A write that is not repeated if it fails.
+    Unrepeated,
+}
+
+impl Decision {
+    /// What its answer is to be told by.
+    #[must_use]
+    pub fn tag(&self) -> Tag {
+        match self {
+            Self::Release { key, resource_version, .. } | Self::Resize { key, resource_version, .. } => {
+                Tag::Release(key.clone(), Arc::clone(resource_version))
+            }
+            Self::Evict { key, .. } | Self::Shrink { key, .. } => Tag::Evict(key.clone()),
+            Self::WritePodGroup { binding, .. } => Tag::PodGroup(binding.clone()),
+            Self::QueueNumbers { name, .. } => Tag::QueueNumbers(name.clone()),
+            Self::QueueState { name, resource_version, .. } | Self::QueueMark { name, resource_version, .. } => {
+                Tag::QueueState(name.clone(), Arc::clone(resource_version))
+            }
+            Self::QueueAnnotation { name, .. } => Tag::QueueAnnotation(name.clone()),
+            Self::DeleteCommand { queue, uid, .. } => Tag::Command(queue.clone(), Arc::clone(uid)),
+            Self::DefaultQueue => Tag::DefaultQueue,
+            Self::DeletePodGroup { .. } | Self::RecordEvent { .. } => Tag::Unrepeated,
+        }
+    }
+
+    /// How it is written.
+    #[must_use]
+    pub fn to_write(&self, now: Timestamp) -> Write {
+        match self {
+            Self::Release { key, resource_version, admission, epoch } => {
+                write_binding(key, patch_release(resource_version, admission, epoch.as_deref()))
+            }
+            Self::Resize { key, resource_version, admission, epoch } => {
+                write_binding(key, patch_resize(resource_version, admission, epoch.as_deref()))
+            }
+            Self::Evict { key, resource_version, suspension, planned, eviction } => {
+                write_binding(key, patch_eviction(resource_version, *suspension, *planned, eviction))
+            }
+            Self::Shrink { key, resource_version, admission, eviction } => {
+                let mut steps = patch_record(resource_version, admission);
+                steps.push(json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}));
+                write_binding(key, steps)
+            }
+            Self::WritePodGroup { key, exists, body, .. } => write_pod_group(
+                key,
+                match exists {
+                    true => Body::MergePatch(body.clone()),
+                    false => Body::Create(body.clone()),
+                },
+            ),
+            Self::DeletePodGroup { key, uid } => write_pod_group(key, Body::Delete { uid: Some(uid.to_string()) }),
+            Self::QueueNumbers { name, patch } => patch_queue(name, Some("status"), patch.clone()),
+            Self::QueueState { name, resource_version, state } => patch_queue(
+                name,
+                Some("status"),
+                json!({
+                    "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state.as_str()},
+                }),
+            ),
+            Self::QueueMark { name, resource_version, closed_by_parent } => patch_queue(
+                name,
+                None,
+                json!({"metadata": {
+                    "resourceVersion": &**resource_version,
+                    "annotations": {CLOSED_BY_PARENT: closed_by_parent.to_string()},
+                }}),
+            ),
+            Self::QueueAnnotation { name, annotation } => {
+                patch_queue(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
+            }
+            Self::DeleteCommand { key, uid, .. } => Write {
+                resource: api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                subresource: None,
+                body: Body::Delete { uid: Some(uid.to_string()) },
+            },
+            Self::DefaultQueue => write_queue(
+                DEFAULT_QUEUE,
+                None,
+                Body::Create(json!({
+                    "apiVersion": "scheduling.volcano.sh/v1beta1",
+                    "kind": "Queue",
+                    "metadata": {"name": DEFAULT_QUEUE},
+                    "spec": {"weight": 1, "reclaimable": true},
+                })),
+            ),
+            Self::RecordEvent { regarding, event_type, reason, message } => {
+                build_event(regarding, None, *event_type, reason, message, COMPONENT, now)
+            }
+        }
+    }
+
+    /// An event on a workload.
+    #[must_use]
+    pub fn event_on_workload(workload: &Workload, event_type: EventType, reason: &str, message: String) -> Self {
+        let regarding = Regarding {
+            api_version: workload.api_version.to_string(),
+            kind: workload.reference.kind.clone(),
+            namespace: workload.reference.namespace.clone(),
+            name: workload.reference.name.clone(),
+            uid: workload.uid.to_string(),
+        };
+        Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
+    }
+
+    /// An event on a queue.
+    #[must_use]
+    pub fn event_on_queue(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {
+        let regarding = Regarding {
+            api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
+            kind: "Queue".to_owned(),
+            namespace: String::new(),
+            name: queue.spec.name.to_string(),
+            uid: queue.uid.to_string(),
+        };
+        Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
+    }
+}
+
+fn annotation_path(name: &str) -> String {
+    format!("/metadata/annotations/{}", name.replace('/', "~1"))
+}
+
+/// A new record, if the binding has not changed since.
+fn patch_record(resource_version: &str, admission: &Admission) -> Vec<Value> {
+    vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "add", "path": annotation_path(ADMISSION), "value": admission.to_json()}),
+    ]
+}
+
+/// A new record, and under which lease it is granted.
+fn patch_resize(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
+    let mut steps = patch_record(resource_version, admission);
+    steps.extend(epoch.map(|epoch| json!({"op": "add", "path": annotation_path(EPOCH), "value": epoch})));
+    steps
+}
+
+/// The gate was closed by the suspension, so both of its parents are there; the annotations as well, the gate is one.
+fn patch_release(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
+    let mut steps = patch_resize(resource_version, admission, epoch);
+    steps.extend([
+        json!({"op": "add", "path": "/spec/suspension/scheduling", "value": false}),
+        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_OPEN}),
+        json!({"op": "add", "path": annotation_path(PRIORITY), "value": admission.priority.to_string()}),
+    ]);
+    steps
+}
+
+/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. A binding
+/// that was released has the record; Karmada may have dropped an empty suspension since.
+fn patch_eviction(resource_version: &str, suspension: bool, planned: bool, eviction: &EvictionRecord) -> Vec<Value> {
+    let (path, closed) = match suspension {
+        true => ("/spec/suspension/scheduling", json!(true)),
+        false => ("/spec/suspension", json!({"scheduling": true})),
+    };
+    let mut steps = vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "add", "path": "/spec/clusters", "value": []}),
+        json!({"op": "add", "path": path, "value": closed}),
+        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_CLOSED}),
+        json!({"op": "remove", "path": annotation_path(ADMISSION)}),
+        json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}),
+    ];
+    steps.extend(planned.then(|| json!({"op": "remove", "path": annotation_path(PLAN)})));
+    steps
+}
+
+fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
+    Write {
+        resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body: Body::JsonPatch(Value::Array(steps)),
+    }
+}
+
+fn write_pod_group(key: &Key, body: Body) -> Write {
+    Write {
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body,
+    }
+}
+
+fn patch_queue(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
+    write_queue(name.as_str(), subresource, Body::MergePatch(patch))
+}
+
+fn write_queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+        namespace: String::new(),
+        name: name.to_owned(),
+        subresource,
+        body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_touches_only_the_one_field_and_our_annotations_defect_16() {
+        let admission = Admission {
+            queue: "q".into(),
+            above: Vec::new(),
+            priority: 7,
+            copies: 1,
+            tasks: [("t".into(), 2)].into(),
+            charged: caldera_core::resources::Resources::new(),
+        };
+        let mut binding = json!({
+            "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},
+            "spec": {"suspension": {"scheduling": true, "dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
+        });
+        let Body::JsonPatch(patch) =
+            (Decision::Release { key: Key::new("ns", "b"), resource_version: "5".into(), admission, epoch: None })
+                .to_write(Timestamp::UNIX_EPOCH)
+                .body
+        else {
+            panic!()
+        };
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        json_patch::patch(&mut binding, &patch).unwrap();
+        assert_eq!(
+            binding,
+            json!({
+                "metadata": {"resourceVersion": "5", "annotations": {
+                    "caldera.dev/gate": "open", "user": "own", "caldera.dev/priority": "7",
+                    "caldera.dev/admission": r#"{"queue":"q","priority":7,"copies":1,"tasks":{"t":2},"charged":{}}"#,
+                }},
+                "spec": {"suspension": {"scheduling": false, "dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
+            })
+        );
+        binding["metadata"]["resourceVersion"] = "6".into();
+        assert!(json_patch::patch(&mut binding, &patch).is_err(), "a decision on an old state must be refused");
+    }
+}

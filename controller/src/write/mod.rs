@@ -1,0 +1,6 @@
+//! Decisions out: every write that there is, and what a PodGroup should say.
+
+mod decision;
+pub mod pod_group;
+
+pub use self::decision::{Decision, Tag};
