@@ -69,7 +69,7 @@ fn partitions_say_how_close_their_pods_must_be() {
         read_gang(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })))
     };
     let gang = of(json!({ "highestTierAllowed": 1 })).unwrap();
-    let close = gang.tasks[0].close().unwrap();
+    let close = gang.tasks[0].partition_topology().unwrap();
     assert_eq!((close.highest_tier, close.hard, gang.topology.is_none()), (Some(1), true, true));
     for loose in [json!(null), json!({}), json!({ "mode": "soft", "highestTierName": "rack" })] {
         assert!(!of(loose).unwrap().has_close_partitions());
