@@ -1,6 +1,6 @@
 //! What one claim costs: a thousand queues below ten parents, ten thousand running jobs, `fits` for nothing.
 //!
-//! `cargo bench -p caldera-core --bench give_back`
+//! `cargo bench -p caldera-core --bench preemption`
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
