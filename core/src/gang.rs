@@ -8,54 +8,17 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{data::Data, resources::Resources};
+use crate::{data::Data, name::define_name, resources::Resources};
 
-macro_rules! name {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(Arc<str>);
-
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-        impl From<&str> for $name {
-            fn from(name: &str) -> Self {
-                Self(name.into())
-            }
-        }
-        impl From<String> for $name {
-            fn from(name: String) -> Self {
-                Self(name.into())
-            }
-        }
-        impl std::borrow::Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-    };
-}
-
-name! {
+define_name! {
     /// A member cluster's name (Karmada's `Cluster` object).
     ClusterName
 }
-name! {
+define_name! {
     /// A task's name within its job.
     TaskName
 }
-name! {
+define_name! {
     /// A Volcano queue's name.
     QueueName
 }

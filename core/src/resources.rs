@@ -4,16 +4,16 @@
 //! that is absent from a demand asks for nothing; a name that is absent from an offer offers nothing. Where "absent
 //! means unlimited" (a queue's capability) the type is [`Limits`], so that the two can not be confused.
 
-use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Quantity;
+use crate::{name::define_name, quantity::Quantity};
 
-/// A resource's name as Kubernetes writes it: `cpu`, `memory`, `pods`, `nvidia.com/gpu`, `nvidia.com/a100`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ResourceName(Arc<str>);
+define_name! {
+    /// A resource's name as Kubernetes writes it: `cpu`, `memory`, `pods`, `nvidia.com/gpu`, `nvidia.com/a100`.
+    ResourceName
+}
 
 impl ResourceName {
     /// Cores.
@@ -22,12 +22,6 @@ impl ResourceName {
     pub const MEMORY: &'static str = "memory";
     /// A number of pods.
     pub const PODS: &'static str = "pods";
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 
     /// Whether anything asks for it by this name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls things:
     /// Volcano's scheduler drops them (`resource_info.go:87-123`).
@@ -43,27 +37,6 @@ impl ResourceName {
             || self.as_str().starts_with("hugepages-");
         let amount = Quantity::from_nano(nano);
         if counts_bytes { amount.in_binary() } else { amount }
-    }
-}
-
-impl From<&str> for ResourceName {
-    fn from(name: &str) -> Self {
-        Self(name.into())
-    }
-}
-impl From<String> for ResourceName {
-    fn from(name: String) -> Self {
-        Self(name.into())
-    }
-}
-impl Borrow<str> for ResourceName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-impl fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@
 //! cost of a cluster: of placements that are equally whole, equally close and in equally few clusters the best scored wins;
 //! where the policy says `first`, the gang uses only so many of the best scored clusters as hold it whole.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, str::FromStr, sync::Arc};
 
 use super::Cluster;
 use crate::{
@@ -33,69 +33,55 @@ pub struct Site<'a> {
     pub capacity: &'a Capacity,
 }
 
-/// A way to rank clusters. To add one implement this and list it in [`PLUGINS`].
-pub trait Plugin: fmt::Debug + Sync {
+/// A way to rank clusters, which policies name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plugin {
+    /// Fullest first, so that whole clusters stay free for gangs that need them.
+    Binpack,
+    /// Emptiest first.
+    Spread,
+    /// By label [`COST_LABEL`]: the cheapest has all points, the dearest none, the others in proportion. A cluster that
+    /// states no cost counts as the dearest.
+    Cheapest,
+}
+
+impl Plugin {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Binpack, Self::Spread, Self::Cheapest];
+
     /// As policies write it.
-    fn name(&self) -> &'static str;
-
-    /// How good each site is for the gang, from 0 to [`BEST`]. Sites pass every filter; their order must not matter.
-    fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64>;
-}
-
-/// All that policies can name.
-pub const PLUGINS: [&dyn Plugin; 3] = [&Binpack, &Spread, &Cheapest];
-
-/// Fullest first, so that whole clusters stay free for who needs them.
-#[derive(Debug, Clone, Copy)]
-pub struct Binpack;
-
-/// Emptiest first.
-#[derive(Debug, Clone, Copy)]
-pub struct Spread;
-
-/// By label [`COST_LABEL`]: the cheapest has all points, the dearest none, the others by where they are between the two.
-/// A cluster that states no cost counts as the dearest.
-#[derive(Debug, Clone, Copy)]
-pub struct Cheapest;
-
-impl Plugin for Binpack {
-    fn name(&self) -> &'static str {
-        "binpack"
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Binpack => "binpack",
+            Self::Spread => "spread",
+            Self::Cheapest => "cheapest",
+        }
     }
 
-    fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        sites.iter().map(|site| taken_percent(gang, site.capacity)).collect()
+    /// How good each site is for the gang, from 0 to [`BEST`]. Sites pass every filter; their order does not matter.
+    #[must_use]
+    pub fn score_sites(self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
+        match self {
+            Self::Binpack => sites.iter().map(|site| taken_percent(gang, site.capacity)).collect(),
+            Self::Spread => sites.iter().map(|site| BEST - taken_percent(gang, site.capacity)).collect(),
+            Self::Cheapest => score_by_cost(sites),
+        }
     }
 }
 
-impl Plugin for Spread {
-    fn name(&self) -> &'static str {
-        "spread"
-    }
-
-    fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        sites.iter().map(|site| BEST - taken_percent(gang, site.capacity)).collect()
-    }
-}
-
-impl Plugin for Cheapest {
-    fn name(&self) -> &'static str {
-        "cheapest"
-    }
-
-    fn scores(&self, _: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
-        let costs: Vec<Option<i128>> =
-            sites.iter().map(|site| site.cluster.labels.get(COST_LABEL)?.parse::<i64>().ok().map(i128::from)).collect();
-        let stated = || costs.iter().flatten().copied();
-        let (Some(least), Some(most)) = (stated().min(), stated().max()) else { return vec![0; sites.len()] };
-        let score = |cost: Option<i128>| match cost {
-            Some(cost) if most > least => (i128::from(BEST) * (most - cost)) / (most - least),
-            // All that state a cost state the same.
-            Some(_) => i128::from(BEST),
-            None => 0,
-        };
-        costs.into_iter().map(|cost| i64::try_from(score(cost)).unwrap_or(0)).collect()
-    }
+fn score_by_cost(sites: &[Site<'_>]) -> Vec<i64> {
+    let cost = |site: &Site<'_>| site.cluster.labels.get(COST_LABEL)?.parse::<i64>().ok().map(i128::from);
+    let costs: Vec<Option<i128>> = sites.iter().map(cost).collect();
+    let stated = || costs.iter().flatten().copied();
+    let (Some(least), Some(most)) = (stated().min(), stated().max()) else { return vec![0; sites.len()] };
+    let score = |cost: Option<i128>| match cost {
+        Some(cost) if most > least => (i128::from(BEST) * (most - cost)) / (most - least),
+        // All that state a cost state the same.
+        Some(_) => i128::from(BEST),
+        None => 0,
+    };
+    costs.into_iter().map(|cost| i64::try_from(score(cost)).unwrap_or(0)).collect()
 }
 
 /// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its resources.
@@ -211,9 +197,9 @@ impl Ranking {
     pub fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
         let mut sums = vec![0; sites.len()];
         for (name, weight) in &self.weights.by_name {
-            let plugin = PLUGINS.iter().find(|plugin| plugin.name() == name);
+            let plugin = Plugin::ALL.into_iter().find(|plugin| plugin.name() == name);
             let scores = match (plugin, self.external.get(name)) {
-                (Some(plugin), _) => plugin.scores(gang, sites),
+                (Some(plugin), _) => plugin.score_sites(gang, sites),
                 (None, Some(scores)) => {
                     sites.iter().map(|site| scores.get(&site.cluster.name).copied().unwrap_or(0)).collect()
                 }
@@ -274,10 +260,10 @@ mod tests {
         );
         let (a, b) = (cluster("a", None), cluster("b", None));
         let sites = [Site { cluster: &a, capacity: &full }, Site { cluster: &b, capacity: &empty }];
-        assert_eq!(Binpack.scores(&gang(&["cpu"]), &sites), [80, 0]);
-        assert_eq!(Spread.scores(&gang(&["cpu"]), &sites), [20, 100]);
-        assert_eq!(Binpack.scores(&gang(&["cpu", "gpu"]), &sites), [(80 + 25) / 2, 0]);
-        assert_eq!(Binpack.scores(&gang(&["absent"]), &sites), [0, 0]);
+        assert_eq!(Plugin::Binpack.score_sites(&gang(&["cpu"]), &sites), [80, 0]);
+        assert_eq!(Plugin::Spread.score_sites(&gang(&["cpu"]), &sites), [20, 100]);
+        assert_eq!(Plugin::Binpack.score_sites(&gang(&["cpu", "gpu"]), &sites), [(80 + 25) / 2, 0]);
+        assert_eq!(Plugin::Binpack.score_sites(&gang(&["absent"]), &sites), [0, 0]);
     }
 
     #[test]
@@ -286,10 +272,10 @@ mod tests {
         let clusters =
             [cluster("a", Some("10")), cluster("b", Some("20")), cluster("c", Some("40")), cluster("d", None)];
         let sites: Vec<Site<'_>> = clusters.iter().map(|cluster| Site { cluster, capacity: &room }).collect();
-        assert_eq!(Cheapest.scores(&gang(&[]), &sites), [100, 66, 0, 0]);
-        assert_eq!(Cheapest.scores(&gang(&[]), &sites[..1]), [100]);
+        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &sites), [100, 66, 0, 0]);
+        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &sites[..1]), [100]);
         let garbage = cluster("e", Some("much"));
-        assert_eq!(Cheapest.scores(&gang(&[]), &[Site { cluster: &garbage, capacity: &room }]), [0]);
+        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &[Site { cluster: &garbage, capacity: &room }]), [0]);
     }
 
     #[test]
@@ -331,12 +317,12 @@ mod tests {
                 given.iter().map(|(all, used, _)| capacity(&[("cpu", *all)], &[("cpu", *used)])).collect();
             let mut sites: Vec<Site<'_>> =
                 clusters.iter().zip(&rooms).map(|(cluster, capacity)| Site { cluster, capacity }).collect();
-            for plugin in PLUGINS {
-                let scores = plugin.scores(&gang(&["cpu"]), &sites);
+            for plugin in Plugin::ALL {
+                let scores = plugin.score_sites(&gang(&["cpu"]), &sites);
                 prop_assert_eq!(scores.len(), sites.len());
                 prop_assert!(scores.iter().all(|score| (0..=BEST).contains(score)), "{:?} {:?}", plugin, scores);
                 sites.reverse();
-                let mut reversed = plugin.scores(&gang(&["cpu"]), &sites);
+                let mut reversed = plugin.score_sites(&gang(&["cpu"]), &sites);
                 reversed.reverse();
                 sites.reverse();
                 prop_assert_eq!(scores, reversed);
