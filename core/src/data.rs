@@ -1,8 +1,8 @@
 //! Where a workload's data is, as its user declares it.
 //!
-//! Annotation `caldera.dev/data`: pieces of data with commas between them, each `KEY=VALUE` where KEY is `cluster`, `region`,
-//! `zone` or `provider`; `|` between places that have a copy of the same piece; `:SIZE` for how much it is, in any unit (1 if
-//! not said). [`crate::place`] prefers clusters that have the data.
+//! Annotation `caldera.dev/data`: pieces of data with commas between them, each `KEY=VALUE` where KEY is `cluster`,
+//! `region`, `zone` or `provider`; `|` between places that have a copy of the same piece; `:SIZE` for how much it is,
+//! in any unit (1 if not said). [`crate::place`] prefers clusters that have the data.
 
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
-//! All members together: what each can take now, without what was promised and is not seen there yet.
+//! All members together: what each can take now, beside the pods that are assumed there and not seen yet.
 //!
-//! Between a decision and its reflection in a member's inventory the capacity must count as taken, or the next decision
-//! gives it away again. What is promised is derived from API objects (plans on bindings) and from what is seen in the
-//! members, so it survives a restart and needs no deadline: pods that run, or have finished and are not followed by others,
-//! are seen, the rest is held.
+//! Rule: kube-scheduler's cache of assumed pods (`pkg/scheduler/backend/cache`). Between a decision and its reflection
+//! in a member's inventory the capacity counts as taken, or the next decision would give it away again. What is assumed
+//! follows from API objects (plans on bindings) and from what is seen in the members, so it survives a restart and
+//! needs no deadline: pods that run, or have finished and are not followed by others, are seen, the rest is assumed.
 //!
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
@@ -40,8 +40,8 @@ pub enum Update {
     Change(Change),
     /// The member answers, and what was told since is what it has.
     Up,
-    /// The member does not answer, and why. Its last inventory is not trusted any more: after [`Self::Up`] only what was
-    /// listed since counts. Pods that were seen stay seen, so that what they were promised is not held again.
+    /// The member does not answer, and why. Its last inventory is not trusted any more: after [`Self::Up`] only what
+    /// was listed since counts. Pods that were seen stay seen, so that they are not assumed again.
     Down(String),
     /// Where the nodes and pods that are told come from, from now on.
     From(Origin),
@@ -64,12 +64,12 @@ pub enum Origin {
     },
 }
 
-/// Pods that a workload was promised, by cluster.
+/// Pods that are assumed for a workload, by cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssumedPods {
     /// Whose pods.
     pub workload: WorkloadRef,
-    /// Its pods' requests; a promise and its gang have the same tasks.
+    /// Its pods' requests, by task as in `pods`.
     pub gang: Arc<Gang>,
     /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
     pub pods: BTreeMap<String, Vec<u32>>,
@@ -78,7 +78,7 @@ pub struct AssumedPods {
 }
 
 impl AssumedPods {
-    /// A capacity without so many pods of each task, which this promise has in the cluster.
+    /// A capacity without so many pods of each task, kept in the domains of the cluster that they are pinned to.
     fn take_from(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
         let anywhere = PinnedDomains::default();
         take_assumed(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
@@ -105,15 +105,15 @@ struct Member {
     origin: Origin,
     queues: Queues,
     down: Option<String>,
-    /// Keys of promises that name this cluster.
-    promised: BTreeSet<String>,
+    /// Keys of the entries that name this cluster.
+    assumed_keys: BTreeSet<String>,
     /// Those of them with pods that were not seen here, and how many of each task.
     unseen: BTreeMap<String, Vec<u32>>,
-    /// What promised pods hold on nodes here.
-    ours: queue_capacity::AssumedOnNodes,
-    /// Those of the promises that promise nothing any more ([`Fleet::retire`]).
+    /// What assumed pods that are bound already hold on nodes here.
+    bound: queue_capacity::AssumedOnNodes,
+    /// Those of the entries that assume nothing any more ([`Fleet::retire_assumed`]).
     retired: BTreeSet<String>,
-    /// Without any promised pods; `None` after anything changed.
+    /// Without any pods of the entries; `None` after anything changed.
     emptied: Option<Capacity>,
     /// All of `unseen` is to be counted anew.
     recount: bool,
@@ -124,29 +124,29 @@ struct Member {
     added: Vec<String>,
 }
 
-/// A promise, and its place in the order in which they were made.
+/// The assumed pods of a binding, with their place in the order in which they were assumed.
 #[derive(Debug, Clone)]
-struct Assumed {
-    promise: AssumedPods,
-    at: u64,
+struct AssumedEntry {
+    assumed: AssumedPods,
+    age: u64,
     /// Some queue is charged for it.
     queued: bool,
 }
 
-/// The members and the promises.
+/// The members, and the pods that are assumed in them.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
     members: BTreeMap<String, Member>,
-    promises: BTreeMap<String, Assumed>,
+    entries: BTreeMap<String, AssumedEntry>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
-    made: u64,
+    next_age: u64,
     links: FederationTopology,
     /// What the links make of the clusters that there are; stale while `relink`.
     near: Vec<LinkedGroups>,
     /// Clusters or links are others than when `near` was worked out.
     relink: bool,
     selected: Selected,
-    /// Nodes, or pods that nobody promised, changed.
+    /// Nodes changed, or pods that belong to no entry.
     others_moved: bool,
 }
 
@@ -165,12 +165,13 @@ impl Fleet {
         changed
     }
 
-    /// Forgets a cluster; promises outlive it, for the case that it comes back.
+    /// Forgets a cluster; what is assumed there stays, in case the cluster comes back.
     pub fn remove_cluster(&mut self, name: &str) {
         self.relink = true;
-        let promised = self.members.remove(name).map(|member| member.promised).unwrap_or_default();
-        if !promised.is_empty() {
-            self.members.insert(name.to_owned(), Member { promised, dirty: true, recount: true, ..Member::default() });
+        let assumed_keys = self.members.remove(name).map(|member| member.assumed_keys).unwrap_or_default();
+        if !assumed_keys.is_empty() {
+            self.members
+                .insert(name.to_owned(), Member { assumed_keys, dirty: true, recount: true, ..Member::default() });
         }
     }
 
@@ -187,7 +188,7 @@ impl Fleet {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let changed = match update {
             Update::Change(change) => {
-                // A pod changes what was seen of its own workload only: the other promises need no look.
+                // A pod changes what was seen of its own workload only: the other entries need no look.
                 let workloads = match &change {
                     Change::Pod(pod) => {
                         let now = pod.owner.as_ref().map(|owner| owner.workload(&pod.namespace));
@@ -207,9 +208,9 @@ impl Fleet {
                     Some(workloads) if changed => {
                         let mut ours = false;
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
-                            let made = self.promises.get(key);
-                            count_unseen(member, cluster, key, made.map(|made| (&made.promise, made.queued)));
-                            ours |= made.is_some_and(|made| made.queued);
+                            let entry = self.entries.get(key);
+                            count_unseen(member, cluster, key, entry.map(|entry| (&entry.assumed, entry.queued)));
+                            ours |= entry.is_some_and(|entry| entry.queued);
                         }
                         self.others_moved |= !ours;
                     }
@@ -238,30 +239,30 @@ impl Fleet {
         changed
     }
 
-    /// Takes in what the binding `key` was promised; the clusters where another promise of it was replaced.
-    pub fn assume_pods(&mut self, key: &str, promise: AssumedPods) -> Vec<String> {
-        self.replace_assumed(key, promise, true)
+    /// Assumes the pods of the binding `key`; returns the clusters where other pods of it were assumed before.
+    pub fn assume_pods(&mut self, key: &str, assumed: AssumedPods) -> Vec<String> {
+        self.replace_assumed(key, assumed, true)
     }
 
     /// The same for a binding of no queue: its place is kept, and its pods are not those that queues are charged for
     /// ([`Fleet::offer`]).
-    pub fn assume_unqueued_pods(&mut self, key: &str, promise: AssumedPods) -> Vec<String> {
-        self.replace_assumed(key, promise, false)
+    pub fn assume_unqueued_pods(&mut self, key: &str, assumed: AssumedPods) -> Vec<String> {
+        self.replace_assumed(key, assumed, false)
     }
 
-    fn replace_assumed(&mut self, key: &str, promise: AssumedPods, queued: bool) -> Vec<String> {
-        if self.promises.get(key).is_some_and(|made| made.promise == promise && made.queued == queued) {
+    fn replace_assumed(&mut self, key: &str, assumed: AssumedPods, queued: bool) -> Vec<String> {
+        if self.entries.get(key).is_some_and(|entry| entry.assumed == assumed && entry.queued == queued) {
             return Vec::new();
         }
         let replaced = self.remove_assumed(key);
-        for cluster in promise.pods.keys() {
+        for cluster in assumed.pods.keys() {
             // A cluster that is not known yet is remembered: its object may come later than the binding.
             let member = self.members.entry(cluster.clone()).or_default();
-            member.promised.insert(key.to_owned());
-            if promise.pods[cluster].iter().all(|pods| *pods == 0) {
+            member.assumed_keys.insert(key.to_owned());
+            if assumed.pods[cluster].iter().all(|pods| *pods == 0) {
                 member.retired.insert(key.to_owned());
             }
-            if count_unseen(member, cluster, key, Some((&promise, queued))) {
+            if count_unseen(member, cluster, key, Some((&assumed, queued))) {
                 // Pods that are there already were somebody else's until now.
                 self.others_moved = true;
                 member.emptied = None;
@@ -270,25 +271,25 @@ impl Fleet {
                 member.added.push(key.to_owned());
             }
         }
-        self.by_workload.entry(promise.workload.clone()).or_default().insert(key.to_owned());
-        self.made += 1;
-        self.promises.insert(key.to_owned(), Assumed { promise, at: self.made, queued });
+        self.by_workload.entry(assumed.workload.clone()).or_default().insert(key.to_owned());
+        self.next_age += 1;
+        self.entries.insert(key.to_owned(), AssumedEntry { assumed, age: self.next_age, queued });
         replaced
     }
 
-    /// Forgets what the binding `key` was promised.
+    /// Assumes no pods of the binding `key` any more.
     pub fn forget_assumed(&mut self, key: &str) {
         self.remove_assumed(key);
     }
 
-    /// In which clusters it was promised something.
+    /// Returns the clusters where pods of it were assumed.
     fn remove_assumed(&mut self, key: &str) -> Vec<String> {
-        let Some(Assumed { promise: old, .. }) = self.promises.remove(key) else { return Vec::new() };
+        let Some(AssumedEntry { assumed: old, .. }) = self.entries.remove(key) else { return Vec::new() };
         for cluster in old.pods.keys() {
             if let Some(member) = self.members.get_mut(cluster) {
-                member.promised.remove(key);
+                member.assumed_keys.remove(key);
                 member.dirty |= member.unseen.remove(key).is_some();
-                self.others_moved |= member.ours.set(key, Resources::new());
+                self.others_moved |= member.bound.set(key, Resources::new());
                 member.emptied = None;
                 member.retired.remove(key);
             }
@@ -302,13 +303,13 @@ impl Fleet {
         old.pods.into_keys().collect()
     }
 
-    /// Promises the binding `key` nothing more; pods of it that are still there stay its own. In which clusters it was
-    /// promised something.
+    /// Assumes no more pods of the binding `key`; pods of it that are still there stay its own. Returns the clusters
+    /// where pods of it were assumed.
     pub fn retire_assumed(&mut self, key: &str) -> Vec<String> {
-        let Some(Assumed { promise: old, .. }) = self.promises.get(key).cloned() else { return Vec::new() };
+        let Some(AssumedEntry { assumed: old, .. }) = self.entries.get(key).cloned() else { return Vec::new() };
         let stays = |(name, pods): (&String, &Vec<u32>)| {
             let member = self.members.get(name)?;
-            member.ours.has(key).then(|| (name.clone(), vec![0; pods.len()]))
+            member.bound.has(key).then(|| (name.clone(), vec![0; pods.len()]))
         };
         let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
         let was_in = self.remove_assumed(key);
@@ -319,14 +320,15 @@ impl Fleet {
     }
 
     /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
-    /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the same.
+    /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the
+    /// same.
     pub fn set_selected_labels(&mut self, asks: &str, gang: Option<&Gang>) {
         self.selected.set(asks, gang);
     }
 
-    /// Brings every capacity, and who is near whom, up to date. Call before [`Self::clusters`]. A new promise is held in
-    /// what is left by those before it, as its decision was; only when anything else changed all are held anew, in the
-    /// order in which they were made.
+    /// Brings every capacity and the linked groups up to date. Call before [`Self::clusters`]. Pods that are newly
+    /// assumed are taken from what earlier ones left, as in their decision. Only when anything else changed all are
+    /// taken anew, in the order in which they were assumed.
     pub fn refresh_capacities(&mut self) {
         if std::mem::take(&mut self.relink) {
             let known = self.members.values().filter(|member| member.known);
@@ -338,20 +340,20 @@ impl Fleet {
             member.dirty |= member.inventory.carry_labels(selected);
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
-                for key in member.promised.clone() {
-                    let made = self.promises.get(&key).map(|made| (&made.promise, made.queued));
-                    count_unseen(member, name, &key, made);
+                for key in member.assumed_keys.clone() {
+                    let entry = self.entries.get(&key).map(|entry| (&entry.assumed, entry.queued));
+                    count_unseen(member, name, &key, entry);
                 }
             }
             let added = std::mem::take(&mut member.added);
             if std::mem::take(&mut member.dirty) {
                 member.emptied = None;
-                member.capacity = free_capacity(member, name, sort_by_age(&self.promises, member.unseen.keys()));
+                member.capacity = free_capacity(member, name, sort_by_age(&self.entries, member.unseen.keys()));
                 continue;
             }
             for key in added {
-                if let (Some(made), Some(unseen)) = (self.promises.get(&key), member.unseen.get(&key)) {
-                    member.capacity = made.promise.take_from(std::mem::take(&mut member.capacity), name, unseen);
+                if let (Some(entry), Some(unseen)) = (self.entries.get(&key), member.unseen.get(&key)) {
+                    member.capacity = entry.assumed.take_from(std::mem::take(&mut member.capacity), name, unseen);
                 }
             }
         }
@@ -397,24 +399,24 @@ impl Fleet {
         self.members.values().filter(can_not).map(|member| &member.cluster)
     }
 
-    /// Clusters that a binding was promised something in.
+    /// Clusters in which pods of a binding are assumed.
     #[must_use]
     pub fn clusters_assumed_in(&self, key: &str) -> Vec<String> {
-        let pods = self.promises.get(key).into_iter().flat_map(|made| &made.promise.pods);
+        let pods = self.entries.get(key).into_iter().flat_map(|entry| &entry.assumed.pods);
         pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
     }
 
-    /// Whether pods that were promised in a cluster are not seen there yet: where they will be is assumed.
+    /// Whether pods that are assumed in a cluster are not seen there yet, so that their nodes are a guess.
     #[must_use]
     pub fn has_assumed_pods(&self, cluster: &str) -> bool {
         self.members.get(cluster).is_some_and(|member| !member.unseen.is_empty())
     }
 
-    /// What bindings other than `key` were promised in a cluster and is not seen there: pods of each task.
+    /// Pods of each task that are assumed in a cluster for bindings other than `key` and are not seen there.
     pub fn pods_assumed_by_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&AssumedPods, &[u32])> {
         let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
         let others = unseen.filter(move |(other, _)| *other != key);
-        others.filter_map(|(other, pods)| Some((&self.promises.get(other)?.promise, pods.as_slice())))
+        others.filter_map(|(other, pods)| Some((&self.entries.get(other)?.assumed, pods.as_slice())))
     }
 
     /// Where a cluster's nodes and pods were read, while they are what counts.
@@ -448,30 +450,30 @@ impl Fleet {
     }
 }
 
-/// The promises of these keys, as they were made.
+/// The assumed pods of these keys, in the order in which they were assumed.
 fn sort_by_age<'a>(
-    promises: &'a BTreeMap<String, Assumed>,
+    entries: &'a BTreeMap<String, AssumedEntry>,
     keys: impl Iterator<Item = &'a String>,
 ) -> Vec<&'a AssumedPods> {
-    let mut made: Vec<&Assumed> = keys.filter_map(|key| promises.get(key)).collect();
-    made.sort_unstable_by_key(|made| made.at);
-    made.into_iter().map(|made| &made.promise).collect()
+    let mut found: Vec<&AssumedEntry> = keys.filter_map(|key| entries.get(key)).collect();
+    found.sort_unstable_by_key(|entry| entry.age);
+    found.into_iter().map(|entry| &entry.assumed).collect()
 }
 
-/// Notes how many pods of a promise were not seen in this member, and what those hold that are there; true if that is not
-/// what it was.
-fn count_unseen(member: &mut Member, name: &str, key: &str, promise: Option<(&AssumedPods, bool)>) -> bool {
-    let queued = promise.is_some_and(|(_, queued)| queued);
+/// Counts which pods of an entry are not seen in this member, and what those hold that are there; true if the latter
+/// changed.
+fn count_unseen(member: &mut Member, name: &str, key: &str, assumed: Option<(&AssumedPods, bool)>) -> bool {
+    let queued = assumed.is_some_and(|(_, queued)| queued);
     let there =
-        promise.and_then(|(promise, _)| Some((promise, promise.pods.get(name)?, pods_seen_by_task(member, promise))));
+        assumed.and_then(|(assumed, _)| Some((assumed, assumed.pods.get(name)?, pods_seen_by_task(member, assumed))));
     let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
-    let bound = |(promise, _, seen): &(&AssumedPods, _, Vec<Seen>)| {
-        queue_capacity::request_of(promise, seen.iter().map(|seen| seen.bound))
+    let bound = |(assumed, _, seen): &(&AssumedPods, _, Vec<Seen>)| {
+        queue_capacity::request_of(assumed, seen.iter().map(|seen| seen.bound))
     };
-    let changed = member.ours.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
+    let changed = member.bound.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
         _ => drop(member.unseen.remove(key)),
@@ -479,34 +481,34 @@ fn count_unseen(member: &mut Member, name: &str, key: &str, promise: Option<(&As
     changed
 }
 
-fn free_capacity(member: &Member, name: &str, promises: Vec<&AssumedPods>) -> Capacity {
+fn free_capacity(member: &Member, name: &str, entries: Vec<&AssumedPods>) -> Capacity {
     let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
-    for promise in promises {
-        let Some(planned) = promise.pods.get(name) else { continue };
-        let seen = pods_seen(member, promise);
+    for assumed in entries {
+        let Some(planned) = assumed.pods.get(name) else { continue };
+        let seen = pods_seen(member, assumed);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = promise.take_from(capacity, name, &unseen);
+            capacity = assumed.take_from(capacity, name, &unseen);
         }
     }
     capacity
 }
 
 /// Pods of each task that are on nodes, or were and are not followed by others.
-fn pods_seen(member: &Member, promise: &AssumedPods) -> Vec<u32> {
-    pods_seen_by_task(member, promise).into_iter().map(|seen| seen.bound + seen.finished).collect()
+fn pods_seen(member: &Member, assumed: &AssumedPods) -> Vec<u32> {
+    pods_seen_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
 }
 
-fn pods_seen_by_task(member: &Member, promise: &AssumedPods) -> Vec<Seen> {
-    let by_task = member.inventory.pods_seen(&promise.workload);
-    let is_replaced = promise.is_replaced();
+fn pods_seen_by_task(member: &Member, assumed: &AssumedPods) -> Vec<Seen> {
+    let by_task = member.inventory.pods_seen(&assumed.workload);
+    let is_replaced = assumed.is_replaced();
     let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };
     let sum = |sum: Seen, one: Seen| Seen { bound: sum.bound + one.bound, finished: sum.finished + one.finished };
     let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
         Some(seen) => count(seen),
         // Kinds without tasks have one, whose name their pods do not carry.
-        None if promise.gang.tasks.len() == 1 => by_task.values().map(count).fold(Seen::default(), sum),
+        None if assumed.gang.tasks.len() == 1 => by_task.values().map(count).fold(Seen::default(), sum),
         None => Seen::default(),
     };
-    promise.gang.tasks.iter().map(of).collect()
+    assumed.gang.tasks.iter().map(of).collect()
 }

@@ -58,8 +58,8 @@ pub struct Gang {
     pub topology: Option<Topology>,
     /// Why all pods must be in one cluster, where they must (a plugin that builds ranks or host lists).
     pub one_cluster: Option<String>,
-    /// Where it is split, each copy says of the whole job what nobody can change in it any more (its size, its hosts, the ranks
-    /// that begin there): no part moves alone.
+    /// Where it is split, each copy says of the whole job what nobody can change in it any more (its size, its hosts,
+    /// the ranks that begin there): no part moves alone.
     #[serde(default)]
     pub rigid: bool,
     /// Where its data is, where its user says so.
@@ -109,8 +109,8 @@ pub struct Topology {
     pub highest_tier_name: Option<String>,
 }
 
-/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations; and how many of the task
-/// may run on one node.
+/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations; and how many of the
+/// task may run on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeClaim {
     /// All labels must be there.

@@ -1,8 +1,8 @@
-//! What a member cluster can still take: its nodes and the pods bound to them, reduced to free capacity by node shape and by
-//! network domain.
+//! What a member cluster can still take: its nodes and the pods bound to them, reduced to free capacity by node shape
+//! and by network domain.
 //!
-//! Rule: kube-scheduler's `NodeInfo`. Free is allocatable minus the requests of every pod that is bound to the node and has
-//! not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing, although
+//! Rule: kube-scheduler's `NodeInfo`. Free is allocatable minus the requests of every pod that is bound to the node and
+//! has not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing, although
 //! Karmada's resource summary counts them (`cluster_status_controller.go:571`). Nodes that differ only in name are one
 //! [`Shape`] with a count, because sums over nodes would let fragments add up to what no node holds.
 //!

@@ -1,7 +1,8 @@
 //! Where a gang goes: per cluster, how many pods of each task, and the minimum that cluster must hold.
 //!
-//! The global scheduler writes a plan on the ResourceBinding (annotation `caldera.dev/plan`, JSON); the webhook rewrites
-//! each Work from its cluster's [`Share`]. The sums over clusters of replicas and of every minimum equal the gang's.
+//! The global scheduler writes a plan on the ResourceBinding (annotation `caldera.dev/plan`, JSON); the webhook
+//! rewrites each Work from its cluster's [`Share`]. The sums over clusters of replicas and of every minimum equal the
+//! gang's.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +29,12 @@ pub struct Share {
     /// The job's `minSuccess` in this cluster, where the job has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_success: Option<u32>,
-    /// The network domain that its pods are kept in, where it is smaller than the cluster. Chosen once: a member's Volcano lets
-    /// nobody change the template of a job that is there.
+    /// The network domain that its pods are kept in, where it is smaller than the cluster. Chosen once: a member's
+    /// Volcano lets nobody change the template of a job that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
-    /// The domains that partitions are kept in, of tasks whose partitions must each lie in one smaller than the cluster. Chosen
-    /// once, too.
+    /// The domains that partitions are kept in, of tasks whose partitions must each lie in one smaller than the
+    /// cluster. Chosen once, too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<TaskName, Vec<Part>>,
 }
@@ -71,7 +72,8 @@ pub struct Domain {
     pub name: String,
     /// Its tier; lower is closer.
     pub tier: u32,
-    /// What selects its nodes by label, as alternatives; pods must be on one of them. None where the domain is only preferred.
+    /// What selects its nodes by label, as alternatives; pods must be on one of them. None where the domain is only
+    /// preferred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Vec<Requirement>>,
     /// The same where the domain is only preferred: the member's scheduler should begin there.

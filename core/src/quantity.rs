@@ -79,8 +79,8 @@ impl Quantity {
         Self { nano: self.nano, suffixes: other.suffixes }
     }
 
-    /// A little less, in few digits, for people: whole units from a thousand on, thousandths below; of binary amounts whole
-    /// `Mi` from sixteen on. Parts by weight are rarely round.
+    /// A little less, in few digits, for people: whole units from a thousand on, thousandths below; of binary amounts
+    /// whole `Mi` from sixteen on. Parts by weight are rarely round.
     #[must_use]
     pub const fn in_few_digits(self) -> Self {
         const MEBI: i128 = NANO << 20;

@@ -1,7 +1,8 @@
 //! A point in time as the API writes it: whole seconds since the Unix epoch.
 //!
-//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision looks at a finer time. Decisions have no
-//! clock: whoever asks for one says what time it is. All sums saturate, because a time in an annotation may be any number.
+//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision looks at a finer time. Decisions have
+//! no clock: whoever asks for one says what time it is. All sums saturate, because a time in an annotation may be any
+//! number.
 
 use std::fmt;
 

@@ -1,11 +1,12 @@
 //! Dividing whole seats by weights.
 //!
-//! Rule: Webster (Sainte-Laguë), as Karmada divides replicas (`pkg/util/helper/webstermethod.go`): each seat goes to the
-//! largest `votes / (2 * seats + 1)`; equal quotients go to who has fewer seats, then by name, ascending or descending.
-//! Karmada hands out seat by seat and compares quotients as IEEE doubles, and so does the comparison here: the only one
-//! in this crate, exact for votes below 2^52 divided by twice the house, and tied where Karmada's ties beyond. But seats
-//! are not handed out one by one: bounds in whole numbers say how many everybody surely gets and at most can get, and of
-//! the few seats in between the best are picked at once. The cost is linear in the candidates whatever the house.
+//! Rule: Webster (Sainte-Laguë), as Karmada divides replicas (`pkg/util/helper/webstermethod.go`): each seat goes to
+//! the largest `votes / (2 * seats + 1)`; equal quotients go to who has fewer seats, then by name, ascending or
+//! descending. Karmada hands out seat by seat and compares quotients as IEEE doubles, and so does the comparison here:
+//! the only one in this crate, exact for votes below 2^52 divided by twice the house, and tied where Karmada's ties
+//! beyond. But seats are not handed out one by one: bounds in whole numbers say how many everybody surely gets and at
+//! most can get, and of the few seats in between the best are picked at once. The cost is linear in the candidates
+//! whatever the house.
 
 use std::cmp::Ordering;
 
@@ -125,8 +126,8 @@ pub fn divide_seats<N: Ord + ?Sized>(house: u64, candidates: &[(u64, &N)], tie: 
     seats
 }
 
-/// As [`divide_seats`], but nobody gets more than their cap; what is over goes to the others by the same rule. Seats remain
-/// only if all who have votes are at their caps.
+/// As [`divide_seats`], but nobody gets more than their cap; what is over goes to the others by the same rule. Seats
+/// remain only if all who have votes are at their caps.
 #[must_use]
 pub fn divide_seats_capped<N: Ord + ?Sized>(house: u64, candidates: &[(u64, u64, &N)], tie: Tie) -> Vec<u64> {
     let mut seats: Vec<u64> = vec![0; candidates.len()];

@@ -1,9 +1,9 @@
 //! How many fit: pure.
 //!
 //! Rule: node by node, as the member's scheduler would: free is what nodes have left after all pods bound to them, less
-//! what was given to the cluster and is not bound yet. Sets are counted whole. Karmada's own server puts set after set, and
-//! each pod on the first node that takes it. This takes the best of several orders of the components, and where none packs
-//! a few pods it tries: for those (24 pods, 48 nodes) it never says less than Karmada's; beyond them seldom.
+//! what was given to the cluster and is not bound yet. Sets are counted whole. Karmada's own server puts set after set,
+//! and each pod on the first node that takes it. This takes the best of several orders of the components, and where
+//! none packs a few pods it tries: for those (24 pods, 48 nodes) it never says less than Karmada's; beyond them seldom.
 
 use caldera_core::{
     gang::{Gang, Task, WorkloadRef},

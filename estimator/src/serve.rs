@@ -1,7 +1,7 @@
 //! The server: follows one member's nodes as they are published or watched, and answers three gRPC methods about them.
 //!
-//! Rule: Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are known
-//! the answer is [`UNKNOWN`].
+//! Rule: Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are
+//! known the answer is [`UNKNOWN`].
 
 use std::{
     future::{Future, ready},

@@ -1,5 +1,5 @@
-//! TLS of the server as Karmada sets it up for estimators: version 1.3, and client certificates where an authority for them
-//! is given.
+//! TLS of the server as Karmada sets it up for estimators: version 1.3, and client certificates where an authority for
+//! them is given.
 
 use std::sync::Arc;
 

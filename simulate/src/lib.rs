@@ -3,8 +3,8 @@
 //!
 //! A discrete-event simulation around the decisions of `caldera_core`: the same queue engine, the same placement, the
 //! same view of free capacity as in the controller and the scheduler. No clock, no I/O, no randomness that is not
-//! seeded: the same input gives the same report, byte for byte. Start with [`world`] (what is simulated), [`run`] (how),
-//! [`policy`] (who decides) and [`report`] (what is told).
+//! seeded: the same input gives the same report, byte for byte. Start with [`world`] (what is simulated), [`run`]
+//! (how), [`policy`] (who decides) and [`report`] (what is told).
 #![forbid(unsafe_code)]
 
 pub mod live;

@@ -74,8 +74,8 @@ pub struct LiveJob {
     pub whole: bool,
 }
 
-/// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run for
-/// `assume`, and one that should have ended by now for a minute more.
+/// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run
+/// for `assume`, and one that should have ended by now for a minute more.
 ///
 /// # Errors
 /// [`WorldError`], as for any world.
@@ -195,8 +195,8 @@ mod tests {
         Pod { namespace: "ns".into(), name: name.into(), node: Some("n".into()), request, finished: false, owner }
     }
 
-    /// Eight cores: two held by a stranger for ever, four by `runs` for 40 s more; `waits` needs six, and has waited for
-    /// 50 s. It can start when `runs` has ended, and not before.
+    /// Eight cores: two held by a stranger for ever, four by `runs` for 40 s more; `waits` needs six, and has waited
+    /// for 50 s. It can start when `runs` has ended, and not before.
     #[test]
     fn who_runs_ends_when_it_said_and_who_waits_has_waited() {
         let member = Member {

@@ -186,8 +186,8 @@ impl Members {
         CapacityGrowth { free: self.free(), largest: std::mem::take(&mut self.largest) }
     }
 
-    /// What the queue engine is told of the fleet, as the controller tells it: of clusters that take nothing new what jobs
-    /// hold there. What others use is off the nodes already.
+    /// What the queue engine is told of the fleet, as the controller tells it: of clusters that take nothing new what
+    /// jobs hold there. What others use is off the nodes already.
     #[must_use]
     pub fn total(&self) -> queue::Fleet {
         let (mut ready, mut whole, mut ready_clusters) = (Resources::new(), Resources::new(), 0);

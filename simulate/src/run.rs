@@ -1,7 +1,7 @@
 //! The simulation: events in the order of virtual time, a decision after each instant.
 //!
-//! At one instant jobs end first, then others arrive, then members bind what waits in them, then the policy decides. The
-//! same world and policy give the same history, to the last tie.
+//! At one instant jobs end first, then others arrive, then members bind what waits in them, then the policy decides.
+//! The same world and policy give the same history, to the last tie.
 
 use std::cmp::Reverse;
 

@@ -154,8 +154,8 @@ impl<'w> Site<'w> {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where all of a job would go now, without what is kept for others: as the controller asks it. A class that did not
-    /// fit before is first held against the sum of what is free.
+    /// Where all of a job would go now, without what is kept for others: as the controller asks it. A class that did
+    /// not fit before is first held against the sum of what is free.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Assumed, Fleet, Member, pods_seen};
+use super::{AssumedEntry, Fleet, Member, pods_seen};
 use crate::{
     gang::WorkloadRef,
     inventory::{Capacity, RemovedPods},
@@ -18,18 +18,18 @@ pub enum EvictedPods {
 }
 
 impl Fleet {
-    /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so many
-    /// of each task by cluster.
+    /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so
+    /// many of each task by cluster.
     #[must_use]
     pub fn capacities_after(&self, gone: &BTreeMap<String, EvictedPods>) -> BTreeMap<String, Capacity> {
         let mut touched: BTreeSet<&str> = BTreeSet::new();
         for (key, leaving) in gone {
-            let Some(Assumed { promise, .. }) = self.promises.get(key) else { continue };
+            let Some(AssumedEntry { assumed, .. }) = self.entries.get(key) else { continue };
             let there = |name: &&String| match leaving {
                 EvictedPods::All => true,
                 EvictedPods::Some(pods) => pods.contains_key(*name),
             };
-            touched.extend(promise.pods.keys().filter(there).map(String::as_str));
+            touched.extend(assumed.pods.keys().filter(there).map(String::as_str));
         }
         let after =
             |name: &str| Some((name.to_owned(), self.member_capacity_after(name, self.members.get(name)?, gone)));
@@ -38,16 +38,16 @@ impl Fleet {
 
     fn member_capacity_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, EvictedPods>) -> Capacity {
         let mut leaving: BTreeMap<&WorkloadRef, RemovedPods> = BTreeMap::new();
-        let mut unseen: Vec<(&Assumed, Vec<u32>)> = Vec::new();
-        for key in &member.promised {
-            let Some(made @ Assumed { promise, .. }) = self.promises.get(key) else { continue };
-            let Some(planned) = promise.pods.get(name) else { continue };
-            let seen = pods_seen(member, promise);
+        let mut unseen: Vec<(&AssumedEntry, Vec<u32>)> = Vec::new();
+        for key in &member.assumed_keys {
+            let Some(entry @ AssumedEntry { assumed, .. }) = self.entries.get(key) else { continue };
+            let Some(planned) = assumed.pods.get(name) else { continue };
+            let seen = pods_seen(member, assumed);
             let mut left: Vec<u32> = planned.iter().zip(&seen).map(|(plan, seen)| plan.saturating_sub(*seen)).collect();
             let less = match gone.get(key) {
                 None => None,
                 Some(EvictedPods::All) => {
-                    leaving.insert(&promise.workload, RemovedPods::All);
+                    leaving.insert(&assumed.workload, RemovedPods::All);
                     continue;
                 }
                 Some(EvictedPods::Some(pods)) => pods.get(name),
@@ -55,25 +55,25 @@ impl Fleet {
             if let Some(less) = less {
                 // First those that are not there yet.
                 let mut bound = BTreeMap::new();
-                for ((task, left), less) in promise.gang.tasks.iter().zip(&mut left).zip(less) {
+                for ((task, left), less) in assumed.gang.tasks.iter().zip(&mut left).zip(less) {
                     let there = less.saturating_sub(*left);
                     *left = left.saturating_sub(*less);
                     bound.insert(Some(task.name.clone()), there);
-                    if promise.gang.tasks.len() == 1 {
+                    if assumed.gang.tasks.len() == 1 {
                         bound.insert(None, there);
                     }
                 }
-                leaving.insert(&promise.workload, RemovedPods::Last(bound));
+                leaving.insert(&assumed.workload, RemovedPods::Last(bound));
             }
             if left.iter().any(|pods| *pods > 0) {
-                unseen.push((made, left));
+                unseen.push((entry, left));
             }
         }
-        unseen.sort_unstable_by_key(|(made, _)| made.at);
+        unseen.sort_unstable_by_key(|(entry, _)| entry.age);
         let down = member.down.is_some();
         let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
-        for (made, pods) in unseen {
-            capacity = made.promise.take_from(capacity, name, &pods);
+        for (entry, pods) in unseen {
+            capacity = entry.assumed.take_from(capacity, name, &pods);
         }
         capacity
     }

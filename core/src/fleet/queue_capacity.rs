@@ -1,17 +1,17 @@
-//! What workloads that hold promises can hold in each cluster, all together: what the root of the queues is made of.
+//! What queued workloads can hold in each cluster, all together: the capacity at the root of the queues.
 //!
-//! Rule: a cluster that takes jobs offers what is free there and what they hold there already, so pods of others (whoever
-//! they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes nothing. What they
-//! hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no jobs: it is charged
-//! as well, and must not be taken from what the others could run. Of the resource summary, for want of nodes, the same: all
-//! that there is less what is allocated beyond what was promised.
+//! Rule: a cluster that takes jobs offers what is free there and what they hold there already, so pods of others
+//! (whoever they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes
+//! nothing. What they hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no
+//! jobs: it is charged as well, and must not be taken from what the others could run. Of the resource summary, for want
+//! of nodes, the same: all that there is less what is allocated beyond what was assumed.
 
 use std::{
     collections::{BTreeMap, btree_map},
     sync::Arc,
 };
 
-use super::{Assumed, AssumedPods, Fleet, Member};
+use super::{AssumedEntry, AssumedPods, Fleet, Member};
 use crate::{
     gang::{Taint, WorkloadRef},
     inventory::{Amounts, Capacity, Shape, Source, whole_units},
@@ -31,21 +31,21 @@ pub fn takes_jobs(cluster: &Cluster, tolerated: impl Fn(&Taint) -> bool) -> bool
     cluster.ready && !cluster.deleting && taints.all(|taint| !AWAY.contains(&taint.key.as_str()) && tolerated(taint))
 }
 
-/// What promised pods hold in one member.
+/// What assumed pods that are bound hold in one member.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AssumedOnNodes {
-    /// On nodes, by promise.
+    /// By the entry's key.
     bound: BTreeMap<String, Resources>,
     sum: Resources,
 }
 
 impl AssumedOnNodes {
-    /// Something of a promise is on nodes.
+    /// Whether pods of an entry are on nodes.
     pub(super) fn has(&self, key: &str) -> bool {
         self.bound.contains_key(key)
     }
 
-    /// So much of a promise is on nodes; true if it was another amount before.
+    /// Sets what pods of an entry hold on nodes; true if it was another amount before.
     pub(super) fn set(&mut self, key: &str, amount: Resources) -> bool {
         let before = match self.bound.entry(key.to_owned()) {
             btree_map::Entry::Occupied(entry) if *entry.get() == amount => return false,
@@ -64,12 +64,12 @@ impl AssumedOnNodes {
 }
 
 impl Fleet {
-    /// All clusters by name, those included of which only promises are left.
+    /// All clusters by name, also those of which only assumed pods are left.
     pub fn cluster_names(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
     }
 
-    /// True once after others than those who hold promises may have taken or left something.
+    /// True once after pods of no entry may have come or gone.
     pub fn take_others_moved(&mut self) -> bool {
         std::mem::take(&mut self.others_moved)
     }
@@ -80,40 +80,41 @@ impl Fleet {
         self.others_moved
     }
 
-    /// See the module: what a cluster that takes jobs, or (`open` is false) takes none, can hold of promised pods.
+    /// What queued workloads can hold in a cluster; `open` says whether the cluster takes jobs. The module has the
+    /// rule.
     #[must_use]
     pub fn capacity_for_queues(&self, name: &str, open: bool) -> Resources {
         let Some(member) = self.members.get(name) else { return Resources::new() };
         if !open {
             // What is not charged any more is only going.
-            let mut ours = request_of_all_assumed(member, &self.promises);
-            let going = member.retired.iter().filter_map(|key| member.ours.bound.get(key));
+            let mut ours = request_of_all_assumed(member, &self.entries);
+            let going = member.retired.iter().filter_map(|key| member.bound.bound.get(key));
             going.for_each(|going| ours.saturating_sub(going));
             return ours;
         }
         if member.down.is_none() {
             let mut offer = member.inventory.free();
             if member.inventory.is_complete() {
-                offer.add(&member.ours.sum);
+                offer.add(&member.bound.sum);
             }
             return offer;
         }
         let (has, mut offer) = (member.summary.allocatable(), member.summary.free());
-        offer.add(&request_of_all_assumed(member, &self.promises));
+        offer.add(&request_of_all_assumed(member, &self.entries));
         has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
     }
 
-    /// Brings up to date what clusters would be without any promised pods. Call before [`Self::emptied`].
+    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::emptied_clusters`].
     pub fn refresh_emptied_clusters(&mut self) {
-        let Self { members, by_workload, promises, .. } = self;
+        let Self { members, by_workload, entries, .. } = self;
         for member in members.values_mut().filter(|member| member.known) {
             if member.emptied.is_none() {
                 let emptied = if member.down.is_some() {
-                    summary_without_assumed(member, promises)
+                    summary_without_assumed(member, entries)
                 } else {
                     member.inventory.capacity_without_all(|workload: &WorkloadRef| {
                         let mut keys = by_workload.get(workload).into_iter().flatten();
-                        keys.any(|key| promises.get(key).is_some_and(|made| made.queued))
+                        keys.any(|key| entries.get(key).is_some_and(|entry| entry.queued))
                     })
                 };
                 member.emptied = Some(emptied);
@@ -121,7 +122,7 @@ impl Fleet {
         }
     }
 
-    /// The clusters: without any promised pods, which is what those could ever have beside the others, and as they are.
+    /// The clusters, each without any queued pods, which is what those could ever have beside the others, and as it is.
     pub fn emptied_clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
         let known = self.members.values().filter(|member| member.known);
         known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))
@@ -129,32 +130,32 @@ impl Fleet {
 }
 
 /// What so many pods of each task ask for, as members count it.
-pub(super) fn request_of(promise: &AssumedPods, pods: impl Iterator<Item = u32>) -> Resources {
+pub(super) fn request_of(assumed: &AssumedPods, pods: impl Iterator<Item = u32>) -> Resources {
     let mut sum = Resources::new();
-    for (task, pods) in promise.gang.tasks.iter().zip(pods).filter(|(_, pods)| *pods > 0) {
+    for (task, pods) in assumed.gang.tasks.iter().zip(pods).filter(|(_, pods)| *pods > 0) {
         sum.add(&whole_units(&task.request).times(u64::from(pods)));
     }
     sum
 }
 
 /// On nodes, and on their way there.
-fn request_of_all_assumed(member: &Member, promises: &BTreeMap<String, Assumed>) -> Resources {
-    let mut all = member.ours.sum.clone();
+fn request_of_all_assumed(member: &Member, entries: &BTreeMap<String, AssumedEntry>) -> Resources {
+    let mut all = member.bound.sum.clone();
     for (key, pods) in &member.unseen {
-        if let Some(made) = promises.get(key).filter(|made| made.queued) {
-            all.add(&request_of(&made.promise, pods.iter().copied()));
+        if let Some(entry) = entries.get(key).filter(|entry| entry.queued) {
+            all.add(&request_of(&entry.assumed, pods.iter().copied()));
         }
     }
     all
 }
 
-/// A summary knows no pods: it is one node, of which what was promised is given back.
-fn summary_without_assumed(member: &Member, promises: &BTreeMap<String, Assumed>) -> Capacity {
+/// A summary knows no pods: it is one node, of which the assumed pods' requests are given back.
+fn summary_without_assumed(member: &Member, entries: &BTreeMap<String, AssumedEntry>) -> Capacity {
     let summary = &member.summary;
     if summary.source != Source::Summary {
         return summary.emptied();
     }
-    let ours = request_of_all_assumed(member, promises);
+    let ours = request_of_all_assumed(member, entries);
     let give_back = |shape: &Shape| {
         let free = shape.allocatable.iter().map(|(name, has)| {
             let free = shape.free.get(name).copied().unwrap_or(Quantity::ZERO);

@@ -104,8 +104,8 @@ fn starting_afresh_gives_back_what_the_binding_holds() {
 
 /// A kind's promise, and a pod of it.
 fn of_kind(group: &str, kind: &str, planned: u32) -> (AssumedPods, impl Fn(&str, bool) -> Update) {
-    let mut promise = promise(planned);
-    (promise.workload.group, promise.workload.kind) = (group.to_owned(), kind.to_owned());
+    let mut assumed = promise(planned);
+    (assumed.workload.group, assumed.workload.kind) = (group.to_owned(), kind.to_owned());
     let (group, kind) = (group.to_owned(), kind.to_owned());
     let pod = move |name: &str, finished| {
         let mut update = pod(name, finished);
@@ -114,19 +114,19 @@ fn of_kind(group: &str, kind: &str, planned: u32) -> (AssumedPods, impl Fn(&str,
         }
         update
     };
-    (promise, pod)
+    (assumed, pod)
 }
 
 /// Evicted pods of a Deployment stay as Failed for long.
 #[test]
 fn pods_that_others_follow_are_held_anew_once_they_have_finished() {
     for kind in ["Deployment", "StatefulSet"] {
-        let (promise, pod) = of_kind("apps", kind, 3);
+        let (assumed, pod) = of_kind("apps", kind, 3);
         let mut fleet = fleet();
         for name in ["a", "b", "c"] {
             fleet.apply_update("m1", pod(name, true));
         }
-        fleet.assume_pods("ns/rb", promise);
+        fleet.assume_pods("ns/rb", assumed);
         assert_eq!(cpu(&mut fleet), 4, "{kind}");
         fleet.apply_update("m1", pod("d", false));
         assert_eq!(cpu(&mut fleet), 4, "{kind}");
@@ -136,10 +136,10 @@ fn pods_that_others_follow_are_held_anew_once_they_have_finished() {
 #[test]
 fn pods_of_a_batch_job_are_followed_by_others_while_more_must_succeed_than_run() {
     let free = |completions| {
-        let (mut promise, pod) = of_kind("batch", "Job", 3);
-        Arc::make_mut(&mut promise.gang).min_success = completions;
+        let (mut assumed, pod) = of_kind("batch", "Job", 3);
+        Arc::make_mut(&mut assumed.gang).min_success = completions;
         let mut fleet = fleet();
-        fleet.assume_pods("ns/rb", promise);
+        fleet.assume_pods("ns/rb", assumed);
         fleet.apply_update("m1", pod("a", true));
         fleet.apply_update("m1", pod("b", false));
         cpu(&mut fleet)
@@ -308,10 +308,10 @@ proptest::proptest! {
             let name = format!("{job}-{which}");
             match what {
                 0 | 6.. => {
-                    let mut promise = promise(pods);
-                    promise.workload.name = format!("job{job}");
-                    Arc::make_mut(&mut promise.gang).tasks[0].request = request(i64::from(job) + 1);
-                    fleet.assume_pods(&key, promise);
+                    let mut assumed = promise(pods);
+                    assumed.workload.name = format!("job{job}");
+                    Arc::make_mut(&mut assumed.gang).tasks[0].request = request(i64::from(job) + 1);
+                    fleet.assume_pods(&key, assumed);
                 }
                 1 => fleet.forget_assumed(&key),
                 2 | 3 => drop(fleet.apply_update("m1", named(pod(&name, what == 3)))),
@@ -327,7 +327,7 @@ proptest::proptest! {
                 fleet.refresh_capacities();
             }
             for (name, member) in fleet.members.iter().filter(|_| which > 0) {
-                let all = sort_by_age(&fleet.promises, member.promised.iter());
+                let all = sort_by_age(&fleet.entries, member.assumed_keys.iter());
                 proptest::prop_assert_eq!(&member.capacity, &free_capacity(member, name, all));
             }
         }

@@ -1,7 +1,7 @@
 //! What pods hold, each as small as it can be: a fleet has many times more pods than nodes.
 //!
-//! Pods of one task (or replica set) have names that begin alike. That part is kept once with the namespace; what follows
-//! the last dash is kept by each, if it is short.
+//! Pods of one task (or replica set) have names that begin alike. That part is kept once with the namespace; what
+//! follows the last dash is kept by each, if it is short.
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
 //! The network domains of a member: Volcano's HyperNodes, as a tree over its nodes.
 //!
-//! Rule: Volcano's `HyperNodesInfo` (`pkg/scheduler/api/hyper_node_info.go`): a HyperNode holds the nodes that its members
-//! select by name, by pattern or by label, and the HyperNodes that it names; a HyperNode has one parent. Above them all is a
-//! root with every node, one tier higher than the highest ([`Domains::cluster_tier`]).
+//! Rule: Volcano's `HyperNodesInfo` (`pkg/scheduler/api/hyper_node_info.go`): a HyperNode holds the nodes that its
+//! members select by name, by pattern or by label, and the HyperNodes that it names; a HyperNode has one parent. Above
+//! them all is a root with every node, one tier higher than the highest ([`Domains::cluster_tier`]).
 //!
-//! Here a node is in one domain only, the lowest that selects it (by tier, then name), and in that one's ancestors: where
-//! HyperNodes of one tier overlap, a node counts for the first, so that a domain may look smaller than it is but never larger.
+//! Here a node is in one domain only, the lowest that selects it (by tier, then name), and in that one's ancestors:
+//! where HyperNodes of one tier overlap, a node counts for the first, so that a domain may look smaller than it is but
+//! never larger.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! A capacity in a few numbers, so that a decision about many clusters looks closely at few of them.
 //!
-//! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as pods are
-//! packed by: milli cores, and units of all else, rounded down for each node.
+//! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as
+//! pods are packed by: milli cores, and units of all else, rounded down for each node.
 
 use super::{Capacity, ReducedNodes};
 use crate::{quantity::Quantity, resources::ResourceName};

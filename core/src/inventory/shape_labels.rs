@@ -1,7 +1,7 @@
 //! Which labels a member's shapes carry: those that somebody selects on.
 //!
-//! A label that tells most nodes apart would make a shape of each of them. It is left out, and whoever selects on it looks
-//! at the nodes one by one, as for their names.
+//! A label that tells most nodes apart would make a shape of each of them. It is left out, and whoever selects on it
+//! looks at the nodes one by one, as for their names.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

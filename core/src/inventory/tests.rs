@@ -177,7 +177,8 @@ fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
     assert!(!inventory.apply_change(Change::HyperNodeGone("spine".into())));
 }
 
-/// Volcano refuses a second parent and does not look for circles beyond a chain; a tree must come of whatever is written.
+/// Volcano refuses a second parent and does not look for circles beyond a chain; a tree must come of whatever is
+/// written.
 #[test]
 fn hyper_nodes_in_a_circle_or_with_two_parents_still_make_a_tree() {
     let mut inventory = listed(vec![node("a", 8)], vec![]);

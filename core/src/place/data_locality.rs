@@ -1,7 +1,7 @@
 //! Data locality: clusters that have a workload's data come before others that would do as well.
 //!
-//! Rule: using a cluster costs the pieces that it has no copy of, by their sizes. That only orders what is possible: data is
-//! never a reason to wait.
+//! Rule: using a cluster costs the pieces that it has no copy of, by their sizes. That only orders what is possible:
+//! data is never a reason to wait.
 
 use super::Cluster;
 use crate::data::{Data, DataPlace};

@@ -1,10 +1,10 @@
 //! Which clusters a binding may go to at all.
 //!
-//! Rule: karmada-scheduler's in-tree filter plugins (`pkg/scheduler/framework/plugins`): ClusterAffinity, APIEnablement,
-//! TaintToleration, SpreadConstraint, ClusterEviction, WorkloadAffinity and WorkloadAntiAffinity (in Karmada behind a
-//! feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random order and reports
-//! the first that refuses; here the order is fixed. Clusters being deleted are passed over without a reason.
-//! Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
+//! Rule: karmada-scheduler's in-tree filter plugins (`pkg/scheduler/framework/plugins`): ClusterAffinity,
+//! APIEnablement, TaintToleration, SpreadConstraint, ClusterEviction, WorkloadAffinity and WorkloadAntiAffinity (in
+//! Karmada behind a feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random
+//! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
+//! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
 //! A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
@@ -194,8 +194,8 @@ impl<'a> Filter<'a> {
         answer
     }
 
-    /// The affinity tier that selects the cluster: 0 for the affinity itself, then the overflow affinities (of workloads
-    /// only) in order; `None` if nothing selects it.
+    /// The affinity tier that selects the cluster: 0 for the affinity itself, then the overflow affinities (of
+    /// workloads only) in order; `None` if nothing selects it.
     #[must_use]
     pub fn tier(&self, cluster: &Cluster) -> Option<u32> {
         let Some(tiers) = &self.tiers else { return Some(0) };

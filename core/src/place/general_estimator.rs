@@ -1,11 +1,12 @@
 //! How many replicas Karmada believes a cluster takes, from what its `status` says: the answer where nothing better is
 //! known of a member, and what a stock karmada-scheduler would say.
 //!
-//! Rule: `GeneralEstimator.MaxAvailableReplicas` (`pkg/estimator/client/general.go`), with its traps: sums over nodes count
-//! fragments that no pod fits in, and nodes that are cordoned or not ready; where the cluster has resource models, each free
-//! node counts as its grade's lower end and 110 pods, and a resource that is in no model is not there, so that GPUs and
-//! `ephemeral-storage` give 0 with the models that Karmada adds to every cluster. [`Published::max_replicas`] is Karmada's
-//! number; [`Published::max_replicas_mended`] is the one to place by: models count only for what they model.
+//! Rule: `GeneralEstimator.MaxAvailableReplicas` (`pkg/estimator/client/general.go`), with its traps: sums over nodes
+//! count fragments that no pod fits in, and nodes that are cordoned or not ready; where the cluster has resource
+//! models, each free node counts as its grade's lower end and 110 pods, and a resource that is in no model is not
+//! there, so that GPUs and `ephemeral-storage` give 0 with the models that Karmada adds to every cluster.
+//! [`Published::max_replicas`] is Karmada's number; [`Published::max_replicas_mended`] is the one to place by: models
+//! count only for what they model.
 
 use crate::{quantity::Quantity, resources::Resources};
 
@@ -61,7 +62,8 @@ impl Published {
         pods.min(by_models.unwrap_or_else(|| self.by_sums(request))).max(0)
     }
 
-    /// `allocatable - allocated - allocating` in the unit in which Karmada counts: thousandths of cores, else whole ones.
+    /// `allocatable - allocated - allocating` in the unit in which Karmada counts: thousandths of cores, else whole
+    /// ones.
     fn free_units(&self, name: &str) -> i64 {
         let of = |list: &Resources| whole_units(name, list.get(name));
         of(&self.allocatable).saturating_sub(of(&self.allocated)).saturating_sub(of(&self.allocating))

@@ -1,12 +1,12 @@
 //! Placement within what the queues of the members' own Volcano let start.
 //!
-//! Rule (Volcano `pkg/scheduler/plugins/capacity`): nothing new starts in a queue that is Closed or Closing (its webhook
-//! refuses jobs for it), nor beyond its capability; a resource that the capability does not name is not bounded. A queue
-//! that is not there bounds nothing: whoever brings the job may bring the queue.
+//! Rule (Volcano `pkg/scheduler/plugins/capacity`): nothing new starts in a queue that is Closed or Closing (its
+//! webhook refuses jobs for it), nor beyond its capability; a resource that the capability does not name is not
+//! bounded. A queue that is not there bounds nothing: whoever brings the job may bring the queue.
 //!
-//! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a decision
-//! puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks may be refused
-//! there although another arrangement would do.
+//! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a
+//! decision puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks
+//! may be refused there although another arrangement would do.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -114,7 +114,8 @@ fn added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Re
     asked
 }
 
-/// The capacity with no more than `left` free in all. For a gang of one task as many of its pods fit as would in `left`.
+/// The capacity with no more than `left` free in all. For a gang of one task as many of its pods fit as would in
+/// `left`.
 fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     let mut left: BTreeMap<_, Quantity> = left.iter().map(|(name, amount)| (name.clone(), amount)).collect();
     let sole = match gang.tasks.as_slice() {

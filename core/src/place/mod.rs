@@ -1,8 +1,8 @@
 //! Where a released binding goes: Karmada's filters, its choice of clusters and its division, or the gang-aware split.
 //!
-//! Rule: karmada-scheduler's `genericScheduler.Schedule` (`pkg/scheduler/core/generic_scheduler.go`), with our own capacity
-//! in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`replica_division`]. The controller
-//! asks the same [`place_binding`] whether a gated binding would fit now.
+//! Rule: karmada-scheduler's `genericScheduler.Schedule` (`pkg/scheduler/core/generic_scheduler.go`), with our own
+//! capacity in place of its estimates. Gangs are divided by [`crate::split`], all other kinds by [`replica_division`].
+//! The controller asks the same [`place_binding`] whether a gated binding would fit now.
 //!
 //! | module | decides |
 //! |---|---|

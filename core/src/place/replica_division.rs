@@ -1,9 +1,9 @@
 //! Dividing replicas over the selected clusters, for kinds that are not gangs.
 //!
-//! Rule: karmada-scheduler's `AssignReplicas` (`pkg/scheduler/core/assignment.go`, `division_algorithm.go`): Duplicated,
-//! static weights (capacity ignored, no memory), dynamic weights and Aggregated (all or nothing on the total; what is
-//! assigned stays while replicas grow). Deliberate difference: sums do not wrap at 2^31.
-//! Everything is by the candidates' indices, so that names are copied once, at the end, for those that get something.
+//! Rule: karmada-scheduler's `AssignReplicas` (`pkg/scheduler/core/assignment.go`, `division_algorithm.go`):
+//! Duplicated, static weights (capacity ignored, no memory), dynamic weights and Aggregated (all or nothing on the
+//! total; what is assigned stays while replicas grow). Deliberate difference: sums do not wrap at 2^31. Everything is
+//! by the candidates' indices, so that names are copied once, at the end, for those that get something.
 
 use std::cmp::Reverse;
 

@@ -41,7 +41,7 @@ pub struct Request<'a> {
     pub whole: bool,
     /// The plan it was placed by before, if any.
     pub previous: Option<&'a Plan>,
-    /// All clusters with what is free in each for this binding: without what others were promised, and without what it
+    /// All clusters with what is free in each for this binding: without what is assumed for others, and without what it
     /// holds itself (with it, for a binding that starts afresh).
     pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
     /// Which clusters are close by declared links, from near to far.
@@ -247,8 +247,8 @@ fn place_replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'
     Ok(Decision { targets, plan: None, affinity: None })
 }
 
-/// As many of its pods as can be in clusters that the spread constraints permit: in those that Karmada would choose, and where
-/// these do not hold it whole, in others.
+/// As many of its pods as can be in clusters that the spread constraints permit: in those that Karmada would choose,
+/// and where these do not hold it whole, in others.
 fn place_gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
     let among = apply_spread_constraints(request, binding, fitting)?;
     let pods = |decision: &Decision| decision.plan.as_ref().map_or(0, Plan::replicas);
@@ -409,8 +409,8 @@ fn find_fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
     Some(found)
 }
 
-/// The clusters that a gang may use under its spread constraints. Which ones is left to the split where the number is all that
-/// is constrained; regions (and which clusters get a duplicate) are first chosen as Karmada does.
+/// The clusters that a gang may use under its spread constraints. Which ones is left to the split where the number is
+/// all that is constrained; regions (and which clusters get a duplicate) are first chosen as Karmada does.
 fn apply_spread_constraints<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,

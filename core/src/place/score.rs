@@ -1,10 +1,10 @@
 //! Ranking clusters as a policy wishes: in-tree plugins and scores from outside, each with a weight.
 //!
-//! Rule: karmada-scheduler's score plugins (`pkg/scheduler/framework`): 0 to 100 for each cluster, summed by weight. Scores
-//! only order what is possible. For replicas that are divided they add to Karmada's own (100 where the binding is
-//! already), which spread constraints go by, and Aggregated fills the best clusters first. For a gang they are the declared
-//! cost of a cluster: of placements that are equally whole, equally close and in equally few clusters the best scored wins;
-//! where the policy says `first`, the gang uses only so many of the best scored clusters as hold it whole.
+//! Rule: karmada-scheduler's score plugins (`pkg/scheduler/framework`): 0 to 100 for each cluster, summed by weight.
+//! Scores only order what is possible. For replicas that are divided they add to Karmada's own (100 where the binding
+//! is already), which spread constraints go by, and Aggregated fills the best clusters first. For a gang they are the
+//! declared cost of a cluster: of placements that are equally whole, equally close and in equally few clusters the best
+//! scored wins; where the policy says `first`, the gang uses only so many of the best scored clusters as hold it whole.
 
 use std::{collections::BTreeMap, str::FromStr, sync::Arc};
 
@@ -84,7 +84,8 @@ fn score_by_cost(sites: &[Site<'_>]) -> Vec<i64> {
     costs.into_iter().map(|cost| i64::try_from(score(cost)).unwrap_or(0)).collect()
 }
 
-/// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its resources.
+/// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its
+/// resources.
 fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
     let sum = |name: &str, amount: fn(&Shape, &str) -> Option<Quantity>| -> i128 {
         let of = |shape: &Shape| amount(shape, name).map_or(0, Quantity::as_nano) * shape.nodes.len() as i128;
@@ -112,8 +113,8 @@ pub type External = Arc<BTreeMap<String, i64>>;
 /// The word that puts scores before closeness and few clusters.
 const FIRST: &str = "first";
 
-/// The weights that a policy gives: `binpack=2,cheapest=1,carbon=-1`. A name is a plugin's or that of scores from outside.
-/// The word `first` among them puts a gang where the scores are best before anything but whether it fits.
+/// The weights that a policy gives: `binpack=2,cheapest=1,carbon=-1`. A name is a plugin's or that of scores from
+/// outside. The word `first` among them puts a gang where the scores are best before anything but whether it fits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Weights {
     by_name: Vec<(String, i64)>,

@@ -120,8 +120,8 @@ struct Region<'a> {
     clusters: Vec<Candidate<'a>>,
 }
 
-/// Of more regions the heaviest are combined: Karmada tries every combination of all of them, which with a hundred regions
-/// takes longer than anybody waits.
+/// Of more regions the heaviest are combined: Karmada tries every combination of all of them, which with a hundred
+/// regions takes longer than anybody waits.
 const MOST_REGIONS: usize = 16;
 
 fn keep_heaviest(regions: &mut Vec<Region<'_>>, most: usize) {

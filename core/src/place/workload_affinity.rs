@@ -1,7 +1,8 @@
 //! Workload affinity: who is in a group with whom, and where the others are.
 //!
-//! Rule: karmada-scheduler's WorkloadAffinity and WorkloadAntiAffinity plugins: of an affinity group everybody goes where all
-//! that are placed are, of an anti-affinity group nobody goes where another one is. Groups end at the namespace.
+//! Rule: karmada-scheduler's WorkloadAffinity and WorkloadAntiAffinity plugins: of an affinity group everybody goes
+//! where all that are placed are, of an anti-affinity group nobody goes where another one is. Groups end at the
+//! namespace.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},

@@ -1,11 +1,12 @@
-//! How close a gang's pods must be (`networkTopology`), as the domains of each cluster and the groups of clusters that are close
-//! enough.
+//! How close a gang's pods must be (`networkTopology`), as the domains of each cluster and the groups of clusters that
+//! are close enough.
 //!
-//! Rule: mode `hard` with `highestTierAllowed` admits one HyperNode of that tier or a lower one; the whole cluster is one tier
-//! above its highest HyperNode, as Volcano's root is. Tier numbers are each member's own, so that a number reaches beyond a
-//! cluster only where a level says which number it has. `highestTierName` admits what its tier's number does, in the clusters
-//! that have such a tier (Volcano drops a name that it does not know, and with it the whole demand; here hard stays hard); the
-//! name of a level, or `cluster`, admits all that is closer. Mode `soft` admits everything, and the closest is preferred.
+//! Rule: mode `hard` with `highestTierAllowed` admits one HyperNode of that tier or a lower one; the whole cluster is
+//! one tier above its highest HyperNode, as Volcano's root is. Tier numbers are each member's own, so that a number
+//! reaches beyond a cluster only where a level says which number it has. `highestTierName` admits what its tier's
+//! number does, in the clusters that have such a tier (Volcano drops a name that it does not know, and with it the
+//! whole demand; here hard stays hard); the name of a level, or `cluster`, admits all that is closer. Mode `soft`
+//! admits everything, and the closest is preferred.
 
 use super::federation_topology::Level;
 use crate::{
@@ -49,7 +50,8 @@ impl AllowedTiers {
     }
 }
 
-/// How many of the levels are close enough, from the near end; and whether clusters may be farther apart than all of them.
+/// How many of the levels are close enough, from the near end; and whether clusters may be farther apart than all of
+/// them.
 fn count_admitted_levels(topology: Option<&Topology>, levels: &[Level]) -> (usize, bool) {
     let Some(topology) = topology.filter(|topology| topology.hard) else { return (levels.len(), true) };
     let last = match (topology.highest_tier, topology.highest_tier_name.as_deref()) {
@@ -60,8 +62,8 @@ fn count_admitted_levels(topology: Option<&Topology>, levels: &[Level]) -> (usiz
     (last.map_or(0, |last| last + 1), false)
 }
 
-/// Groups of sites by level as far as they are close enough, and whether sites may be farther apart. `order` has each site's
-/// place among the candidates.
+/// Groups of sites by level as far as they are close enough, and whether sites may be farther apart. `order` has each
+/// site's place among the candidates.
 pub(super) fn admitted_levels(
     topology: Option<&Topology>,
     levels: &[Level],

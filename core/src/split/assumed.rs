@@ -14,8 +14,8 @@ use crate::{
     plan::{Domain, Part, PinnedDomains},
 };
 
-/// The capacity after these pods were put on it, as far as they fit (others hold what they were promised, even if the
-/// inventory has changed since): only into the domains that they are kept in, or there first where it is only preferred.
+/// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
+/// since): only into the domains that they are kept in, or there first where it is only preferred.
 fn take_anywhere(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
     if within.parts.is_empty() {
         return within_one(&GangRequests::new(gang), capacity, pods, within.domain.as_ref());
@@ -24,8 +24,8 @@ fn take_anywhere(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Pinned
     within_one(&GangRequests::new(&gang), capacity, &pods, within.domain.as_ref())
 }
 
-/// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a thousand
-/// promises one after the other.
+/// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a
+/// thousand bindings' pods one after the other.
 #[must_use]
 pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
     let requests = GangRequests::new(gang);
@@ -44,8 +44,9 @@ pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &Pinn
     capacity.with_less(&less.collect::<Vec<_>>())
 }
 
-/// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and how many
-/// there are of each. Which partitions the pods are of that are not seen yet is not known: most likely the last.
+/// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and
+/// how many there are of each. Which partitions the pods are of that are not seen yet is not known: most likely the
+/// last.
 fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> (Gang, Vec<u32>) {
     let mut by_part = Gang { tasks: Vec::new(), ..gang.clone() };
     let mut counts = Vec::new();
@@ -135,8 +136,8 @@ pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: 
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
-/// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order, or the
-/// gang's minimum first and then the rest, or by trying). NodeScope nothing packs them all, what packs most.
+/// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
+/// or the gang's minimum first and then the rest, or by trying). NodeScope nothing packs them all, what packs most.
 fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..requests.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
@@ -196,8 +197,8 @@ fn pack_by_price(
     Some(Packed { room, left: packing.left, classes })
 }
 
-/// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several clusters
-/// when it ordered them).
+/// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several
+/// clusters when it ordered them).
 fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>> {
     let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[room], *order)).collect();
     if (3..=TASKS).contains(&requests.tasks()) {

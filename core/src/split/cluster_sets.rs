@@ -84,7 +84,8 @@ impl Search<'_> {
         })
     }
 
-    /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best first.
+    /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best
+    /// first.
     fn list_cluster_sets(&self, sites: &[usize]) -> Vec<(Key, Vec<Spot>)> {
         let (held, others): (Vec<usize>, Vec<usize>) = sites.iter().partition(|site| self.holds_pods(**site));
         let mut sets = Vec::new();

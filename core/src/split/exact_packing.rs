@@ -1,8 +1,8 @@
 //! Packing a few pods of several tasks for certain: by trying, where no order of the tasks packs them.
 //!
-//! Rule: pods one by one, those of a task onto nodes in their order (equal pods need no other), nodes that are alike tried once;
-//! a partition stays in its cluster, or in its block (`blocks`). Bounded by the numbers of pods and nodes and by steps, so that it answers soon; beyond them
-//! "no" is only what first fit says.
+//! Rule: pods one by one, those of a task onto nodes in their order (equal pods need no other), nodes that are alike
+//! tried once; a partition stays in its cluster, or in its block (`blocks`). Bounded by the numbers of pods and nodes
+//! and by steps, so that it answers soon; beyond them "no" is only what first fit says.
 
 use std::cell::Cell;
 
@@ -31,7 +31,8 @@ struct Trial<'a> {
     steps: &'a Cell<u32>,
 }
 
-/// All of `pods` over joined clusters: by cluster, then task. `None` if they do not fit, or too many would have to be tried.
+/// All of `pods` over joined clusters: by cluster, then task. `None` if they do not fit, or too many would have to be
+/// tried.
 pub(super) fn pack_clusters(
     requests: &GangRequests<'_>,
     room: &FreeNodes,

@@ -1,7 +1,7 @@
 //! How close clusters are to each other: levels from near to far, each a list of groups.
 //!
-//! NodeScope an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which have a link that
-//! is good enough. Regions and providers make groups of their own (`place`).
+//! NodeScope an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which
+//! have a link that is good enough. Regions and providers make groups of their own (`place`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,8 @@ use crate::gang::ClusterName;
 pub struct Level {
     /// `highestTierName` that admits it.
     pub name: String,
-    /// `highestTierAllowed` from which on it is admitted; `None` where no number was declared. Numbers grow with the levels.
+    /// `highestTierAllowed` from which on it is admitted; `None` where no number was declared. Numbers grow with the
+    /// levels.
     pub tier: Option<u32>,
     /// Places among the candidates. Groups may overlap; who is in none is close to nobody.
     pub groups: Vec<Vec<u32>>,
@@ -72,9 +73,9 @@ pub struct LinkedGroups {
 }
 
 impl FederationTopology {
-    /// The groups that the links make among these clusters, tier by tier. From each cluster a group is grown by the others in
-    /// the order of their names, as long as each new one is close to all that are in it: for links that make groups (any two of
-    /// which are close or apart) those are the groups, for others no group is too large.
+    /// The groups that the links make among these clusters, tier by tier. From each cluster a group is grown by the
+    /// others in the order of their names, as long as each new one is close to all that are in it: for links that make
+    /// groups (any two of which are close or apart) those are the groups, for others no group is too large.
     #[must_use]
     pub fn group_by_links(&self, clusters: &[&ClusterName]) -> Vec<LinkedGroups> {
         let mut names: Vec<&ClusterName> = clusters.to_vec();

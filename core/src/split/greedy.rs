@@ -1,7 +1,7 @@
 //! Many clusters: the roomiest first, until one holds the rest; that one is the tightest of those that do.
 //!
-//! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded number
-//! of clusters is looked at closely at each step; what that costs is measured (`tests/objective.rs`).
+//! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded
+//! number of clusters is looked at closely at each step; what that costs is measured (`tests/objective.rs`).
 
 use std::{
     cmp::Reverse,

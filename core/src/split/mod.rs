@@ -1,11 +1,13 @@
-//! Where a gang's pods go: which clusters, how many pods of each task in each, in which domain, and each cluster's minimum.
+//! Where a gang's pods go: which clusters, how many pods of each task in each, in which domain, and each cluster's
+//! minimum.
 //!
 //! The rule:
-//! - All or nothing. Less than the gang's minimum is never placed. The whole gang is tried first, then its minimum and as
-//!   many more pods as fit. Otherwise the answer is a refusal with numbers.
-//! - Every new pod fits its cluster node by node. The shares of all clusters sum up to the gang's replicas and minimums.
-//! - Placed pods do not move. A member's Volcano resizes no partitioned task, so partitions are added only where the cluster
-//!   has no copy of the job.
+//! - All or nothing. Less than the gang's minimum is never placed. The whole gang is tried first, then its minimum and
+//!   as many more pods as fit. Otherwise the answer is a refusal with numbers.
+//! - Every new pod fits its cluster node by node. The shares of all clusters sum up to the gang's replicas and
+//!   minimums.
+//! - Placed pods do not move. A member's Volcano resizes no partitioned task, so partitions are added only where the
+//!   cluster has no copy of the job.
 //! - Of all placements that are possible the least [`Key`] wins. A policy that divides by weight is followed instead.
 //!
 //! | module | decides |
@@ -93,7 +95,7 @@ pub struct Candidate<'a> {
     pub data: i64,
     /// What using the cluster costs, by its policy's scores. ReducedNodes is better.
     pub cost: i64,
-    /// What is free there for this gang: without what others were promised, and without what the gang itself holds
+    /// What is free there for this gang: without what is assumed for others, and without what the gang itself holds
     /// there already ([`Problem::previous`]).
     pub capacity: &'a Capacity,
 }
@@ -118,8 +120,8 @@ pub struct Problem<'a> {
     pub strategy: Strategy,
     /// What it holds already. Kept where it can be: placed pods do not move.
     pub previous: Option<&'a Plan>,
-    /// The plan that made the copies that are there, where it is not kept (`previous`): nobody may change a copy's template, so
-    /// that in a cluster that has one the domain stays.
+    /// The plan that made the copies that are there, where it is not kept (`previous`): nobody may change a copy's
+    /// template, so that in a cluster that has one the domain stays.
     pub copies: Option<&'a Plan>,
     /// At most so many clusters, where the policy says so.
     pub most_clusters: Option<u32>,
@@ -279,7 +281,8 @@ struct Search<'a> {
     limit: usize,
     /// Each site's region, and how many sites may be used beside the first of each.
     regions: Option<(Vec<u32>, usize)>,
-    /// Groups of sites that are close, by level, as far as the gang may be spread; then whether it may be spread farther.
+    /// Groups of sites that are close, by level, as far as the gang may be spread; then whether it may be spread
+    /// farther.
     levels: Vec<Vec<Vec<usize>>>,
     far: bool,
     tie: Tie,
@@ -386,8 +389,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be close is not
-    /// divided by weight, and one that finds no place that way goes where it fits.
+    /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be
+    /// close is not divided by weight, and one that finds no place that way goes where it fits.
     fn choose_assignment(&self, want: &[u32]) -> Option<Assignment> {
         if total(want) == 0 {
             return Some(Assignment::default());

@@ -3,8 +3,8 @@
 //! A cluster is a list of groups of equal nodes; placing `n` equal pods fills whole groups by division and splits at
 //! most one group, so the cost depends on the number of shapes and not of pods or nodes. For one task the count is
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
-//! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie in one
-//! domain are in `blocks`.
+//! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie
+//! in one domain are in `blocks`.
 
 mod shortage;
 
@@ -19,8 +19,8 @@ use crate::{
     resources::ResourceName,
 };
 
-/// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a node
-/// takes only so many pods, which all nodes have so much of.
+/// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a
+/// node takes only so many pods, which all nodes have so much of.
 #[derive(Debug)]
 pub(crate) struct GangRequests<'a> {
     pub gang: &'a Gang,
@@ -45,7 +45,8 @@ pub(crate) struct FreeNodes {
     pub(super) free: Vec<i64>,
     /// Row-major: class, task: may the task's pods run there?
     pub(super) admits: std::sync::Arc<[bool]>,
-    /// The same: the block of its cluster that a partition of the task there must not leave. Empty where there are none.
+    /// The same: the block of its cluster that a partition of the task there must not leave. Empty where there are
+    /// none.
     pub(super) blocks: std::sync::Arc<[Block]>,
 }
 
@@ -243,7 +244,8 @@ impl<'a> GangRequests<'a> {
 }
 
 impl FreeNodes {
-    /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off them.
+    /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off
+    /// them.
     pub(super) fn classes_and_sizes(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
     }
@@ -373,8 +375,8 @@ impl FreeNodes {
         all
     }
 
-    /// Places all of `pods` over joined clusters, task by task in this order; by cluster, then task. `None` if some task
-    /// does not fit.
+    /// Places all of `pods` over joined clusters, task by task in this order; by cluster, then task. `None` if some
+    /// task does not fit.
     pub(crate) fn fill_joined(
         &mut self,
         requests: &GangRequests<'_>,
@@ -401,7 +403,8 @@ impl FreeNodes {
         Some(placed)
     }
 
-    /// Places as much more of `pods` as fits over joined clusters, task by task in this order, and counts it in `placed`.
+    /// Places as much more of `pods` as fits over joined clusters, task by task in this order, and counts it in
+    /// `placed`.
     pub(crate) fn fill_more(
         &mut self,
         requests: &GangRequests<'_>,

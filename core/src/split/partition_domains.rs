@@ -1,13 +1,14 @@
 //! Partitions that must each lie in one domain (`partitionPolicy.networkTopology`).
 //!
-//! Rule (Volcano, `network-topology-aware` over sub-jobs): mode `hard` with a highest tier admits for each partition one
-//! HyperNode of that tier or a lower one. Who is in a lower one is in those around it too, so all that matters is the largest
-//! domains that are admitted: a cluster's *blocks*, which do not overlap. A partition lies in one block, partitions of one task
-//! may lie in several, and nodes outside all blocks take none. How a tier is given is read as for the whole job (`reach`);
-//! where the whole cluster is close enough, it is one block. Mode `soft` is left to the member.
+//! Rule (Volcano, `network-topology-aware` over sub-jobs): mode `hard` with a highest tier admits for each partition
+//! one HyperNode of that tier or a lower one. Who is in a lower one is in those around it too, so all that matters is
+//! the largest domains that are admitted: a cluster's *blocks*, which do not overlap. A partition lies in one block,
+//! partitions of one task may lie in several, and nodes outside all blocks take none. How a tier is given is read as
+//! for the whole job (`reach`); where the whole cluster is close enough, it is one block. Mode `soft` is left to the
+//! member.
 //!
-//! A task's pods share one template, so its partitions can not be pinned each to its own: they are pinned to the domains that
-//! hold any of them together, and the member's own scheduler puts each in one.
+//! A task's pods share one template, so its partitions can not be pinned each to its own: they are pinned to the
+//! domains that hold any of them together, and the member's own scheduler puts each in one.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ pub(super) type Block = u32;
 /// At most so many values of labels are written to pin a share's partitions; beyond that they are not pinned.
 const MOST_VALUES: usize = 2000;
 
-/// The blocks of the tasks that a node of this domain belongs to. NodeScope it belongs to none, the task is not admitted.
+/// The blocks of the tasks that a node of this domain belongs to. NodeScope it belongs to none, the task is not
+/// admitted.
 pub(super) fn admit_blocks(
     reaches: &[Option<AllowedTiers>],
     capacity: &Capacity,

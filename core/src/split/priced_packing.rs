@@ -1,8 +1,9 @@
 //! Packing many pods of several tasks where no order of the tasks packs them: node by node, by prices.
 //!
-//! Rule (a relaxation of vector packing by multipliers): each task has a price, and every node takes the mix of pods that is
-//! worth most; a task of which pods are left over becomes dearer, and all is packed anew. What it packs does fit; that it finds
-//! nothing proves nothing (how often it errs is measured: `tests/planted.rs`). Bounded by rounds, mixes of a node, and steps.
+//! Rule (a relaxation of vector packing by multipliers): each task has a price, and every node takes the mix of pods
+//! that is worth most; a task of which pods are left over becomes dearer, and all is packed anew. What it packs does
+//! fit; that it finds nothing proves nothing (how often it errs is measured: `tests/planted.rs`). Bounded by rounds,
+//! mixes of a node, and steps.
 
 use std::cell::Cell;
 
@@ -55,8 +56,8 @@ struct Group {
     mixes: Vec<Vec<u32>>,
 }
 
-/// NodeScope these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of partitions it
-/// knows nothing.
+/// NodeScope these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of
+/// partitions it knows nothing.
 pub(super) fn pack_by_price(
     requests: &GangRequests<'_>,
     room: &FreeNodes,

@@ -1,7 +1,7 @@
 //! Why a gang can not be placed now, in a sentence with numbers.
 //!
-//! Names what is needed and what fits, the nearest miss (the cluster, and within it the domain, that could take most), each task
-//! that falls short of its minimum, and the resource (or the lack of any matching node) that stops it there.
+//! Names what is needed and what fits, the nearest miss (the cluster, and within it the domain, that could take most),
+//! each task that falls short of its minimum, and the resource (or the lack of any matching node) that stops it there.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -255,8 +255,8 @@ fn nearest_miss(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u6
     best
 }
 
-/// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals win, so
-/// that of most of them one task tells enough.
+/// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals
+/// win, so that of most of them one task tells enough.
 fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
@@ -279,8 +279,8 @@ fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u6
     best
 }
 
-/// NodeScope pods may not be farther apart than close clusters: the group of them that takes most pods, and how many. Of groups
-/// that could by their profiles, so many are looked at.
+/// NodeScope pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
+/// Of groups that could by their profiles, so many are looked at.
 fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;

@@ -1,7 +1,8 @@
 //! Gangs with partitions that start afresh while their copies are there.
 //!
-//! A member's Volcano lets nobody resize a partitioned task (`admit_job.go`), so that a cluster which keeps its copy keeps its
-//! partitions. Such a gang leaves all the clusters that have some of it, or stays in all of them; what is between is not looked at.
+//! A member's Volcano lets nobody resize a partitioned task (`admit_job.go`), so that a cluster which keeps its copy
+//! keeps its partitions. Such a gang leaves all the clusters that have some of it, or stays in all of them; what is
+//! between is not looked at.
 
 use std::cmp::Reverse;
 
@@ -22,8 +23,8 @@ fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
     gang.tasks.iter().zip(pods).any(|(task, pods)| task.partition.is_some() && pods > 0)
 }
 
-/// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them. It leaves
-/// only where more of it, or all of it in fewer clusters, can be elsewhere.
+/// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them.
+/// It leaves only where more of it, or all of it in fewer clusters, can be elsewhere.
 pub(super) fn stay_or_leave(problem: &Problem<'_>, copies: &Plan) -> Result<Plan, Refusal> {
     let gang = problem.gang;
     let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);

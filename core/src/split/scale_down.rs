@@ -8,10 +8,10 @@ use crate::{
     webster::{Tie, divide_seats},
 };
 
-/// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is by
-/// site (in the order of `names`, which is the alphabet's), then task. This is what [`super::split_gang`] keeps of a gang that asks
-/// for less than it holds, so that others can tell beforehand where the pods will go. Partitioned tasks are never cut: callers
-/// want at least as much of them as is placed.
+/// Cuts a placed gang down to `wanted` pods of each task: from the smallest parts, or by weight from all. `placed` is
+/// by site (in the order of `names`, which is the alphabet's), then task. This is what [`super::split_gang`] keeps of a
+/// gang that asks for less than it holds, so that others can tell beforehand where the pods will go. Partitioned tasks
+/// are never cut: callers want at least as much of them as is placed.
 pub fn scale_down(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
     for (task, wanted) in wanted.iter().enumerate() {
         let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();

@@ -1,4 +1,5 @@
-//! One cluster, or one domain of one: every candidate is looked at, best key first, and the first that holds the gang is it.
+//! One cluster, or one domain of one: every candidate is looked at, best key first, and the first that holds the gang
+//! is it.
 
 use std::cmp::Ordering;
 
@@ -14,8 +15,8 @@ use super::{
 const SIZES: u64 = 512;
 
 impl Search<'_> {
-    /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that are close
-    /// enough.
+    /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that
+    /// are close enough.
     pub(super) fn candidate_spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
         let sites = match self.kept.as_slice() {
             [] => 0..self.sites.len(),
@@ -108,8 +109,8 @@ impl Search<'_> {
         self.pack_all(&self.nodes_of_spots(spots), want, spots.len())
     }
 
-    /// The same pods with as many of them together as can be: the site that takes most gets them first. As they were where
-    /// that does not hold them all.
+    /// The same pods with as many of them together as can be: the site that takes most gets them first. As they were
+    /// where that does not hold them all.
     pub(super) fn gather_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
         let mut left: Vec<u32> =
             (0..self.requests.tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
@@ -165,7 +166,8 @@ impl Search<'_> {
         pods.iter().enumerate().all(is_held).then_some(pods)
     }
 
-    /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the most.
+    /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the
+    /// most.
     pub(super) fn most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
         let (requests, room) = (&self.requests, self.nodes_of_spots(spots));
         if requests.tasks() == 1 {

@@ -1,4 +1,5 @@
-//! What a cluster or a domain can take at most, from its profile alone: a look at a few numbers tells who need not be looked at.
+//! What a cluster or a domain can take at most, from its profile alone: a look at a few numbers tells who need not be
+//! looked at.
 
 use super::{Spot, packing::GangRequests};
 use crate::{
@@ -12,8 +13,8 @@ pub(super) struct UpperBounds<'a> {
     /// Row-major: site, resource of the gang. [`ABSENT`] where the site has none of it.
     columns: Vec<u16>,
     width: usize,
-    /// By how much to shift what is free of a resource, so that the gang's demand of each counts about the same; `None` for what
-    /// does not count.
+    /// By how much to shift what is free of a resource, so that the gang's demand of each counts about the same; `None`
+    /// for what does not count.
     shifts: Vec<Option<i32>>,
     /// By site: whether its nodes are known, and not only their sum.
     by_node: Vec<bool>,
@@ -126,8 +127,8 @@ impl<'a> UpperBounds<'a> {
         Some(most)
     }
 
-    /// How many pods of gangs like `pods` there may be at a site, by sums: of those tasks that find a node large enough and that
-    /// it takes any pod of (`takes`). NodeScope these are not all tasks, no more than one gang's.
+    /// How many pods of gangs like `pods` there may be at a site, by sums: of those tasks that find a node large enough
+    /// and that it takes any pod of (`takes`). NodeScope these are not all tasks, no more than one gang's.
     pub(super) fn max_pods_of_gangs(
         &self,
         requests: &GangRequests<'_>,
@@ -169,8 +170,8 @@ impl<'a> UpperBounds<'a> {
         if all == 0 { 0 } else { most }
     }
 
-    /// What is free there of what the gang asks for, each resource counted about by the gang's demand. What is left after
-    /// the gang is in differs from this by the same number everywhere, so that the least is the best fit.
+    /// What is free there of what the gang asks for, each resource counted about by the gang's demand. What is left
+    /// after the gang is in differs from this by the same number everywhere, so that the least is the best fit.
     pub(super) fn free_amount(&self, spot: Spot) -> u64 {
         let free = self.profiles[spot.site].free(Self::profile_row(spot));
         self.site_columns(spot.site).iter().zip(&self.shifts).fold(0, |sum: u64, (column, by)| match (*column, by) {

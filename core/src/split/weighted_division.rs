@@ -1,8 +1,9 @@
-//! Dividing by weight: each cluster's part of every task, and what does not fit going to the others by the same weights.
+//! Dividing by weight: each cluster's part of every task, and what does not fit going to the others by the same
+//! weights.
 //!
-//! A static weight is the policy's. A dynamic one is how many pods of such gangs a cluster takes: of one task exactly, of several
-//! by its profile, so that only clusters that get something are packed. Ties are broken by name, in the direction that the
-//! binding's UID gives.
+//! A static weight is the policy's. A dynamic one is how many pods of such gangs a cluster takes: of one task exactly,
+//! of several by its profile, so that only clusters that get something are packed. Ties are broken by name, in the
+//! direction that the binding's UID gives.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -1,9 +1,9 @@
 //! The phase of a job over all its copies.
 //!
-//! Rule: the strongest statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy has
-//! ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed). Somebody is
-//! aborting, terminating or restarting: so is the job. Otherwise Volcano's own test, over the sums: Running when
-//! `running + succeeded + failed >= minAvailable`, else Pending.
+//! Rule: the strongest statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy
+//! has ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed).
+//! Somebody is aborting, terminating or restarting: so is the job. Otherwise Volcano's own test, over the sums: Running
+//! when `running + succeeded + failed >= minAvailable`, else Pending.
 
 use std::collections::BTreeMap;
 

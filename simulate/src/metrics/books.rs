@@ -1,5 +1,5 @@
-//! What every queue really holds in clusters, kept apart from what any policy believes, and whether that is more than it
-//! may.
+//! What every queue really holds in clusters, kept apart from what any policy believes, and whether that is more than
+//! it may.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
 //! How far queues are from the share that is theirs, while somebody wants more than there is.
 //!
 //! A queue's fair share of the main resource is its part by weighted max-min filling, from the root down: siblings that
-//! say what they deserve are weighted by it, others by `weight`; nobody gets more than it asks for (running and waiting)
-//! or than its ceiling, and what it leaves goes to the others. Guarantees, which keep capacity idle, are not counted.
+//! say what they deserve are weighted by it, others by `weight`; nobody gets more than it asks for (running and
+//! waiting) or than its ceiling, and what it leaves goes to the others. Guarantees, which keep capacity idle, are not
+//! counted.
 
 use std::collections::BTreeMap;
 

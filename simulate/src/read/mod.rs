@@ -131,8 +131,8 @@ pub struct Trace {
     pub notes: Vec<String>,
 }
 
-/// The names of what the fleet's nodes have. The public traces ask for more than the public fleets tell of; what no node
-/// has is not asked for.
+/// The names of what the fleet's nodes have. The public traces ask for more than the public fleets tell of; what no
+/// node has is not asked for.
 #[must_use]
 pub fn offered(clusters: &[MemberCluster]) -> BTreeSet<ResourceName> {
     let nodes = clusters.iter().flat_map(|cluster| &cluster.nodes);

@@ -1,9 +1,10 @@
 //! Other regions that a gang may be in than those that Karmada would choose.
 //!
-//! Karmada chooses by sums of what fits, before anybody packs: of a gang, which must fit node by node, that may be a choice that
-//! does not hold it where another does. Rule: what its choice has to satisfy (`pkg/scheduler/core/spreadconstraint`). From
-//! `minGroups` to `maxGroups` regions are chosen, which have at least the `minGroups` of clusters; one cluster of each, and
-//! others of theirs up to the `maxGroups` of clusters. Fewer regions are tried first.
+//! Karmada chooses by sums of what fits, before anybody packs: of a gang, which must fit node by node, that may be a
+//! choice that does not hold it where another does. Rule: what its choice has to satisfy
+//! (`pkg/scheduler/core/spreadconstraint`). From `minGroups` to `maxGroups` regions are chosen, which have at least the
+//! `minGroups` of clusters; one cluster of each, and others of theirs up to the `maxGroups` of clusters. Fewer regions
+//! are tried first.
 
 use std::collections::BTreeMap;
 

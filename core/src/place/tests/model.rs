@@ -1,5 +1,5 @@
-//! The same rules written down without regard for time: each cluster and rule looked at anew, names compared one by one.
-//! What [`super::divide`] and [`super::filter`] decide is held against this.
+//! The same rules written down without regard for time: each cluster and rule looked at anew, names compared one by
+//! one. What [`super::divide`] and [`super::filter`] decide is held against this.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The objective against a brute force that shares nothing with the search: every set of clusters and every domain, every number
-//! of pods of each task, packed by trying.
+//! The objective against a brute force that shares nothing with the search: every set of clusters and every domain,
+//! every number of pods of each task, packed by trying.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -337,8 +337,8 @@ proptest! {
     }
 }
 
-/// Beyond six clusters, and beyond the eight of which every set is tried: how often and how far the choice is from the best.
-/// Printed, and bounded.
+/// Beyond six clusters, and beyond the eight of which every set is tried: how often and how far the choice is from the
+/// best. Printed, and bounded.
 #[test]
 fn beyond_six_clusters_the_choice_is_near_the_best() {
     for (least, most, cases) in [(7, 9, 200), (10, 12, 60)] {

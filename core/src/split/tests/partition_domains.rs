@@ -285,7 +285,8 @@ fn half_placed() -> (Gang, Plan) {
     (gang(16), before)
 }
 
-/// Volcano's admission lets nobody resize a partitioned task: `partitionPolicy` is frozen, and the replicas are its product.
+/// Volcano's admission lets nobody resize a partitioned task: `partitionPolicy` is frozen, and the replicas are its
+/// product.
 #[test]
 fn partitions_are_added_only_where_there_is_no_copy_yet() {
     let (gang, before) = half_placed();

@@ -1,5 +1,5 @@
-//! Gangs too large to be packed by trying (`exact`): how often one that fits is refused. Each is planted: pods are put on nodes
-//! first, and the gang is what was put, so that it fits for certain and leaves of each cluster what it leaves.
+//! Gangs too large to be packed by trying (`exact`): how often one that fits is refused. Each is planted: pods are put
+//! on nodes first, and the gang is what was put, so that it fits for certain and leaves of each cluster what it leaves.
 
 use proptest::{
     prop_oneof,

@@ -1,5 +1,5 @@
-//! Everything that a gang and its members may say at once: partitions, selectors, taints, weights, bounds, pins, what is placed
-//! and what was. Against a packer and a brute force that share nothing with the split.
+//! Everything that a gang and its members may say at once: partitions, selectors, taints, weights, bounds, pins, what
+//! is placed and what was. Against a packer and a brute force that share nothing with the split.
 
 use std::collections::BTreeMap;
 
@@ -223,8 +223,8 @@ fn any_case() -> impl Generate<Value = Case> {
     })
 }
 
-/// What becomes of a placed gang: replicas by task that it wants then, a cluster that is lost, a node that is new, and whether the
-/// copies are pinned to nodes with SSDs.
+/// What becomes of a placed gang: replicas by task that it wants then, a cluster that is lost, a node that is new, and
+/// whether the copies are pinned to nodes with SSDs.
 #[derive(Debug, Clone)]
 struct After {
     replicas: Vec<u32>,
@@ -280,7 +280,8 @@ proptest! {
         prop_assert_eq!(split_gang(&turned), split_gang(&case.problem(&world)));
     }
 
-    /// Pods that are placed stay, partitions also where fewer are wanted; what is new fits what is free, within the pin.
+    /// Pods that are placed stay, partitions also where fewer are wanted; what is new fits what is free, within the
+    /// pin.
     #[test]
     fn whatever_happens_what_is_placed_stays(case in any_case(), after in any_after()) {
         let Ok(mut plan) = case.split_gang() else { return Ok(()) };

@@ -31,9 +31,9 @@ pub fn gather_estimates(
     let mut known = BTreeMap::new();
     let mut waits = false;
     for cluster in names {
-        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(promise, pods)| Assumed {
-            namespace: promise.workload.namespace.clone(),
-            gang: promise.gang.clone(),
+        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(assumed, pods)| Assumed {
+            namespace: assumed.workload.namespace.clone(),
+            gang: assumed.gang.clone(),
             pods: pods.to_vec(),
         });
         let question = Question {
