@@ -131,7 +131,7 @@ fn compare_elements(before: &[Value], after: &[Value], ty: Type<'_>, path: &mut 
         path.push(name.clone());
         match (left, right) {
             ([] | [_], [] | [_]) => {
-                compare_values(left.first().copied(), right.first().copied(), ty.element(), path, out)
+                compare_values(left.first().copied(), right.first().copied(), ty.element(), path, out);
             }
             ([_, _, ..], [_, _, ..]) => {
                 if left != right {

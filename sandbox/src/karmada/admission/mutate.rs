@@ -34,7 +34,7 @@ pub fn mutate_object(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
         "OverridePolicy" => default_namespaces(&mut object),
         "ResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::BINDING_ID, id),
         "ClusterResourceBinding" if verb == Verb::Create => {
-            set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id)
+            set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id);
         }
         "Work" => mutate_work(&mut object, id),
         "Cluster" => mutate_cluster(&mut object, verb, now),

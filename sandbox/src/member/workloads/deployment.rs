@@ -26,7 +26,7 @@ pub(super) fn deployment_changes(world: &World, deployment: &Value, now: Timesta
     let mut wants = Vec::new();
     match set {
         None => {
-            wants.push(want_create(Kind::ReplicaSet, replica_set(deployment, &template, &hash, &set_name, newest + 1)))
+            wants.push(want_create(Kind::ReplicaSet, replica_set(deployment, &template, &hash, &set_name, newest + 1)));
         }
         Some(set) if wanted_replicas(set) != wanted_replicas(deployment) => {
             wants.push(want_merge(
