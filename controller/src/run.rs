@@ -82,7 +82,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
     writer.register_gauge(&config.registry, "caldera_controller");
     let mut controller = Controller::default();
-    controller.preemption.policy = config.preemption.clone();
+    controller.preemption.schedule.policy = config.preemption.clone();
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
     controller.jobs.engine.set_order_policy(config.order);

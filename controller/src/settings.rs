@@ -81,7 +81,7 @@ impl Settings {
         policy.bounds.patience = self.preempt_after;
         policy.bounds.rate = EvictionRate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
-        controller.preemption.policy = policy;
+        controller.preemption.schedule.policy = policy;
     }
 
     /// Reads the ConfigMap.
@@ -131,7 +131,7 @@ mod tests {
             let mut controller = Controller::default();
             read.apply_to(&mut controller);
             assert_eq!(controller.jobs.engine.order_policy(), config.order);
-            assert_eq!(controller.preemption.policy, config.preemption);
+            assert_eq!(controller.preemption.schedule.policy, config.preemption);
         }
     }
 

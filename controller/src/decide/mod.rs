@@ -203,8 +203,8 @@ impl Controller {
             self.refresh_binding(&key);
         }
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
-        jobs.engine.set_preemptor(preemption.open_preemptor());
-        if preemption.begin_pass(decisions.releases > 0, *now) {
+        jobs.engine.set_preemptor(preemption.schedule.preemptor().cloned());
+        if preemption.begin_round(decisions.releases > 0, *now) {
             let writes = preemption.attempt_preemption(objects, jobs, capacity, *now);
             let evicts = |write: &&Decision| matches!(write, Decision::Evict { .. } | Decision::Shrink { .. });
             decisions.evictions += writes.iter().filter(evicts).count();

@@ -1,12 +1,10 @@
-//! Preemption: when an attempt is made, for which pending jobs, and what it makes us write.
+//! Preemption: what an attempt makes us write, and which evicted jobs stay out of their queue meanwhile.
 //!
-//! Rule: Volcano's `gangreclaim` and `gangpreempt` over the whole fleet; who may evict whom is decided by
-//! `caldera_core::queue::preemption`, and [`view`] fills in what that looks at. An attempt is made once nothing more
-//! can be released, after something changed, at most once a second, for the first jobs of each queue that lack quota or
-//! capacity, the most important first. No second attempt is made while one is open: from its first eviction until its
-//! preemptor is released or its hold window is over. Until then, and until its own pods are gone, an evicted job does
-//! not wait in its queue, so that it does not take back what it just gave. All of that is read from the victims'
-//! bindings, so a restart goes on where it was. Only how often attempts for a preemptor failed is kept in memory.
+//! Rule: Volcano's `gangreclaim` and `gangpreempt` over the whole fleet. When an attempt is made and who may evict whom is
+//! decided by `caldera_core::queue::preemption`, for the simulator too; [`view`] fills in what that looks at. While an
+//! attempt is open, and until its own pods are gone, an evicted job does not wait in its queue, so that it does not take
+//! back what it just gave. Whose attempt is open is read from the victims' bindings, so a restart goes on where it was.
+//! Only how often attempts for a preemptor failed is kept in memory.
 
 mod view;
 
@@ -21,20 +19,19 @@ use caldera_core::{
     queue::{
         JobId,
         preemption::{
-            self, AttemptRefusal, EvictedPart, EvictionBudget, EvictionHistory, EvictionRecord, FailedAttempts,
-            NoEvictions, PreemptionInput, PreemptionPolicy, RemovedPods, RunningJob, Victim,
+            AttemptRefusal, AttemptSchedule, ClosedAttempt, EvictedPart, EvictionHistory, EvictionPlan, EvictionRecord,
+            PreemptionInput, Preemptor, RemovedPods, RunningJob, Victim, plan_evictions,
         },
     },
     reason::Reason,
     resources::Resources,
 };
 use caldera_runtime::event::EventType;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use self::view::{FitWithout, PendingHead};
+use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
-    deadlines::{after, earliest},
     eviction::{describe_eviction, forgotten_at, is_requeue},
     jobs::{JobPhase, Jobs},
 };
@@ -43,36 +40,16 @@ use crate::{
     write::Decision,
 };
 
-/// Between two passes.
-const PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// Jobs of one queue that an attempt is made for in one pass, and of all queues.
-const HEADS: usize = 4;
-const ATTEMPTS: usize = 8;
-/// Between two attempts for a job whose last one failed, and only if something changed.
-const AGAIN: i64 = 5;
-
 /// Preemption attempts, and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct Preemption {
-    pub(crate) policy: PreemptionPolicy,
-    budget: Option<EvictionBudget>,
-    /// EvictionHistory that are not answered yet, with the event to record then.
+    pub(crate) schedule: AttemptSchedule,
+    /// Evictions that are not answered yet, with the event to record then.
     under_way: BTreeMap<Key, (String, String)>,
     /// Bindings that were evicted, or lost surplus, a short time ago.
     recent: BTreeSet<Key>,
-    /// Whose attempt is open, and until when.
-    open: Option<(JobId, i64)>,
-    failed: BTreeMap<JobId, FailedAttempts>,
     /// Why the last attempts failed.
     notes: BTreeMap<JobId, String>,
-    /// Jobs whose attempts failed: not before then, and not before something changed.
-    not_before: BTreeMap<JobId, (i64, u64)>,
-    /// Changes seen.
-    changes: u64,
-    /// There is cause for a pass.
-    stirred: bool,
-    last_pass: Option<Timestamp>,
-    due: Option<Timestamp>,
 }
 
 /// Bindings that were evicted.
@@ -85,8 +62,8 @@ impl Preemption {
         if is_requeue(eviction) {
             return Timestamp::from_second(eviction.until).ok().filter(|until| *until > now);
         }
-        if eviction.until > now.as_second() && self.open.is_none() {
-            self.open = Some((eviction.preemptor.as_str().into(), eviction.until));
+        if eviction.until > now.as_second() {
+            self.schedule.reopen_attempt(eviction.preemptor.as_str().into(), eviction.until);
         }
         None
     }
@@ -98,8 +75,7 @@ impl Preemption {
             return Some(event);
         }
         // What it was decided on has changed, or nobody knows: the next pass decides anew.
-        self.open = None;
-        self.stirred = true;
+        self.schedule.cancel_attempt();
         None
     }
 
@@ -130,11 +106,11 @@ impl Preemption {
     }
 }
 
-/// FailedAttempts.
+/// Attempts.
 impl Preemption {
     /// When to ask again if nothing happens.
-    pub(crate) const fn next_due(&self) -> Option<Timestamp> {
-        self.due
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.schedule.due().and_then(|due| Timestamp::from_second(due).ok())
     }
 
     /// Why nobody is evicted for a job, where an attempt for it failed.
@@ -142,50 +118,21 @@ impl Preemption {
         self.notes.get(id).map(String::as_str)
     }
 
-    /// Ends the open attempt if its preemptor was released or is gone, or its hold window is over. What others give
-    /// goes to nobody but the preemptor while it is open. `changed` says that something changed since the last pass.
-    pub(crate) fn close_attempt(&mut self, jobs: &mut Jobs, changed: bool, now: Timestamp) {
+    /// Ends the open attempt if its preemptor was released or is gone, or its hold window is over. `changed` says that
+    /// something changed since this was last asked.
+    pub(crate) fn close_attempt(&mut self, jobs: &Jobs, changed: bool, now: Timestamp) {
         if changed {
-            self.changes += 1;
-            self.stirred = true;
+            self.schedule.note_change();
         }
-        if let Some((preemptor, until)) = &self.open {
-            if !jobs.engine.is_pending(preemptor.as_str()) {
-                self.failed.remove(preemptor);
-                self.open = None;
-            } else if *until <= now.as_second() {
-                let attempts = self.failed.entry(preemptor.clone()).or_default();
-                *attempts = attempts.failed_at(now.as_second());
-                tracing::warn!(%preemptor, failed = attempts.failed, "a preemption attempt came to nothing");
-                self.open = None;
-            }
+        let closed = self.schedule.close_attempt(|id| jobs.engine.is_pending(id.as_str()), now.as_second());
+        if let Some(ClosedAttempt::Failed(preemptor, failed)) = closed {
+            tracing::warn!(%preemptor, failed, "a preemption attempt came to nothing");
         }
     }
 
-    /// Whose attempt is open.
-    pub(crate) fn open_preemptor(&self) -> Option<JobId> {
-        self.open.as_ref().map(|(preemptor, _)| preemptor.clone())
-    }
-
-    /// Whether a pass is due now. `releases` says that something was released in this decision.
-    pub(crate) fn begin_pass(&mut self, releases: bool, now: Timestamp) -> bool {
-        if let Some((_, until)) = &self.open {
-            self.due = Timestamp::from_second(*until).ok();
-            return false;
-        }
-        if self.due.is_some_and(|due| due <= now) {
-            (self.stirred, self.due) = (true, None);
-        }
-        if releases || !self.under_way.is_empty() || !self.stirred {
-            return false;
-        }
-        let next = self.last_pass.map_or(now, |last| after(last, PAUSE));
-        if next > now {
-            self.due = earliest(self.due, Some(next));
-            return false;
-        }
-        (self.last_pass, self.stirred, self.due) = (Some(now), false, None);
-        true
+    /// Whether a round of attempts is due now. `releases` says that something was released in this decision.
+    pub(crate) fn begin_round(&mut self, releases: bool, now: Timestamp) -> bool {
+        self.schedule.begin_round(!releases && self.under_way.is_empty(), now.as_second())
     }
 
     /// Makes attempts for the first jobs of each queue, one after the other, until one succeeds.
@@ -197,22 +144,20 @@ impl Preemption {
         now: Timestamp,
     ) -> Vec<Decision> {
         let second = now.as_second();
-        self.notes.retain(|id, _| jobs.engine.is_pending(id.as_str()));
-        self.failed.retain(|id, _| jobs.engine.is_pending(id.as_str()));
-        self.not_before.retain(|id, _| jobs.engine.is_pending(id.as_str()));
-        let policy = self.policy.clone();
-        let budget = *self.budget.get_or_insert_with(|| EvictionBudget::start_empty(second));
-        let (mut heads, young) = view::list_preemptors(objects, jobs, capacity, &policy, HEADS, now);
-        young.into_iter().for_each(|at| self.look_at(at));
-        heads.retain(|head| self.may_attempt(&head.id, second));
-        heads.truncate(ATTEMPTS);
-        if heads.is_empty() {
+        let is_pending = |id: &JobId| jobs.engine.is_pending(id.as_str());
+        self.notes.retain(|id, _| is_pending(id));
+        self.schedule.forget_absent(is_pending);
+        let policy = self.schedule.policy.clone();
+        let budget = self.schedule.budget(second);
+        let all = view::list_preemptors(objects, jobs, capacity, &policy, now);
+        let selected = self.schedule.select_preemptors(all, second);
+        if selected.is_empty() {
             return Vec::new();
         }
-        let queues = view::list_accounts(objects, jobs);
-        let running = view::list_holders(objects, jobs);
+        let queues = jobs.engine.queue_accounts();
+        let running = view::list_running(objects, jobs);
         let fleet = capacity.sum_fleet().ready;
-        let scene = PreemptionInput {
+        let input = PreemptionInput {
             queues: &queues,
             running: &running,
             fleet: &fleet,
@@ -220,62 +165,32 @@ impl Preemption {
             budget: &budget,
             now: second,
         };
-        for head in heads {
-            let attempts = self.failed.get(&head.id).copied().unwrap_or_default();
-            let claim = view::build_attempt(jobs, capacity, &head, attempts);
-            let Some(mut fit) = FitWithout::new(objects, jobs, capacity, &head) else { continue };
-            match preemption::plan_evictions(&scene, &claim, |victims| fit.fits_without(victims)) {
+        for head in selected {
+            let preemptor = Preemptor {
+                lacks: jobs.engine.missing_resources(&head.queue, &head.asks, capacity.sum_free()),
+                attempts: self.schedule.failed_attempts(&head.id),
+                id: head.id,
+                queue: head.queue,
+                priority: head.priority,
+                // Else it would not be selected.
+                never_preempts: false,
+                asks: head.asks,
+            };
+            let Some(mut fit) = FitWithout::new(objects, jobs, capacity, &preemptor) else { continue };
+            let outcome = plan_evictions(&input, &preemptor, |victims| fit.fits_without(victims));
+            match self.schedule.record_outcome(&preemptor.id, outcome, second) {
                 Ok(plan) => {
-                    self.notes.remove(&head.id);
-                    self.budget.get_or_insert(budget).take_evictions(policy.bounds.rate, plan.victims.len(), second);
-                    return self.evict_victims(objects, jobs, &head, &running, plan, second);
+                    self.notes.remove(&preemptor.id);
+                    return self.evict_victims(objects, jobs, &preemptor, &running, plan, second);
                 }
-                Err(why) => self.note_failure(&head, &why, second),
+                Err(why) if why.refused == AttemptRefusal::Unneeded => drop(self.notes.remove(&preemptor.id)),
+                Err(why) => {
+                    tracing::debug!(job = %preemptor.id, reason = why.token(), "{why}");
+                    self.notes.insert(preemptor.id, why.to_string());
+                }
             }
         }
         Vec::new()
-    }
-
-    fn look_at(&mut self, second: i64) {
-        self.due = earliest(self.due, Timestamp::from_second(second).ok());
-    }
-
-    /// Whether an attempt may be made for a job in this pass.
-    fn may_attempt(&mut self, id: &JobId, now: i64) -> bool {
-        match self.not_before.get(id).copied() {
-            Some((_, changes)) if changes == self.changes => false,
-            Some((until, _)) if until > now => {
-                self.look_at(until);
-                false
-            }
-            _ => true,
-        }
-    }
-
-    fn note_failure(&mut self, head: &PendingHead, why: &NoEvictions, now: i64) {
-        if why.refused == AttemptRefusal::Unneeded {
-            self.notes.remove(&head.id);
-            return;
-        }
-        tracing::debug!(job = %head.id, reason = why.token(), "{why}");
-        self.notes.insert(head.id.clone(), why.to_string());
-        let not_before = match why.again_at().filter(|again| *again > now) {
-            Some(again) => {
-                self.look_at(again);
-                // Until then next to nothing else helps, and to work it out for each change would cost more than it
-                // gives.
-                let nothing_helps = matches!(why.refused, AttemptRefusal::Backoff { .. } | AttemptRefusal::Rate { .. });
-                let at = if nothing_helps { again } else { now.saturating_add(AGAIN) };
-                (at, self.changes.wrapping_sub(1))
-            }
-            None => {
-                // To find that it takes too many costs the most, and seldom changes soon.
-                let too_many = matches!(why.refused, AttemptRefusal::TooMany { .. });
-                let pause = if too_many { self.policy.bounds.hold.max(AGAIN) } else { AGAIN };
-                (now.saturating_add(pause), self.changes)
-            }
-        };
-        self.not_before.insert(head.id.clone(), not_before);
     }
 
     /// Writes the evictions, and opens the attempt.
@@ -283,18 +198,18 @@ impl Preemption {
         &mut self,
         objects: &Objects,
         jobs: &mut Jobs,
-        head: &PendingHead,
+        preemptor: &Preemptor,
         running: &[RunningJob],
-        plan: preemption::EvictionPlan,
+        plan: EvictionPlan,
         now: i64,
     ) -> Vec<Decision> {
         let (victims, frees, until) = (plan.victims.len(), plan.frees, plan.hold.until);
-        tracing::info!(preemptor = %head.id, queue = %head.queue, victims, %frees, "jobs are evicted");
+        tracing::info!(preemptor = %preemptor.id, queue = %preemptor.queue, victims, %frees, "jobs are evicted");
         let mut decisions = Vec::new();
         for victim in plan.victims {
             let Some(binding) = jobs.keys.get(&victim.id).and_then(|key| objects.bindings.get(key)) else { continue };
             let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
-            let eviction = self.record_eviction(binding, holder, head, &victim, until, now);
+            let eviction = self.record_eviction(binding, holder, preemptor, &victim, until, now);
             let event = match victim.taken {
                 EvictedPart::Whole => format!("{}; it waits again with its age", eviction.message),
                 EvictedPart::Surplus(_) => format!("{}; it goes on with its minimum or more", eviction.message),
@@ -304,11 +219,9 @@ impl Preemption {
             self.under_way.insert(binding.key.clone(), (reason, event));
             decisions.push(decision);
         }
-        self.open = Some((head.id.clone(), until));
-        jobs.engine.set_preemptor(Some(head.id.clone()));
-        self.due = Timestamp::from_second(until).ok();
-        let preemptor = objects.bindings.get(&head.key).and_then(|binding| objects.workload_of(binding));
-        decisions.extend(preemptor.map(|workload| {
+        jobs.engine.set_preemptor(Some(preemptor.id.clone()));
+        let binding = jobs.keys.get(&preemptor.id).and_then(|key| objects.bindings.get(key));
+        decisions.extend(binding.and_then(|binding| objects.workload_of(binding)).map(|workload| {
             let jobs = if victims == 1 { "one job is".to_owned() } else { format!("{victims} jobs are") };
             let message = format!("{jobs} evicted for it: {frees} come free");
             Decision::event_on_workload(workload, EventType::Normal, "PreemptionSucceeded", message)
@@ -320,12 +233,12 @@ impl Preemption {
         &self,
         binding: &Binding,
         holder: &RunningJob,
-        head: &PendingHead,
+        preemptor: &Preemptor,
         victim: &Victim,
         until: i64,
         now: i64,
     ) -> EvictionRecord {
-        let bounds = &self.policy.bounds;
+        let bounds = &self.schedule.policy.bounds;
         let before = binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
         EvictionRecord {
             count: EvictionHistory::after_eviction(holder, bounds, now).count,
@@ -333,7 +246,7 @@ impl Preemption {
             requeues: before.map_or(0, |before| before.requeues),
             at: now,
             until,
-            preemptor: head.id.to_string(),
+            preemptor: preemptor.id.to_string(),
             reason: victim.why.token().to_owned(),
             message: victim.why.to_string(),
             avoid: Vec::new(),

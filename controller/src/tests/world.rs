@@ -74,7 +74,7 @@ impl World {
             lost: 0,
             echo: true,
         };
-        world.controller.preemption.policy.bounds.patience = 2;
+        world.controller.preemption.schedule.policy.bounds.patience = 2;
         world.list();
         world
     }
