@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// How logs look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,11 +19,12 @@ pub enum Format {
 /// Starts logging to standard error. `default_filter` is used where the environment says nothing.
 /// Calling it a second time changes nothing.
 pub fn start_logging(default_filter: &str, format: Format) {
-    let filter = std::env::var("CALDERA_LOG")
+    let filter: Targets = std::env::var("CALDERA_LOG")
         .or_else(|_| std::env::var("RUST_LOG"))
         .ok()
-        .and_then(|text| EnvFilter::try_new(text).ok())
-        .unwrap_or_else(|| EnvFilter::new(default_filter));
+        .and_then(|text| text.parse().ok())
+        .or_else(|| default_filter.parse().ok())
+        .unwrap_or_default();
     let terminal = std::io::stderr().is_terminal();
     let json = format == Format::Json || (format == Format::Auto && !terminal);
     let registry = tracing_subscriber::registry().with(filter);
