@@ -7,13 +7,14 @@ mod scheduler;
 use std::{pin::pin, time::Duration};
 
 use caldera_runtime::{
+    clock::sleep_until,
     lease::{self, LeaseRecord},
     members::Members,
     watch::Follower,
     write::{Writer, wait_for_outcomes},
 };
 use kube::Client;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::config::Config;
@@ -89,13 +90,6 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     }
     wait_for_outcomes(outcomes).await;
     Ok(())
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Reads the controller's lease until that succeeds.

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// Tells the wall-clock time.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -27,14 +28,14 @@ impl Clock for SystemClock {
 #[derive(Debug, Clone, Copy)]
 pub struct TokioClock {
     start: Timestamp,
-    origin: tokio::time::Instant,
+    origin: Instant,
 }
 
 impl TokioClock {
     /// A clock that shows `start` now.
     #[must_use]
     pub fn starting_at(start: Timestamp) -> Self {
-        Self { start, origin: tokio::time::Instant::now() }
+        Self { start, origin: Instant::now() }
     }
 }
 
@@ -42,6 +43,14 @@ impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         let elapsed = jiff::SignedDuration::try_from(self.origin.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
         self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Waits until a time of tokio's clock; for ever without one.
+pub async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -24,7 +24,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
-    fleet::Update,
+    fleet::{Queues, Update},
     inventory::{Change, HyperNode},
 };
 use caldera_crds::{karmada::cluster::Cluster, published::Published};
@@ -42,7 +42,7 @@ use crate::{
     watch::{Event, api_resource, list_json},
 };
 use connection::{Access, Connection, MemberError, Route, probe_member};
-use informers::{Informers, REQUIRED, has_queues, list_hyper_nodes};
+use informers::{Informers, Message, REQUIRED, has_queues, list_hyper_nodes};
 use published::{PublishedCache, Trusted};
 
 /// How often a member is asked whether it is there.
@@ -280,7 +280,7 @@ impl Member {
         let Some(found) = self.read_hyper_nodes(connection).await else { return };
         let mut informers = Informers::start_informers(self, connection, stop);
         let mut has_domains = found.is_some();
-        informers.send_change(Change::HyperNodes(found.unwrap_or_default())).await;
+        informers.send_message(Message::Change(Change::HyperNodes(found.unwrap_or_default()))).await;
         if has_domains {
             informers.follow_hyper_nodes();
         }
@@ -289,7 +289,7 @@ impl Member {
         if follows_queues {
             informers.follow_queues();
         } else {
-            informers.send_no_queues().await;
+            informers.send_message(Message::Queues(Queues::new())).await;
         }
         let mut listed = informers.is_listed();
         let (mut is_listed, mut missed, mut probes) = (false, 0, 0_u32);
@@ -311,7 +311,8 @@ impl Member {
                 (list_deadline, self.trusted_until) = (None, None);
                 tracing::warn!(cluster, "the member answers, but does not list its nodes and pods");
                 let seconds = TRUST_PERIOD.as_secs();
-                informers.send_late(format!("its nodes and pods were not listed within {seconds} s")).await;
+                let why = format!("its nodes and pods were not listed within {seconds} s");
+                informers.send_message(Message::Late(why)).await;
             }
             let failing = informers.longest_failing();
             if let Some((kind, since)) = failing.filter(|_| is_listed && !self.is_trusted()) {

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{MemberEvent, Members, connection::Route};
 use crate::{
     client::WriteCounts,
-    clock::{SharedClock, format_micro_time},
+    clock::{SharedClock, format_micro_time, sleep_until},
     serve::Ready,
     watch::{Event, Follower, api_resource},
     write::{self, Body, Failure, Write},
@@ -185,13 +185,6 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
             }
             () = sleep_until(next_write) => collector.publish_inventory().await,
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

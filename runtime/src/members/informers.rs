@@ -34,12 +34,12 @@ pub(super) struct Informers {
 }
 
 /// From the informers to [`forward_updates`].
-enum Message {
+pub(super) enum Message {
     Change(Change),
     /// The same, as a list of a kind that must be listed.
     Listed(&'static str, Change),
     Queues(Queues),
-    /// The lists did not come in time: why.
+    /// The lists did not come in time, so the member is down: why.
     Late(String),
 }
 
@@ -96,19 +96,9 @@ impl Informers {
         self.tasks.push(AbortOnDropHandle::new(task));
     }
 
-    /// Passes on that the member has no queues.
-    pub(super) async fn send_no_queues(&self) {
-        let _ = self.messages.send(Message::Queues(Queues::new())).await;
-    }
-
-    /// Passes on what was read otherwise.
-    pub(super) async fn send_change(&self, change: Change) {
-        let _ = self.messages.send(Message::Change(change)).await;
-    }
-
-    /// Passes on that the member is down, unless it was listed after all.
-    pub(super) async fn send_late(&self, why: String) {
-        let _ = self.messages.send(Message::Late(why)).await;
+    /// Passes on what was found out otherwise.
+    pub(super) async fn send_message(&self, message: Message) {
+        let _ = self.messages.send(message).await;
     }
 
     /// Becomes true once everything that must be listed was listed and passed on.
