@@ -291,7 +291,8 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for SpanNames {
 #[tokio::test]
 async fn every_decision_and_every_write_has_a_span() {
     let names = SpanNames::default();
-    let _guard = tracing_subscriber::registry().with(names.clone()).set_default();
+    // For all threads: what a thread without a subscriber registers first stays disabled for the others.
+    tracing_subscriber::registry().with(names.clone()).init();
     let stage = Stage::new(&[1]).await;
     stage.submit("train", 1, 1).await;
     stage.scheduled("train", "True").await;

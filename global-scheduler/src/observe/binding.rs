@@ -22,7 +22,6 @@ use caldera_crds::{
 };
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use super::ranking::{self, PolicyKey, StatedWeights};
@@ -127,8 +126,8 @@ pub enum End {
 /// The part of a binding's status that the scheduler writes, and the conditions that others do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Status {
-    /// All conditions.
-    pub conditions: Vec<Condition>,
+    /// All conditions as written, because a patch replaces the list and must keep those of others.
+    pub conditions: Vec<Value>,
     /// `schedulerObservedGeneration`.
     pub observed_generation: Option<i64>,
     /// `lastScheduledTime`.
@@ -139,8 +138,9 @@ impl Status {
     /// The `Scheduled` condition's status, reason and message.
     #[must_use]
     pub fn scheduled_condition(&self) -> Option<(&str, &str, &str)> {
-        let condition = self.conditions.iter().find(|condition| condition.type_ == SCHEDULED)?;
-        Some((&condition.status, &condition.reason, &condition.message))
+        let condition = self.conditions.iter().find(|condition| condition["type"] == SCHEDULED)?;
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        Some((text("status"), text("reason"), text("message")))
     }
 }
 
@@ -190,7 +190,7 @@ impl Binding {
             plan: view.plan(),
             applied: view.annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),
             status: Status {
-                conditions: status.map(|status| status.conditions.clone()).unwrap_or_default(),
+                conditions: object["status"]["conditions"].as_array().cloned().unwrap_or_default(),
                 observed_generation: status.and_then(|status| status.scheduler_observed_generation),
                 last_scheduled: view.last_scheduled(),
             },

@@ -16,7 +16,6 @@ use caldera_runtime::{
     write::{Body, Write},
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
 use crate::{
@@ -115,18 +114,15 @@ fn status_patch(binding: &Binding, status: &Value) -> Write {
     binding_write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
 }
 
-fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &str), now: Timestamp) -> Vec<Condition> {
+fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &str), now: Timestamp) -> Vec<Value> {
     let mut conditions = binding.status.conditions.clone();
-    let at = conditions.iter().position(|condition| condition.type_ == SCHEDULED);
-    let same_status = at.map(|at| &conditions[at]).filter(|before| before.status == status);
-    let condition = Condition {
-        type_: SCHEDULED.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        last_transition_time: same_status.map_or(Time(now), |before| before.last_transition_time.clone()),
-        observed_generation: None,
-    };
+    let at = conditions.iter().position(|condition| condition["type"] == SCHEDULED);
+    let same_status = at.map(|at| &conditions[at]).filter(|before| before["status"] == status);
+    let since = same_status.and_then(|before| before["lastTransitionTime"].as_str().map(ToOwned::to_owned));
+    let condition = json!({
+        "type": SCHEDULED, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since.unwrap_or_else(|| format_time(now)),
+    });
     match at {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),

@@ -11,8 +11,7 @@ use std::{
 
 use caldera_core::plan::Plan;
 use caldera_crds::{
-    binding::{BindingView, parse_binding},
-    names::caldera::PLAN,
+    names::caldera,
     workload::{WorkloadKind, priority_class_of},
 };
 use serde_json::Value;
@@ -67,18 +66,24 @@ pub struct CachedBinding {
 }
 
 impl CachedBinding {
-    /// Out of the object. What can not be read at all is not ours.
+    /// Out of the object, field by field and not by its type: a binding of ours with an odd field elsewhere stays ours,
+    /// so that no Work of it passes unchanged.
     #[must_use]
     pub fn from_object(object: &Value) -> Self {
-        let Some(object) = parse_binding(object) else { return Self::default() };
-        let view = BindingView::from(&object);
-        let text = view.annotation(PLAN);
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or("");
+        let annotation = |name: &str| object.pointer("/metadata/annotations")?.get(name)?.as_str();
+        let plan = annotation(caldera::PLAN);
+        let clusters = object.pointer("/spec/clusters").and_then(Value::as_array).into_iter().flatten();
+        let target = |cluster: &Value| {
+            let replicas = cluster.get("replicas").and_then(Value::as_u64).unwrap_or(0);
+            Some((cluster.get("name")?.as_str()?.to_owned(), u32::try_from(replicas).unwrap_or(u32::MAX)))
+        };
         Self {
-            resource: (view.spec.resource.api_version.as_str().into(), view.spec.resource.kind.as_str().into()),
-            ours: view.gate().is_some() || view.names_our_scheduler(),
-            clusters: view.clusters().map(|(cluster, replicas)| (cluster.to_string(), replicas)).collect(),
-            plan: text.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
-            plan_fingerprint: fingerprint_plan(text),
+            resource: (text("/spec/resource/apiVersion").into(), text("/spec/resource/kind").into()),
+            ours: annotation(caldera::GATE).is_some() || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
+            clusters: clusters.filter_map(target).collect(),
+            plan: plan.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
+            plan_fingerprint: fingerprint_plan(plan),
         }
     }
 }
