@@ -20,7 +20,7 @@ async fn copy_labels(client: Client) -> Result<(), watcher::Error> {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace.name_any());
         async move {
             if let Some(team) = namespace.labels().get("team") {
-                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"team": team}});
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}, "data": {"team": team}});
                 let applied = maps.patch("owner", &PatchParams::apply("copier"), &Patch::Apply(map)).await;
                 applied.map_err(watcher::Error::WatchStartFailed)?;
             }
