@@ -2,7 +2,7 @@
 //! Karmada's resource interpreter for Volcano Jobs.
 //!
 //! [`observe`] reads requests and keeps a cache that watches fill, [`decide`] answers a request from that cache,
-//! [`write`](mod@write) encodes the answer. [`run`] serves HTTPS and feeds the cache; it is the only async file.
+//! [`write`](mod@write) encodes the answer. `run` serves HTTPS and feeds the cache; it is the only async file.
 #![forbid(unsafe_code)]
 
 pub mod decide;
