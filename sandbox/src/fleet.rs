@@ -17,7 +17,7 @@ use caldera_runtime::{
 };
 use embedded_apiserver::{ApiServer, Options};
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -314,24 +314,25 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
         .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
 }
 
+/// How long a server may take for what it does at once, on a busy machine. Only failures last as long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn has_condition(object: &kube::api::DynamicObject, kind: &str) -> bool {
+    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
+}
+
 /// Waits until Karmada has looked at the member once and found it ready.
 async fn until_ready(host: &Client, name: &str) -> Result<(), Error> {
     let resource = api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(host.clone(), &resource);
-    let is_ready = |cluster: Option<&kube::api::DynamicObject>| {
-        cluster.is_some_and(|cluster| {
-            let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
-            conditions.into_iter().flatten().any(|condition| {
-                condition.get("type") == Some(&json!("Ready")) && condition.get("status") == Some(&json!("True"))
-            })
-        })
-    };
+    let is_ready = |cluster: Option<&kube::api::DynamicObject>| cluster.is_some_and(|one| has_condition(one, "Ready"));
     let waiting = kube::runtime::wait::await_condition(api, name, is_ready);
     let failed = |message: String| Error::StandIn { server: name.to_owned(), message };
-    match tokio::time::timeout(Duration::from_secs(20), waiting).await {
+    match tokio::time::timeout(PATIENCE, waiting).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed("Karmada did not find it ready within 20 s".to_owned())),
+        Err(_) => Err(failed(format!("Karmada did not find it ready within {PATIENCE:?}"))),
     }
 }
 
@@ -357,16 +358,12 @@ async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Er
         Err(failure) => return Err(failed(failure)),
     }
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(client.clone(), &resource);
-    for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] {
-        let established = api.get(&name).await.is_ok_and(|crd| {
-            crd.data.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten().any(|condition| {
-                condition.get("type") == Some(&json!("Established")) && condition.get("status") == Some(&json!("True"))
-            })
-        });
-        if established {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(wait)).await;
+    let is_established =
+        |crd: Option<&kube::api::DynamicObject>| crd.is_some_and(|one| has_condition(one, "Established"));
+    let waiting = kube::runtime::wait::await_condition(api, &name, is_established);
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed(Failure::Transient(error.to_string()))),
+        Err(_) => Err(failed(Failure::Transient(format!("it was not established within {PATIENCE:?}")))),
     }
-    Err(failed(Failure::Transient("it was not established within 4 s".to_owned())))
 }
