@@ -173,6 +173,7 @@ async fn sleep_for(pause: Option<std::time::Duration>) {
 }
 
 /// What the loop waits for.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Happened {
     Answer(Done<Tag>),
     Seen(Input),

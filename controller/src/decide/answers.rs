@@ -116,7 +116,7 @@ impl Controller {
             Ok(object) => {
                 match serde_json::from_value::<PodGroup>(object) {
                     Ok(object) => {
-                        self.observe(Input::PodGroups(Event::Applied(PodGroupFacts::read(&object))), self.now)
+                        self.observe(Input::PodGroups(Event::Applied(PodGroupFacts::read(&object))), self.now);
                     }
                     Err(error) => tracing::warn!(binding = %key, %error, "a PodGroup that we wrote does not parse"),
                 }

@@ -86,6 +86,7 @@ pub(crate) struct PodGroupWrites {
 }
 
 /// What to do about a PodGroup.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Action {
     /// It is as it should be.
     Keep,

@@ -28,7 +28,7 @@ use super::super::{
     capacity::{FleetCapacity, PlacementQuestion},
     jobs::{JobPhase, JobState, Jobs},
 };
-use crate::observe::{Binding, Key, Objects, Workload};
+use crate::observe::{Binding, Objects, Workload};
 
 /// The first jobs of each queue that lack quota or capacity and that an attempt could help.
 pub(super) fn list_preemptors(
@@ -101,8 +101,7 @@ impl Prospects {
 }
 
 fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item = (&'a Binding, &'a JobState)> {
-    let with_state = |(key, state): (&'a Key, &'a Box<JobState>)| Some((&**objects.bindings.get(key)?, &**state));
-    jobs.states.iter().filter_map(with_state)
+    jobs.states.iter().filter_map(move |(key, state)| Some((&**objects.bindings.get(key)?, &**state)))
 }
 
 /// Every job that holds quota.
