@@ -35,6 +35,8 @@ use crate::{
 const WHY: &str = "another replica of the controller granted it beyond a limit";
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// While the last write to the binding was not seen in the watch.
+const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 
 /// Bindings with a stale grant, and when to decide about each.
 #[derive(Debug, Default)]
@@ -70,9 +72,12 @@ impl StaleGrants {
 
     /// Grants anew, or takes back, the newest first.
     pub(crate) fn settle_grants(&mut self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
-        let due = self.0.list_due(now).into_iter().filter(|key| jobs.is_confirmed(key));
+        let (due, unconfirmed): (Vec<Key>, Vec<Key>) =
+            self.0.list_due(now).into_iter().partition(|key| jobs.is_confirmed(key));
+        // A write of ours is under way there. A deadline that stayed in the past would be asked about without end.
+        unconfirmed.iter().for_each(|key| self.0.postpone(key, after(now, UNCONFIRMED)));
         let due: BTreeSet<(Reverse<i64>, Key)> =
-            due.filter_map(|key| Some((Reverse(objects.bindings.get(&key)?.created), key))).collect();
+            due.into_iter().filter_map(|key| Some((Reverse(objects.bindings.get(&key)?.created), key))).collect();
         if due.is_empty() {
             return Vec::new();
         }
