@@ -160,9 +160,10 @@ pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, T
 /// # Errors
 /// If the PEM is unusable.
 pub fn parse_identity(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let certificates = parse_certificates("certificate", &identity.cert_pem)?;
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
         .map_err(|error| TlsError::Pem { what: "private key", message: error.to_string() })?;
-    Ok((parse_certificates("certificate", &identity.cert_pem)?, key))
+    Ok((certificates, key))
 }
 
 /// The authorities in a PEM bundle.
