@@ -1,6 +1,6 @@
 //! The controller: decides when a job may start.
 //!
-//! Three steps, each a folder: [`observe`] takes objects in, [`decide`] says what is to be done, [`write`] says how
+//! Three steps, each a folder: [`observe`] takes objects in, [`decide`] says what is to be done, [`mod@write`] says how
 //! that is written. Each imports only those before it, but for `write`, which `decide` builds its decisions from.
 //! [`run()`] is the loop around them and the only asynchronous file. [`explain`] and [`snapshot`] answer questions about
 //! the same state.

@@ -245,7 +245,7 @@ impl Fleet {
     }
 
     /// The same for a binding of no queue: its place is kept, and its pods are not those that queues are charged for
-    /// ([`Fleet::offer`]).
+    /// (`Fleet::offer`).
     pub fn assume_unqueued_pods(&mut self, key: &str, assumed: AssumedPods) -> Vec<String> {
         self.replace_assumed(key, assumed, false)
     }

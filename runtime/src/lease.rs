@@ -2,7 +2,7 @@
 //!
 //! Rule (client-go `tools/leaderelection`): a lease of another replica is judged by when *we* last saw its record
 //! change, never by the time that is written in it, so clocks may differ between machines. A leader that could not
-//! renew within [`RENEW_DEADLINE`] stops before another may take over after [`LEASE_LEASE_DURATION`]. A leader that
+//! renew within [`RENEW_DEADLINE`] stops before another may take over after `LEASE_DURATION`. A leader that
 //! stops releases the lease only after its last write was answered.
 
 use std::time::Duration;

@@ -112,7 +112,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts to collect. Kinds are added with [`Self::follow`] as they are discovered.
+    /// Starts to collect. Kinds are added with `follow` as they are discovered.
     #[must_use]
     pub fn start(server: &Arc<Server>) -> Arc<Self> {
         let collector = Arc::new(Self {

@@ -28,7 +28,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Starts to detect. Kinds are added with [`Self::follow`] as they are discovered.
+    /// Starts to detect. Kinds are added with `follow` as they are discovered.
     #[must_use]
     pub fn start(control: &Arc<Control>) -> Arc<Self> {
         let shutdown = control.shutdown.clone();
