@@ -6,6 +6,9 @@
 //! unless it read, after it had seen the grant, that this lease was still held: whoever takes the lease later lists the
 //! grant and charges it. The one replica that holds the lease now decides here about grants of other leases: it grants
 //! them anew where each queue on the path is within its limit, and takes the others back, the newest first.
+//!
+//! A grant of a *later* lease says that this replica lost its own and has not noticed yet: deciding about it would only
+//! undo what the new holder does, and be undone. It is left alone until a replica that lost its lease has stopped.
 
 use std::{
     cmp::Reverse,
@@ -38,6 +41,9 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// While the last write to the binding was not seen in the watch.
 const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 
+/// Until a replica that lost its lease has noticed: twice the lease's duration.
+const STOPPED: SignedDuration = SignedDuration::from_secs(30);
+
 /// Bindings with a stale grant, and when to decide about each.
 #[derive(Debug, Default)]
 pub(crate) struct StaleGrants(Deadlines<()>);
@@ -66,7 +72,9 @@ impl StaleGrants {
         if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
             self.0.forget(&binding.key);
         } else if !self.0.contains(&binding.key) {
-            self.0.set(&binding.key, now, ());
+            let is_later = binding.epoch.as_deref().map(count_takeovers) >= epoch.map(count_takeovers);
+            let due = if epoch.is_some() && is_later { after(now, STOPPED) } else { now };
+            self.0.set(&binding.key, due, ());
         }
     }
 
@@ -106,6 +114,11 @@ impl StaleGrants {
         }
         decisions
     }
+}
+
+/// How often the lease had changed hands when it was this epoch. An epoch that says nothing is of no lease of ours.
+fn count_takeovers(epoch: &str) -> Option<u64> {
+    epoch.split_once('.')?.0.parse().ok()
 }
 
 /// Whether more is charged than a queue may have, without what was taken back just now.

@@ -101,3 +101,20 @@ fn what_two_replicas_granted_beyond_a_limit_is_taken_back_newest_first() {
     assert!(annotation(&world, "young", "caldera.dev/admission").is_null());
     assert_eq!(world.used("q"), "4");
 }
+
+/// Two replicas that each grant anew what the other granted would write without end at one instant.
+#[test]
+fn a_grant_of_a_later_lease_is_left_to_its_holder_until_a_lost_lease_was_noticed() {
+    let mut world = World::new(8);
+    world.controller.jobs.epoch = Some("6.me".into());
+    world.queue("q", &json!({"capability": {"cpu": "4"}}));
+    world.job("b", "q", 4);
+    granted_elsewhere(&mut world, "b", 4, "7.other");
+    world.settle();
+    world.pass(15);
+    assert_eq!(annotation(&world, "b", "caldera.dev/epoch"), "7.other");
+    assert_eq!(world.used("q"), "4");
+    // The lease was made anew, and counts from the beginning: whoever still decides after that long holds it.
+    world.pass(30);
+    assert_eq!(annotation(&world, "b", "caldera.dev/epoch"), "6.me");
+}

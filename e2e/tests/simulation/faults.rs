@@ -25,6 +25,7 @@ use axum::{
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
 use serde_json::json;
+use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::prng::Prng;
@@ -46,6 +47,8 @@ const LAGGING: u64 = 40;
 const BROKEN_OFF: u64 = 15;
 const EXPIRED: u64 = 10;
 const EVENTS_LOST: u64 = 15;
+/// Requests at one instant of virtual time. Whoever asks more often never lets time go on.
+const MOST_AT_ONCE: u64 = 20_000;
 
 #[derive(Debug)]
 struct State {
@@ -56,6 +59,10 @@ struct State {
     crashed: BTreeSet<&'static str>,
     unreachable: BTreeSet<String>,
     faults: BTreeMap<&'static str, u64>,
+    /// Requests at this instant.
+    at_once: (Option<Instant>, u64),
+    /// Who asked without end, and for what.
+    busy: Option<String>,
 }
 
 /// What every component's way shares.
@@ -75,6 +82,8 @@ impl Faults {
             crashed: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             faults: BTreeMap::new(),
+            at_once: (None, 0),
+            busy: None,
         };
         Self { state: Arc::new(Mutex::new(state)), is_traced }
     }
@@ -111,6 +120,23 @@ impl Faults {
             state.unreachable.insert(member.to_owned());
             *state.faults.entry("member down").or_default() += 1;
         }
+    }
+
+    /// Counts a request. Once there are too many at one instant, nobody is answered until time has gone on.
+    fn is_too_busy(&self, what: impl FnOnce() -> String) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let now = Some(Instant::now());
+        let (at, count) = state.at_once;
+        state.at_once = (now, if at == now { count + 1 } else { 1 });
+        if state.at_once.1 == MOST_AT_ONCE {
+            state.busy = Some(what());
+        }
+        state.at_once.1 >= MOST_AT_ONCE
+    }
+
+    /// Who asked without end at one instant, and for what.
+    pub fn busy(&self) -> Option<String> {
+        self.state.lock().unwrap().busy.clone()
     }
 
     fn is_down(&self, member: Option<&str>) -> bool {
@@ -309,10 +335,11 @@ impl Service<Request<kube::client::Body>> for Way {
             println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
         }
         let path = request.uri().path().to_owned();
+        let is_too_busy = self.faults.is_too_busy(|| format!("{}: {} {path}", self.who, request.method()));
         let (member, router, request) = self.route(request);
         let way = self.clone();
         async move {
-            if way.life.is_over() {
+            if is_too_busy || way.life.is_over() {
                 return std::future::pending().await;
             }
             if way.faults.is_down(member.as_deref()) {

@@ -367,8 +367,12 @@ fn never_placed_twice(name: &str, old: &Value, new: &Value) {
     let granted = |binding: &Value| -> Option<u64> {
         Some(record(binding)?["tasks"].as_object()?.values().filter_map(Value::as_u64).sum())
     };
-    // Surplus was taken: what is placed beyond the smaller record is cut.
-    if granted(new).is_some_and(|most| before.values().sum::<u64>() > most) {
+    // Surplus was taken, or its user wants less: what is placed beyond the smaller of both is cut.
+    let (held, kept) = (before.values().sum::<u64>(), after.values().sum::<u64>());
+    let wanted = new["spec"]["replicas"].as_u64().filter(|_| !is_duplicated(new)).unwrap_or(u64::MAX);
+    let most = granted(new).unwrap_or(u64::MAX).min(wanted);
+    if held > most {
+        assert!(kept >= most, "{name} was placed on {before:?}, of which {most} stay its own, and has {after:?}");
         return;
     }
     for (cluster, replicas) in &before {

@@ -137,6 +137,7 @@ impl World {
     }
 
     pub fn must_live(&self) {
+        assert_eq!(self.faults.busy(), None, "requests without end at one instant");
         for (process, running) in &self.running {
             let ended = running.task.as_ref().is_some_and(JoinHandle::is_finished);
             assert!(!ended, "the {} stopped by itself", process.name());

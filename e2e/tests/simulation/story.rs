@@ -105,8 +105,9 @@ pub fn story(prng: &mut Prng) -> Story {
             story.actions.push((from, Action::Reach(member, false)));
             story.actions.push((until, Action::Reach(member, true)));
             if prng.below(2) == 0 {
-                story.actions.push((from + prng.below(10_000), Action::Ready(member, false)));
-                story.actions.push((until + prng.below(10_000), Action::Ready(member, true)));
+                // Told late, but before it is told that it is back: in the end every member is ready.
+                story.actions.push((until.min(from + prng.below(10_000)), Action::Ready(member, false)));
+                story.actions.push((until + 1 + prng.below(10_000), Action::Ready(member, true)));
             }
         }
     }
