@@ -61,7 +61,8 @@ fn recorded_creations_are_judged_as_recorded() {
     assert!(seen > 50, "only {seen} creations found");
 }
 
-/// Not a benchmark, but enough to notice a rule that compiles or copies on every call.
+/// Not a benchmark, but enough to notice a rule that compiles or copies on every call. The shortest time counts: a busy
+/// machine makes any single one long.
 #[test]
 fn an_object_of_eight_kibibytes_is_judged_quickly() {
     let items: Vec<Value> = (0..120)
@@ -80,7 +81,7 @@ fn an_object_of_eight_kibibytes_is_judged_quickly() {
         json!({"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "a"}, "spec": {"n": 1, "items": items}});
     assert!(object.to_string().len() > 8 * 1024);
     let rounds: u32 = 50;
-    let mut longest = std::time::Duration::ZERO;
+    let mut shortest = std::time::Duration::MAX;
     let started = std::time::Instant::now();
     for _ in 0..rounds {
         let mut object = object.clone();
@@ -88,10 +89,10 @@ fn an_object_of_eight_kibibytes_is_judged_quickly() {
         assert!(schema.prune(&mut object).is_empty());
         schema.default(&mut object);
         assert!(schema.validate(&object, None).is_empty());
-        longest = longest.max(each.elapsed());
+        shortest = shortest.min(each.elapsed());
     }
-    println!("{:?} on average with the copy, {longest:?} at most", started.elapsed() / rounds);
-    assert!(longest < std::time::Duration::from_millis(250), "{longest:?}");
+    println!("{:?} on average with the copy, {shortest:?} at least", started.elapsed() / rounds);
+    assert!(shortest < std::time::Duration::from_millis(250), "{shortest:?}");
 }
 
 fn sample() -> TypeSchema {

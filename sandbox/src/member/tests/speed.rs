@@ -14,13 +14,14 @@ fn a_decision_stays_cheap_with_two_thousand_pods_and_five_hundred_jobs() {
     cluster.settle();
     let fill = fill.elapsed();
     let running = cluster.bound();
-    let rounds = 10;
-    let start = Instant::now();
-    for _ in 0..rounds {
+    let decide = || {
+        let start = Instant::now();
         let wants = plan(&cluster.world, &cluster.config, &mut cluster.memory, cluster.now).wants;
         assert!(wants.is_empty());
-    }
-    let one = start.elapsed() / rounds;
+        start.elapsed()
+    };
+    // The shortest of ten: a busy machine makes any single one long.
+    let one = std::iter::repeat_with(decide).take(10).min().unwrap();
     println!(
         "member: 500 jobs, {} pods, {running} of them run: filled in {fill:?}, then {one:?} a decision",
         cluster.pods().len()
