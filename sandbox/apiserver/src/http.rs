@@ -30,15 +30,15 @@ use crate::{delete, read, subresource, watch, write};
 const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Who a request without credentials is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anonymous {
-    IsAdmin,
     IsAnonymous,
+    Is(User),
 }
 
 pub fn build_router(server: ApiServer, anonymous: Anonymous) -> Router {
     Router::new().fallback(move |request: Request| {
-        let server = server.clone();
+        let (server, anonymous) = (server.clone(), anonymous.clone());
         async move { respond_request(server, anonymous, request).await }
     })
 }
@@ -67,13 +67,15 @@ async fn answer_request(
 ) -> Result<Response, Status> {
     let user = match crate::auth::authenticate_request(server, &parts.headers)? {
         Some(user) => user,
-        None if anonymous == Anonymous::IsAdmin => User::admin(),
-        None => User::anonymous(),
+        None => match anonymous {
+            Anonymous::Is(user) => user,
+            Anonymous::IsAnonymous => User::anonymous(),
+        },
     };
-    let user = crate::auth::impersonate_user(server, user, &parts.headers)?;
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query());
     let info = request::read_info(&parts.method, path, &query);
+    let user = crate::auth::impersonate_user(server, user, &parts.headers, &info)?;
     crate::auth::authorize_request(server, &user, &info)?;
     if !info.is_resource {
         let known = matches!(parts.method, Method::GET | Method::HEAD)

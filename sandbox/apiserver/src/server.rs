@@ -56,6 +56,7 @@ pub(crate) struct State {
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) registry: ArcSwap<Registry>,
     pub(crate) admission: crate::admission::Index,
+    pub(crate) impersonations: crate::auth::Impersonations,
     pub(crate) openapi: crate::discovery::Cache,
     store: Mutex<Store>,
 }
@@ -78,6 +79,7 @@ impl ApiServer {
             users,
             registry: ArcSwap::from_pointee(crate::builtin::builtin_registry()),
             admission: crate::admission::Index::default(),
+            impersonations: crate::auth::Impersonations::default(),
             openapi: crate::discovery::Cache::default(),
             store: Mutex::new(store),
             options,
@@ -90,7 +92,12 @@ impl ApiServer {
 
     /// The HTTP interface, for use in-process: requests without credentials count as the administrator's.
     pub fn router(&self) -> axum::Router {
-        crate::http::build_router(self.clone(), crate::http::Anonymous::IsAdmin)
+        self.router_as(User::admin())
+    }
+
+    /// The HTTP interface as `user` has it: requests without credentials count as theirs, under RBAC and admission.
+    pub fn router_as(&self, user: User) -> axum::Router {
+        crate::http::build_router(self.clone(), crate::http::Anonymous::Is(user))
     }
 
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) in the background until `shutdown`; returns the bound address.

@@ -333,6 +333,12 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
             crate::admission::validate_configuration(object, false)
         }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            crate::admission::validate_policy(object, old)
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            crate::admission::validate_binding(object)
+        }
         ("", "configmaps" | "secrets") => data_errors(resource, object, old),
         ("", "pods") => crate::podspec::validate_pod(object, old),
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),

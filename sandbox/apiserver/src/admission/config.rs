@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::condition;
+use super::condition::compile_condition;
 use crate::meta::{label_value_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::{CauseReason, FieldError};
 
@@ -28,11 +28,11 @@ pub fn validate_configuration(configuration: &Value, mutating: bool) -> Vec<Fiel
     errors
 }
 
-fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(super) fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items_of<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(super) fn items_of<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -75,7 +75,8 @@ fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError
         errors.push(FieldError::not_supported(field, policy, &["IfNeeded", "Never"]));
     }
     errors.extend(client_errors(&format!("{path}.clientConfig"), webhook.get("clientConfig").unwrap_or(&Value::Null)));
-    errors.extend(condition_errors(&format!("{path}.matchConditions"), items_of(webhook, "matchConditions")));
+    let conditions = items_of(webhook, "matchConditions");
+    errors.extend(condition_errors(&format!("{path}.matchConditions"), conditions, false));
     errors
 }
 
@@ -91,7 +92,7 @@ fn name_error(path: &str, name: &str) -> Option<FieldError> {
     (name.split('.').count() < 3).then(|| FieldError::invalid_text(path, name, why))
 }
 
-fn rule_errors(path: &str, rule: &Value) -> Vec<FieldError> {
+pub(super) fn rule_errors(path: &str, rule: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut listed = |key: &str, what: &str| {
         let list = items_of(rule, key);
@@ -199,11 +200,11 @@ fn review_version_errors(path: &str, webhook: &Value) -> Vec<FieldError> {
     errors
 }
 
-const DNS_1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+pub(super) const DNS_1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-fn is_dns_1035_label(label: &str) -> bool {
+pub(super) fn is_dns_1035_label(label: &str) -> bool {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     label.len() <= 63
         && label.starts_with(|c: char| c.is_ascii_lowercase())
@@ -289,7 +290,7 @@ fn service_path_errors(field: &str, path: &str) -> Vec<FieldError> {
     errors
 }
 
-fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
+pub(super) fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let labels = selector.get("matchLabels").and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     for (key, value) in &labels {
@@ -338,7 +339,7 @@ fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn condition_errors(path: &str, conditions: &[Value]) -> Vec<FieldError> {
+pub(super) fn condition_errors(path: &str, conditions: &[Value], params: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();
     if conditions.len() > 64 {
@@ -350,10 +351,8 @@ fn condition_errors(path: &str, conditions: &[Value]) -> Vec<FieldError> {
         let field = format!("{path}[{i}].expression");
         if expression.is_empty() {
             errors.push(FieldError::required(field, ""));
-        } else if let Err(why) = condition::compile_expression(expression) {
-            errors.push(FieldError::invalid_text(field, expression, &why));
-        } else if let Some(kind) = condition::literal_type(expression) {
-            errors.push(FieldError::invalid_text(field, expression, &format!("must evaluate to bool but got {kind}")));
+        } else if let Some(why) = compile_condition(expression, params).error() {
+            errors.push(FieldError::invalid_text(field, expression, why));
         }
         let field = format!("{path}[{i}].name");
         if name.is_empty() {

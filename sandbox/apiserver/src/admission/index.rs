@@ -7,12 +7,18 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 
 use super::call::Callers;
+use super::policy::{Binding, Policy};
 use super::webhook::Webhook;
+use super::{Attributes, Operation};
+use crate::selector::LabelSelector;
 use crate::server::ApiServer;
 use crate::store::Changes;
 
 pub const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 pub const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+
+const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
+const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
 
 /// What the server keeps for admission.
 #[derive(Default)]
@@ -21,7 +27,18 @@ pub struct Index {
     changes: OnceLock<[Arc<Changes>; 2]>,
     /// Compiled configurations by kind and name, with the version they were compiled from.
     compiled: Mutex<BTreeMap<(bool, String), Compiled>>,
+    policies: ArcSwap<Policies>,
+    policy_changes: OnceLock<[Arc<Changes>; 2]>,
     pub(super) callers: Callers,
+}
+
+/// The policies that a binding puts in force, by name, with those bindings.
+pub type InForce = Vec<(Arc<Policy>, Vec<Arc<Binding>>)>;
+
+#[derive(Debug, Default)]
+struct Policies {
+    seen: (u64, u64),
+    in_force: Arc<InForce>,
 }
 
 type Compiled = (u64, Vec<Arc<Webhook>>);
@@ -62,6 +79,33 @@ impl Index {
         fresh
     }
 
+    /// The policies of this moment. They are compiled again whenever one of them or a binding changes.
+    pub fn policies(&self, server: &ApiServer) -> Arc<InForce> {
+        let [policies, bindings] = self.policy_changes.get_or_init(|| {
+            let mut store = server.store();
+            [store.changes(POLICIES), store.changes(BINDINGS)]
+        });
+        let seen = (policies.last(), bindings.last());
+        let current = self.policies.load_full();
+        if current.seen == seen {
+            return current.in_force.clone();
+        }
+        let (policies, bindings) = {
+            let store = server.store();
+            (store.list(POLICIES, None), store.list(BINDINGS, None))
+        };
+        let bindings: Vec<Arc<Binding>> = bindings.iter().map(|b| Arc::new(Binding::read(&b.value))).collect();
+        let of = |name: &str| bindings.iter().filter(|b| b.policy == name).cloned().collect::<Vec<_>>();
+        let bound = policies.iter().map(|p| (p, of(crate::meta::object_name(&p.value))));
+        let in_force = bound
+            .filter(|(_, bindings)| !bindings.is_empty())
+            .map(|(policy, bindings)| (Arc::new(Policy::read(&policy.value)), bindings))
+            .collect();
+        let fresh = Arc::new(Policies { seen, in_force: Arc::new(in_force) });
+        self.policies.store(fresh.clone());
+        fresh.in_force.clone()
+    }
+
     fn read(&self, server: &ApiServer, kind: &str, mutating: bool) -> Vec<Arc<Webhook>> {
         let objects = server.store().list(kind, None);
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +125,31 @@ impl Index {
 }
 
 /// Labels of a namespace, for namespace selectors.
-pub fn namespace_labels(server: &ApiServer, namespace: &str) -> Option<Value> {
+fn namespace_labels(server: &ApiServer, namespace: &str) -> Option<Value> {
     let object = server.store().get("namespaces", &crate::store::Key::new("", namespace))?;
     object.value.get("metadata")?.get("labels").cloned()
+}
+
+/// Whether a selector takes in the namespace of the write. A Namespace that is being written is judged as it will be.
+pub fn in_namespace(
+    server: &ApiServer,
+    selector: &LabelSelector,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> bool {
+    if selector.is_empty() {
+        return true;
+    }
+    let namespace = super::review::namespace_of(attributes);
+    let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
+    if namespace.is_empty() && !is_namespace {
+        return true;
+    }
+    let being_written = is_namespace
+        && attributes.subresource.is_empty()
+        && matches!(attributes.operation, Operation::Create | Operation::Update);
+    if being_written {
+        return object.is_some_and(|o| selector.matches(o));
+    }
+    selector.matches_labels(namespace_labels(server, namespace).as_ref())
 }

@@ -1,10 +1,15 @@
 //! Admission webhooks: which are asked, in which order, and what becomes of their answers
-//! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`).
+//! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`). Validating policies are asked before the
+//! validating webhooks.
 
+mod authorizer;
 mod call;
 mod condition;
 mod config;
+mod expression;
 mod index;
+mod policy;
+mod policy_config;
 mod review;
 mod webhook;
 
@@ -15,12 +20,15 @@ use serde_json::Value;
 
 pub use config::validate_configuration;
 pub use index::Index;
+pub use policy_config::{validate_binding, validate_policy};
 
 use crate::auth::User;
 use crate::error::Status;
 use crate::resource::Resource;
 use crate::server::ApiServer;
-use condition::{Variables, Verdict};
+use authorizer::Asker;
+use condition::Verdict;
+use expression::{CONDITIONS_BUDGET, Run, Values};
 
 use review::{Answer, Form, Patch};
 use webhook::{Subject, Webhook};
@@ -71,8 +79,15 @@ enum Failure {
     Refused(Status),
 }
 
-/// Whether any webhook's rules name this write: lets the common case skip everything else.
+/// Whether any webhook's or policy's rules name this write: lets the common case skip everything else.
 pub fn any_concerned(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
+    let policies = server.state().admission.policies(server);
+    if !policies.is_empty() {
+        let others = equivalent_resources(server, attributes);
+        if policy::any_concerned(&policies, attributes, &others) {
+            return true;
+        }
+    }
     let webhooks = server.state().admission.webhooks(server);
     if (webhooks.mutating.is_empty() && webhooks.validating.is_empty()) || is_exempt(attributes) {
         return false;
@@ -124,18 +139,19 @@ pub async fn run_mutating(
     Ok(())
 }
 
-/// Runs the validating webhooks, all at once.
+/// Runs the validating policies, then the validating webhooks, these all at once.
 pub async fn run_validating(
     server: &ApiServer,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
+    let forms = equivalent_resources(server, attributes);
+    policy::run_policies(server, attributes, object, &forms, warnings)?;
     let webhooks = server.state().admission.webhooks(server);
     if webhooks.validating.is_empty() || is_exempt(attributes) {
         return Ok(());
     }
-    let forms = equivalent_resources(server, attributes);
     let mut calls = Vec::new();
     for webhook in &webhooks.validating {
         if let Some(form) = is_concerned(server, webhook, attributes, object, &forms)? {
@@ -203,18 +219,23 @@ fn equivalent_resources(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<
     registry.iter().filter(same).cloned().collect()
 }
 
-/// The form in which the webhook's rules name the write, if they do.
-fn form_for<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Resource>]) -> Option<Form<'a>> {
-    let asked = review::requested_form(attributes);
+/// What rules are held against, in one form of the write.
+fn subject_of<'a>(attributes: &Attributes<'a>, form: &Form<'a>) -> Subject<'a> {
     let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
-    let subject = |form: &Form<'a>| Subject {
+    Subject {
         operation: attributes.operation,
         group: form.group,
         version: form.version,
         resource: form.plural,
         subresource: attributes.subresource,
         namespaced: !is_namespace && !attributes.namespace.is_empty(),
-    };
+    }
+}
+
+/// The form in which the webhook's rules name the write, if they do.
+fn form_for<'a>(webhook: &Webhook, attributes: &Attributes<'a>, others: &'a [Arc<Resource>]) -> Option<Form<'a>> {
+    let asked = review::requested_form(attributes);
+    let subject = |form: &Form<'a>| subject_of(attributes, form);
     if webhook.rules.iter().any(|r| r.matches(&subject(&asked))) {
         return Some(asked);
     }
@@ -238,15 +259,25 @@ fn is_concerned<'a>(
     others: &'a [Arc<Resource>],
 ) -> Result<Option<Form<'a>>, Status> {
     let Some(form) = form_for(webhook, attributes, others) else { return Ok(None) };
-    if !in_namespace(server, webhook, attributes, object) || !selects_object(webhook, attributes, object) {
+    if !index::in_namespace(server, &webhook.namespace_selector, attributes, object)
+        || !selects_object(webhook, attributes, object)
+    {
         return Ok(None);
     }
     if webhook.conditions.is_empty() {
         return Ok(Some(form));
     }
-    let request = review::condition_request(attributes);
-    let variables = Variables { object, old_object: attributes.old_object, request: &request };
-    match condition::decide_conditions(&webhook.conditions, &variables) {
+    let request = review::condition_request(attributes, &review::requested_form(attributes));
+    let asker = Asker { server: server.clone(), user: attributes.user.clone() };
+    let values = Values {
+        object,
+        old_object: attributes.old_object,
+        request: &request,
+        namespace: None,
+        params: None,
+        asker: Some(&asker),
+    };
+    match condition::decide_conditions(&webhook.conditions, &mut Run::new(values, CONDITIONS_BUDGET)) {
         Verdict::Call => Ok(Some(form)),
         Verdict::Skip => Ok(None),
         Verdict::Error(_) if webhook.fail_open => Ok(None),
@@ -255,24 +286,6 @@ fn is_concerned<'a>(
             Err(Status::forbidden(&resource.group, &resource.plural, attributes.name, &why))
         }
     }
-}
-
-fn in_namespace(server: &ApiServer, webhook: &Webhook, attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
-    if webhook.namespace_selector.is_empty() {
-        return true;
-    }
-    let namespace = review::namespace_of(attributes);
-    let is_namespace = attributes.resource.group.is_empty() && attributes.resource.plural == "namespaces";
-    if namespace.is_empty() && !is_namespace {
-        return true;
-    }
-    let being_written = is_namespace
-        && attributes.subresource.is_empty()
-        && matches!(attributes.operation, Operation::Create | Operation::Update);
-    if being_written {
-        return object.is_some_and(|o| webhook.namespace_selector.matches(o));
-    }
-    webhook.namespace_selector.matches_labels(index::namespace_labels(server, namespace).as_ref())
 }
 
 /// The new or the old object has the labels: a webhook learns of an object that leaves its selection.

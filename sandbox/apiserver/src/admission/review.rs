@@ -2,6 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/webhook/request/admissionreview.go`, `errors/statuserror.go`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -33,6 +34,8 @@ struct UserInfo<'a> {
     uid: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     groups: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: &'a BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -125,6 +128,7 @@ fn review_request<'a>(
             username: &attributes.user.name,
             uid: &attributes.user.uid,
             groups: &attributes.user.groups,
+            extra: &attributes.user.extra,
         },
         object,
         old_object,
@@ -165,16 +169,12 @@ pub fn encode_review(
     serde_json::to_vec(&review).unwrap_or_default()
 }
 
-/// `request` as match conditions see it: without the objects, absent texts empty.
-pub fn condition_request(attributes: &Attributes<'_>) -> Value {
-    let form = requested_form(attributes);
-    let mut value = serde_json::to_value(review_request(attributes, &form, "", None, None)).unwrap_or_default();
+/// `request` as expressions see it: without the objects; texts that are empty are absent.
+pub fn condition_request(attributes: &Attributes<'_>, form: &Form<'_>) -> Value {
+    let mut value = serde_json::to_value(review_request(attributes, form, "", None, None)).unwrap_or_default();
     if let Some(members) = value.as_object_mut() {
         for key in ["object", "oldObject", "uid"] {
             members.remove(key);
-        }
-        for key in ["subResource", "requestSubResource", "name", "namespace"] {
-            members.entry(key).or_insert_with(|| "".into());
         }
     }
     value

@@ -94,7 +94,7 @@ impl Webhook {
             object_selector: selector("objectSelector"),
             timeout: Duration::from_secs(seconds),
             reinvoke_if_needed: text("reinvocationPolicy") == "IfNeeded",
-            conditions: list("matchConditions").iter().map(Condition::read).collect(),
+            conditions: list("matchConditions").iter().map(|c| Condition::read(c, false)).collect(),
             side_effects_on_dry_run: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         }
     }
@@ -123,7 +123,7 @@ impl ClientConfig {
 }
 
 impl Rule {
-    fn read(value: &Value) -> Rule {
+    pub fn read(value: &Value) -> Rule {
         let texts = |key: &str| -> Vec<String> {
             let list = value.get(key).and_then(Value::as_array);
             list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -1,10 +1,14 @@
 //! Who asks, and whether they may: bearer tokens, impersonation, RBAC, access reviews.
 
+mod impersonate;
 mod rbac;
 mod review;
 mod roles;
 
+pub use impersonate::{Impersonations, impersonate_user};
 pub use roles::{binding_errors, role_errors};
+
+use std::collections::BTreeMap;
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -19,6 +23,7 @@ pub struct User {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -28,12 +33,26 @@ impl User {
             name: "admin".into(),
             uid: "admin".into(),
             groups: vec!["system:masters".into(), "system:authenticated".into()],
+            ..Self::default()
         }
     }
 
     pub fn anonymous() -> Self {
-        Self { name: "system:anonymous".into(), uid: String::new(), groups: vec!["system:unauthenticated".into()] }
+        let groups = vec!["system:unauthenticated".into()];
+        Self { name: "system:anonymous".into(), groups, ..Self::default() }
     }
+
+    /// A user with a certificate or a token: in `system:authenticated` besides the given groups.
+    pub fn authenticated(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
+        Self { name: name.to_owned(), groups, ..Self::default() }
+    }
+}
+
+/// The user that a service account is.
+pub fn service_account(namespace: &str, name: &str) -> User {
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")];
+    User::authenticated(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
 }
 
 /// What a request is about, as authorization sees it (`request.RequestInfo`).
@@ -56,57 +75,6 @@ pub fn authenticate_request(server: &ApiServer, headers: &HeaderMap) -> Result<O
     let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
     let token = header.to_str().ok().and_then(|h| h.strip_prefix("Bearer ")).unwrap_or_default();
     server.state().users.get(token.trim()).cloned().map(Some).ok_or_else(Status::unauthorized)
-}
-
-/// The user as whom the request is to count (`Impersonate-User` and its sisters), if the asking user may do that.
-pub fn impersonate_user(server: &ApiServer, user: User, headers: &HeaderMap) -> Result<User, Status> {
-    let texts = |name: &str| -> Vec<String> {
-        headers.get_all(name).iter().filter_map(|h| h.to_str().ok()).map(str::to_owned).collect()
-    };
-    let (names, groups, uids) = (texts("impersonate-user"), texts("impersonate-group"), texts("impersonate-uid"));
-    let Some(name) = names.into_iter().next().filter(|n| !n.is_empty()) else {
-        if groups.is_empty() && uids.is_empty() {
-            return Ok(user);
-        }
-        return Err(Status::internal("requested impersonation without impersonating a user"));
-    };
-    let ask = |group: &str, resource: &str, namespace: &str, name: &str| {
-        let request = RequestInfo {
-            verb: "impersonate".into(),
-            is_resource: true,
-            group: group.into(),
-            version: "v1".into(),
-            namespace: namespace.into(),
-            resource: resource.into(),
-            name: name.into(),
-            ..RequestInfo::default()
-        };
-        authorize_request(server, &user, &request)
-    };
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    match account {
-        Some((namespace, account)) => ask("", "serviceaccounts", namespace, account)?,
-        None => ask("", "users", "", &name)?,
-    }
-    for group in &groups {
-        ask("", "groups", "", group)?;
-    }
-    for uid in &uids {
-        ask("authentication.k8s.io", "uids", "", uid)?;
-    }
-    let mut all = groups;
-    if let Some((namespace, _)) = account.filter(|_| all.is_empty()) {
-        all = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
-    }
-    let known = |group: &str, all: &[String]| all.iter().any(|g| g == group);
-    if name == "system:anonymous" {
-        if !known("system:unauthenticated", &all) {
-            all.push("system:unauthenticated".into());
-        }
-    } else if !known("system:authenticated", &all) && !known("system:unauthenticated", &all) {
-        all.push("system:authenticated".into());
-    }
-    Ok(User { name, uid: uids.into_iter().next().unwrap_or_default(), groups: all })
 }
 
 /// Whether a user may do something, and why (as in the status of an access review).
@@ -142,12 +110,18 @@ pub fn authorize_request(server: &ApiServer, user: &User, request: &RequestInfo)
     if decision.allowed {
         return Ok(());
     }
-    let mut why = refusal_text(user, request);
-    if !decision.reason.is_empty() {
-        why = format!("{why}: {}", decision.reason);
+    Err(forbid_request(user, request, &decision.reason))
+}
+
+/// The 403 for a request, with the reason if there is one.
+fn forbid_request(user: &User, request: &RequestInfo, reason: &str) -> Status {
+    // Nothing in it may look like HTML.
+    let mut why = refusal_text(user, request).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    if !reason.is_empty() {
+        why = format!("{why}: {reason}");
     }
     let resource = if request.is_resource { request.resource.as_str() } else { "" };
-    Err(Status::forbidden(&request.group, resource, &request.name, &why))
+    Status::forbidden(&request.group, resource, &request.name, &why)
 }
 
 /// `User "x" cannot list resource "pods" in API group "" at the cluster scope` (`responsewriters.forbiddenMessage`).

@@ -66,6 +66,7 @@ fn read_subject(spec: &Value) -> User {
         name: text_of(spec, "user").to_owned(),
         uid: text_of(spec, "uid").to_owned(),
         groups: texts_of(spec, "groups"),
+        ..User::default()
     }
 }
 
@@ -168,6 +169,9 @@ fn user_info(user: &User) -> Value {
     }
     if !user.groups.is_empty() {
         info.insert("groups".into(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".into(), json!(user.extra));
     }
     Value::Object(info)
 }

@@ -11,7 +11,7 @@ use super::node::{Additional, Kind, Node};
 
 /// The static type of an expression, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-enum Type<'a> {
+pub enum Type<'a> {
     Dyn,
     Bool,
     Int,
@@ -27,7 +27,7 @@ enum Type<'a> {
 }
 
 impl<'a> Type<'a> {
-    fn of(node: &'a Node, resource: bool) -> Self {
+    pub fn of(node: &'a Node, resource: bool) -> Self {
         if node.int_or_string {
             return Self::Dyn;
         }
@@ -50,7 +50,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Dyn | Self::Other => "dyn",
             Self::Bool => "bool",
@@ -68,8 +68,8 @@ impl<'a> Type<'a> {
     }
 }
 
-struct Checker<'a> {
-    source: &'a str,
+struct Checker<'s, 'a> {
+    source: &'s str,
     scopes: Vec<(String, Type<'a>)>,
 }
 
@@ -98,7 +98,21 @@ pub fn check_expression(
     }
 }
 
-impl<'a> Checker<'a> {
+/// The type of an expression over these names, or the compiler's complaint. A name `variables.x` is the field of a
+/// composed variable.
+pub fn infer_type<'a>(
+    expression: &Expression,
+    source: &str,
+    scopes: Vec<(String, Type<'a>)>,
+) -> Result<Type<'a>, String> {
+    Checker { source, scopes }.infer(expression)
+}
+
+/// The dotted functions of the libraries: the names before their dots are no variables.
+pub const LIBRARIES: [&str; 10] =
+    ["base64", "cel", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
+
+impl<'s, 'a> Checker<'s, 'a> {
     fn error(&self, needle: &str, text: &str) -> String {
         let at = self.source.find(needle).unwrap_or(0);
         let before = self.source.get(..at).unwrap_or_default();
@@ -156,7 +170,7 @@ impl<'a> Checker<'a> {
         match self.scopes.iter().rev().find(|(known, _)| known == name) {
             Some((_, found)) => Ok(*found),
             // Names of types and of namespaced functions (`math.greatest`) are no variables.
-            None if TYPES.contains(&name) || self.source.contains(&format!("{name}.")) => Ok(Type::Dyn),
+            None if TYPES.contains(&name) || LIBRARIES.contains(&name) => Ok(Type::Dyn),
             None => Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')"))),
         }
     }
@@ -188,6 +202,15 @@ impl<'a> Checker<'a> {
     }
 
     fn select(&mut self, select: &SelectExpr) -> Result<Type<'a>, String> {
+        if matches!(&select.operand.expr, Expr::Ident(name) if name == "variables")
+            && self.scopes.iter().any(|(name, _)| name == "variables")
+        {
+            let full = format!("variables.{}", select.field);
+            let found = self.scopes.iter().rev().find(|(name, _)| *name == full).map(|(_, found)| *found);
+            let undefined =
+                || self.error(&format!(".{}", select.field), &format!("undefined field '{}'", select.field));
+            return found.map(|found| if select.test { Type::Bool } else { found }).ok_or_else(undefined);
+        }
         let operand = self.infer(&select.operand)?;
         let found = self.field(operand, &select.field)?;
         Ok(if select.test { Type::Bool } else { found })
@@ -214,7 +237,12 @@ impl<'a> Checker<'a> {
                 if a && b && first.name() != second.name() {
                     return Err(self.overload(&call.func_name, first, second));
                 }
-                if a { first } else { Type::Dyn }
+                match (a, b) {
+                    (true, _) => first,
+                    (_, true) => second,
+                    _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
+                    _ => Type::Dyn,
+                }
             }
             operators::NEGATE => first,
             operators::CONDITIONAL => {
@@ -233,7 +261,12 @@ impl<'a> Checker<'a> {
                 }
                 Type::Dyn
             }
-            "size" => Type::Int,
+            "size" | "int" | "indexOf" | "lastIndexOf" => Type::Int,
+            "string" | "lowerAscii" | "upperAscii" | "trim" | "join" | "charAt" | "replace" | "substring"
+            | "format" => Type::Text,
+            "double" => Type::Double,
+            "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" => Type::Bool,
+            "split" | "findAll" => Type::List(None),
             "startsWith" | "endsWith" | "contains" | "matches" => {
                 if let Some(target) = target.filter(|target| matches!(target, Type::Int | Type::Double | Type::Bool)) {
                     let name = &call.func_name;

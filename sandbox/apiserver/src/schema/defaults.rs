@@ -63,6 +63,7 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => default_webhooks(object, true),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => default_webhooks(object, false),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => default_policy(object),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => default_policy_binding(object),
         _ => {}
     }
     let status = kind == "PersistentVolume";
@@ -180,11 +181,23 @@ fn default_webhooks(object: &mut Object, mutating: bool) {
 fn default_policy(object: &mut Object) {
     let Some(spec) = object_at(object, "spec") else { return };
     put_default(spec, "failurePolicy", "Fail");
-    if let Some(constraints) = object_at(spec, "matchConstraints") {
-        put_default(constraints, "matchPolicy", "Equivalent");
-        put_default(constraints, "namespaceSelector", json!({}));
-        put_default(constraints, "objectSelector", json!({}));
-        each_object(constraints, "resourceRules").for_each(|rule| put_default(rule, "scope", "*"));
+    object_at(spec, "matchConstraints").into_iter().for_each(default_matching);
+}
+
+fn default_policy_binding(object: &mut Object) {
+    let Some(spec) = object_at(object, "spec") else { return };
+    object_at(spec, "matchResources").into_iter().for_each(default_matching);
+    if let Some(reference) = object_at(spec, "paramRef") {
+        put_default(reference, "parameterNotFoundAction", "Deny");
+    }
+}
+
+fn default_matching(matching: &mut Object) {
+    put_default(matching, "matchPolicy", "Equivalent");
+    put_default(matching, "namespaceSelector", json!({}));
+    put_default(matching, "objectSelector", json!({}));
+    for key in ["resourceRules", "excludeResourceRules"] {
+        each_object(matching, key).for_each(|rule| put_default(rule, "scope", "*"));
     }
 }
 

@@ -37,6 +37,7 @@ impl Target {
             name: "alice".into(),
             uid: "alice".into(),
             groups: vec!["devs".into(), "system:authenticated".into()],
+            ..User::default()
         };
         let options = Options {
             admin_token: Some("admin-token".into()),
