@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod binding;
+pub mod dns;
 pub mod estimator;
 pub mod inventory;
 pub mod job_admission;

@@ -1,11 +1,15 @@
 //! Checks a new job (`validateJobCreate`), in Volcano's order. A job without tasks, or an MPI job without its master,
 //! is refused for that alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer, read_partition, read_text};
+use super::{
+    MOST_REFUSALS, MOST_TASKS, PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer,
+    read_partition, read_text,
+};
+use crate::dns::is_dns_subdomain;
 
 /// What is wrong with a new job; empty if it may be created.
 #[must_use]
@@ -13,6 +17,9 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
     let empty = Map::new();
     let spec = job.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
+    if let Some(refusal) = too_many_tasks(spec).or_else(|| endless_name(name)) {
+        return vec![refusal];
+    }
     if list_tasks(spec).next().is_none() {
         return vec![Refusal::new("spec.tasks", "No task specified in job spec", "a job needs at least one task")];
     }
@@ -24,6 +31,9 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
     let mut names = BTreeSet::new();
     let mut replicas = 0i64;
     for (index, task) in list_tasks(spec).enumerate() {
+        if refusals.len() >= MOST_REFUSALS {
+            return refusals;
+        }
         let task_name = read_text(task, "name");
         let place = format!("in task: {task_name}, job: {name}");
         let texts = ["'replicas' < 0", "'minAvailable' < 0", "'minAvailable' is greater than 'replicas'"];
@@ -67,6 +77,24 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
         ));
     }
     refusals
+}
+
+/// A limit of ours: nothing else is looked at.
+fn too_many_tasks(spec: &Map<String, Value>) -> Option<Refusal> {
+    let tasks = spec.get("tasks").and_then(Value::as_array).map_or(0, Vec::len);
+    (tasks > MOST_TASKS).then(|| task_count_refusal(tasks))
+}
+
+/// The refusal of a job with more than [`MOST_TASKS`].
+#[must_use]
+pub fn task_count_refusal(tasks: usize) -> Refusal {
+    let why = format!("{tasks} tasks are above {MOST_TASKS}; pods that are alike are replicas of one task");
+    Refusal::new("spec.tasks", why.clone(), why)
+}
+
+/// A name that no object can have is not repeated for each task.
+fn endless_name(name: &str) -> Option<Refusal> {
+    (name.len() > 253).then(|| pods::job_name_refusal(name)).flatten()
 }
 
 fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
@@ -239,7 +267,7 @@ fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
                 "give volumeClaim for a new claim or volumeClaimName for an existing one, not both",
             ));
         }
-        if !claim_name.is_empty() && !pods::is_dns_subdomain(claim_name) {
+        if !claim_name.is_empty() && !is_dns_subdomain(claim_name) {
             return Some(Refusal::new(
                 format!("{field}.volumeClaimName"),
                 format!("invalid VolumeClaimName {claim_name} : [{}]", pods::SUBDOMAIN_RULE),
@@ -251,17 +279,30 @@ fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
 }
 
 /// Whether `dependsOn` orders all tasks (`topoSort`): a dependency on a task that is not there counts as a cycle.
+/// Tasks are taken away in the order in which they become free (Kahn), so that each dependency is looked at once.
 fn is_acyclic(spec: &Map<String, Value>) -> bool {
-    let mut waits: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut waits: HashMap<&str, HashSet<&str>> = HashMap::new();
     for task in list_tasks(spec) {
         let on = task.get("dependsOn").and_then(|on| on.get("name")).and_then(Value::as_array);
         waits.insert(read_text(task, "name"), on.into_iter().flatten().filter_map(Value::as_str).collect());
     }
-    while let Some(ready) = waits.iter().find(|(_, on)| on.is_empty()).map(|(name, _)| *name) {
-        waits.remove(ready);
-        for on in waits.values_mut() {
-            on.remove(ready);
+    let mut waiting: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (task, on) in &waits {
+        on.iter().for_each(|on| waiting.entry(on).or_default().push(task));
+    }
+    let mut free: Vec<&str> = waits.iter().filter(|(_, on)| on.is_empty()).map(|(task, _)| *task).collect();
+    let mut left: HashMap<&str, usize> = waits.iter().map(|(task, on)| (*task, on.len())).collect();
+    let mut ordered = 0;
+    while let Some(task) = free.pop() {
+        ordered += 1;
+        for next in waiting.remove(task).into_iter().flatten() {
+            if let Some(on) = left.get_mut(next) {
+                *on -= 1;
+                if *on == 0 {
+                    free.push(next);
+                }
+            }
         }
     }
-    waits.is_empty()
+    ordered == waits.len()
 }

@@ -19,11 +19,15 @@ use serde_json::{Map, Value, json};
 
 use crate::names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE, SCHEDULER_NAME};
 
-pub use create::create_refusals;
+pub use create::{create_refusals, task_count_refusal};
 pub use update::update_refusals;
 
 /// `maxRetry` of jobs and tasks that give none.
 pub const DEFAULT_MAX_RETRY: i64 = 3;
+/// Tasks of a job at most. Volcano knows no such limit; what is stored is limited anyway, to about as many.
+pub const MOST_TASKS: usize = 10_000;
+/// After so many refusals the rest of a job is not looked at.
+const MOST_REFUSALS: usize = 100;
 /// Names of Volcano's job plugins.
 pub const PLUGINS: [&str; 8] = ["env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"];
 
@@ -108,61 +112,92 @@ pub fn queue_refusals(name: &str, queue: Option<&QueueView<'_>>) -> Vec<Refusal>
     refusals
 }
 
+/// A field that a job lacked, and what Volcano fills in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filled {
+    /// From the object's root: `spec`, `tasks`, `0`, `name`.
+    pub path: Vec<String>,
+    /// Its value.
+    pub value: Value,
+}
+
 /// Fills in what Volcano fills in when a job is created; changes nothing when done twice.
 pub fn default_job(job: &mut Value) {
-    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    drop(fill_defaults(job));
+}
+
+/// The same, and says what was filled in.
+pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
+    let mut filled = Vec::new();
+    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return filled };
     if is_empty_text(spec.get("queue")) {
-        spec.insert("queue".into(), json!(DEFAULT_QUEUE));
+        fill_field(spec, &["spec"], "queue", json!(DEFAULT_QUEUE), &mut filled);
     }
     if is_empty_text(spec.get("schedulerName")) {
-        spec.insert("schedulerName".into(), json!(SCHEDULER_NAME));
+        fill_field(spec, &["spec"], "schedulerName", json!(SCHEDULER_NAME), &mut filled);
     }
     if read_integer(spec, "maxRetry") == 0 {
-        spec.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
+        fill_field(spec, &["spec"], "maxRetry", json!(DEFAULT_MAX_RETRY), &mut filled);
     }
     if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
         for (index, task) in tasks.iter_mut().enumerate() {
             if let Some(task) = task.as_object_mut() {
-                default_task(task, index);
+                default_task(task, index, &mut filled);
             }
         }
     }
     if read_integer(spec, "minAvailable") == 0 {
         let sum: i64 = list_tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
-        spec.insert("minAvailable".into(), json!(sum));
+        fill_field(spec, &["spec"], "minAvailable", json!(sum), &mut filled);
     }
     if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
-        default_plugins(plugins);
+        default_plugins(plugins, &mut filled);
     }
+    filled
 }
 
-fn default_task(task: &mut Map<String, Value>, index: usize) {
+/// Sets a field that is told if that changes it.
+fn fill_field(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value, filled: &mut Vec<Filled>) {
+    if object.get(key) == Some(&value) {
+        return;
+    }
+    let path = path.iter().chain([&key]).map(|token| (*token).to_owned()).collect();
+    object.insert(key.to_owned(), value.clone());
+    filled.push(Filled { path, value });
+}
+
+fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Filled>) {
+    let place = index.to_string();
+    let path = ["spec", "tasks", &place];
     if is_empty_text(task.get("name")) {
-        task.insert("name".into(), json!(default_task_name(index)));
+        fill_field(task, &path, "name", json!(default_task_name(index)), filled);
     }
     if let Some(pod) = task.get_mut("template").and_then(|t| t.get_mut("spec")).and_then(Value::as_object_mut)
         && pod.get("hostNetwork") == Some(&json!(true))
         && is_empty_text(pod.get("dnsPolicy"))
     {
-        pod.insert("dnsPolicy".into(), json!("ClusterFirstWithHostNet"));
+        let path = ["spec", "tasks", &place, "template", "spec"];
+        fill_field(pod, &path, "dnsPolicy", json!("ClusterFirstWithHostNet"), filled);
     }
     if task.get("minAvailable").is_none_or(Value::is_null) {
         let minimum = read_partition(task)
             .filter(|partition| partition.min > 0)
             .map_or_else(|| read_integer(task, "replicas"), |partition| partition.min.saturating_mul(partition.size));
-        task.insert("minAvailable".into(), json!(minimum));
+        fill_field(task, &path, "minAvailable", json!(minimum), filled);
     }
     if read_integer(task, "maxRetry") == 0 {
-        task.insert("maxRetry".into(), json!(DEFAULT_MAX_RETRY));
+        fill_field(task, &path, "maxRetry", json!(DEFAULT_MAX_RETRY), filled);
     }
 }
 
-fn default_plugins(plugins: &mut Map<String, Value>) {
-    if ["tensorflow", "mpi", "pytorch", "ray"].iter().any(|name| plugins.contains_key(*name)) {
-        plugins.entry("svc").or_insert_with(|| json!([]));
+fn default_plugins(plugins: &mut Map<String, Value>, filled: &mut Vec<Filled>) {
+    let path = ["spec", "plugins"];
+    let has = |plugins: &Map<String, Value>, name: &str| plugins.contains_key(name);
+    if ["tensorflow", "mpi", "pytorch", "ray"].iter().any(|name| has(plugins, name)) && !has(plugins, "svc") {
+        fill_field(plugins, &path, "svc", json!([]), filled);
     }
-    if plugins.contains_key("mpi") {
-        plugins.entry("ssh").or_insert_with(|| json!([]));
+    if has(plugins, "mpi") && !has(plugins, "ssh") {
+        fill_field(plugins, &path, "ssh", json!([]), filled);
     }
 }
 

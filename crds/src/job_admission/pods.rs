@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use caldera_core::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::{Refusal, read_text};
+use super::{MOST_REFUSALS, Refusal, read_text};
+use crate::dns::is_dns_label;
 
 const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -17,7 +18,7 @@ const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case 
 pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
      and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const MAX_NAME: usize = 63;
+const MAX_NAME: usize = crate::dns::LONGEST_LABEL;
 
 /// A task's name is a DNS label.
 pub(super) fn label_refusal(name: &str, field: &str) -> Option<Refusal> {
@@ -80,6 +81,9 @@ struct Errors {
 
 impl Errors {
     fn add_error(&mut self, path: &str, error: String) {
+        if self.refusals.len() >= MOST_REFUSALS {
+            return;
+        }
         let index = self.index;
         let volcano = format!("spec.task[{index}].{path}: {error}. ");
         self.refusals.push(Refusal::new(format!("spec.tasks[{index}].{path}"), volcano, error));
@@ -187,19 +191,4 @@ fn may_overcommit(name: &str) -> bool {
 
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| !domain.ends_with("kubernetes.io"))
-}
-
-fn is_dns_label(name: &str) -> bool {
-    let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = name.as_bytes();
-    bytes.len() <= MAX_NAME
-        && bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
-}
-
-/// Whether a name is a DNS subdomain, as most objects' names are.
-pub(super) fn is_dns_subdomain(name: &str) -> bool {
-    let part_is_label = |part: &str| part.len() > MAX_NAME || is_dns_label(part);
-    !name.is_empty() && name.len() <= 253 && name.split('.').all(part_is_label)
 }

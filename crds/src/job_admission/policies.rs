@@ -86,13 +86,8 @@ impl<'a> Seen<'a> {
 
 /// `events` and `event` together, each once.
 fn list_events(policy: &Map<String, Value>) -> Vec<&str> {
-    let mut events: Vec<&str> = Vec::new();
     let listed = policy.get("events").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let single = Some(read_text(policy, "event")).filter(|event| !event.is_empty());
-    for event in listed.chain(single) {
-        if !events.contains(&event) {
-            events.push(event);
-        }
-    }
-    events
+    let mut seen = BTreeSet::new();
+    listed.chain(single).filter(|event| seen.insert(*event)).collect()
 }

@@ -347,3 +347,79 @@ proptest! {
         prop_assert_eq!(refused(&job(tasks)), "");
     }
 }
+
+/// A job of `tasks` tasks, each of which waits for the one before it.
+fn chain(tasks: usize) -> Value {
+    let task = |at: usize| {
+        let on: Vec<String> = at.checked_sub(1).map(|before| format!("t{before}")).into_iter().collect();
+        json!({
+            "name": format!("t{at}"), "replicas": 1, "dependsOn": {"name": on},
+            "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+        })
+    };
+    json!({"metadata": {"name": "j"}, "spec": {"tasks": (0..tasks).map(task).collect::<Vec<_>>()}})
+}
+
+/// The attack took 20 s of 19,000 tasks; nothing here is bound to the clock of a busy machine by less than a factor of
+/// a hundred.
+#[test]
+fn a_chain_of_tasks_costs_time_in_proportion_to_its_length() {
+    let job = chain(MOST_TASKS);
+    let began = std::time::Instant::now();
+    assert_eq!(create_refusals(&job), []);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    let mut cycle = chain(1_000);
+    cycle["spec"]["tasks"][0]["dependsOn"]["name"] = json!(["t999"]);
+    assert_eq!(create_refusals(&cycle)[0].field, "spec.tasks[*].dependsOn");
+}
+
+#[test]
+fn a_dependency_is_counted_once_and_on_a_task_that_is_there() {
+    let depends = |on: Value| {
+        let mut job = chain(3);
+        job["spec"]["tasks"][2]["dependsOn"]["name"] = on;
+        create_refusals(&job).len()
+    };
+    assert_eq!([depends(json!(["t0", "t0", "t1"])), depends(json!(["t2"])), depends(json!(["nobody"]))], [0, 1, 1]);
+}
+
+#[test]
+fn more_tasks_than_the_limit_are_refused_in_one_sentence() {
+    let tasks = vec![json!({}); MOST_TASKS + 1];
+    let refusals = create_refusals(&json!({"metadata": {"name": "j"}, "spec": {"tasks": tasks}}));
+    let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
+    assert_eq!(sentences, ["spec.tasks: 10001 tasks are above 10000; pods that are alike are replicas of one task"]);
+}
+
+#[test]
+fn what_is_wrong_everywhere_is_told_a_hundred_times_and_not_for_ever() {
+    let containers = json!({"spec": {"containers": vec![json!({}); 100_000]}});
+    let job =
+        json!({"metadata": {"name": "j"}, "spec": {"tasks": [{"name": "t", "replicas": 1, "template": containers}]}});
+    assert_eq!(create_refusals(&job).len(), 100);
+    let name = "n".repeat(1 << 20);
+    let job = json!({"metadata": {"name": name}, "spec": {"tasks": vec![json!({"replicas": -1}); 5_000]}});
+    assert_eq!(create_refusals(&job).len(), 1);
+    let events: Vec<String> = (0..200_000).map(|at| format!("e{at}")).collect();
+    let mut job = chain(1);
+    job["spec"]["policies"] = json!([{"events": events, "action": "AbortJob"}]);
+    assert_eq!(create_refusals(&job).len(), 1);
+}
+
+#[test]
+fn what_is_filled_in_is_told() {
+    let mut job = chain(2);
+    let before = job.clone();
+    let filled = fill_defaults(&mut job);
+    let mut again = before;
+    for Filled { path, value } in &filled {
+        let (last, parents) = path.split_last().unwrap();
+        let parent = parents.iter().fold(&mut again, |at, token| match token.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[token.as_str()],
+        });
+        parent[last.as_str()] = value.clone();
+    }
+    assert_eq!(again, job);
+    assert_eq!(fill_defaults(&mut job), []);
+}

@@ -18,17 +18,16 @@ pub fn update_refusals(old: &Value, new: &Value) -> Vec<Refusal> {
 
 fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     let empty = Map::new();
-    let spec = |job: &Value| job.get("spec").and_then(Value::as_object).unwrap_or(&empty).clone();
-    let (old_spec, new_spec) = (spec(old), spec(new));
+    let [old_spec, new_spec] = [old, new].map(|job| job.get("spec").and_then(Value::as_object).unwrap_or(&empty));
     let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
     let mut replicas = 0i64;
-    for (index, task) in list_tasks(&new_spec).enumerate() {
+    for (index, task) in list_tasks(new_spec).enumerate() {
         if let Some(refusal) = task_refusal(name, index, task) {
             return Some(refusal);
         }
         replicas = replicas.saturating_add(read_integer(task, "replicas"));
     }
-    let minimum = read_integer(&new_spec, "minAvailable");
+    let minimum = read_integer(new_spec, "minAvailable");
     if minimum > replicas {
         return Some(Refusal::new(
             "spec.minAvailable",
@@ -46,7 +45,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     if let Some(refusal) = topology_refusal(new_spec.get("networkTopology"), "spec.networkTopology") {
         return Some(refusal);
     }
-    let (before, after) = (list_tasks(&old_spec).count(), list_tasks(&new_spec).count());
+    let (before, after) = (list_tasks(old_spec).count(), list_tasks(new_spec).count());
     if before != after {
         return Some(Refusal::new(
             "spec.tasks",
@@ -54,7 +53,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
             format!("the job has {before} tasks and would have {after}; tasks may not be added or removed"),
         ));
     }
-    let field = find_difference(&without_mutable_fields(old_spec), &without_mutable_fields(new_spec), "spec")?;
+    let field = find_difference(old, new, At::Job)?;
     Some(Refusal::new(
         field,
         "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and \
@@ -70,30 +69,53 @@ fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Re
     numbers.into_iter().chain(partition_refusal(job, index, task)).next()
 }
 
-/// The spec without what may change.
-fn without_mutable_fields(mut spec: Map<String, Value>) -> Value {
-    for key in ["minAvailable", "priorityClassName"] {
-        spec.remove(key);
-    }
-    for task in spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(task) = task.as_object_mut() {
-            task.remove("replicas");
-            task.remove("minAvailable");
+/// Where in a job two values are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Job,
+    Spec,
+    Tasks,
+    Task,
+    Volumes,
+    Volume,
+    /// Somewhere else.
+    Other,
+    /// In `requests`, `limits` or `overhead`, where values are amounts.
+    Amounts,
+}
+
+impl At {
+    /// What is below field `key`; `None` where it may change.
+    fn enter_field(self, key: &str, before: &Map<String, Value>, after: &Map<String, Value>) -> Option<Self> {
+        let claims = |volume: &Map<String, Value>| volume.get("volumeClaim").is_some_and(|claim| !claim.is_null());
+        match (self, key) {
+            (Self::Job, "spec") => Some(Self::Spec),
+            (Self::Job, _) | (Self::Spec, "minAvailable" | "priorityClassName") => None,
+            (Self::Task, "replicas" | "minAvailable") => None,
+            (Self::Spec, "tasks") => Some(Self::Tasks),
+            (Self::Spec, "volumes") => Some(Self::Volumes),
+            // The name of a claim that is made for the job is filled in.
+            (Self::Volume, "volumeClaimName") if claims(before) && claims(after) => None,
+            (_, "requests" | "limits" | "overhead" | "sizeLimit") => Some(Self::Amounts),
+            (Self::Amounts, _) => Some(Self::Amounts),
+            _ => Some(Self::Other),
         }
     }
-    for volume in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(volume) = volume.as_object_mut()
-            && volume.get("volumeClaim").is_some_and(|claim| !claim.is_null())
-        {
-            volume.remove("volumeClaimName");
+
+    const fn enter_item(self) -> Self {
+        match self {
+            Self::Tasks => Self::Task,
+            Self::Volumes => Self::Volume,
+            Self::Amounts => Self::Amounts,
+            _ => Self::Other,
         }
     }
-    Value::Object(spec)
 }
 
 /// The path of the first difference, as Go's `equality.Semantic` sees it: what is empty equals what is absent, and
-/// quantities are compared by value.
-fn find_difference(old: &Value, new: &Value, path: &str) -> Option<String> {
+/// quantities are compared by value. What may change is not compared. The path is put together on the way back, so that
+/// equal values cost no text.
+fn find_difference(old: &Value, new: &Value, at: At) -> Option<String> {
     if is_unset(old) && is_unset(new) {
         return None;
     }
@@ -103,21 +125,27 @@ fn find_difference(old: &Value, new: &Value, path: &str) -> Option<String> {
             keys.sort_unstable();
             keys.dedup();
             keys.into_iter().find_map(|key| {
+                let below = at.enter_field(key, a, b)?;
                 let (x, y) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
-                find_difference(x, y, &format!("{path}.{key}"))
+                let path = find_difference(x, y, below)?;
+                Some(join_path(key, &path))
             })
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            a.iter().zip(b).enumerate().find_map(|(i, (x, y))| find_difference(x, y, &format!("{path}[{i}]")))
+            a.iter().zip(b).enumerate().find_map(|(i, (x, y))| {
+                let path = find_difference(x, y, at.enter_item())?;
+                Some(join_path(&format!("[{i}]"), &path))
+            })
         }
         _ if old == new => None,
-        _ if is_amount(path) && same_amount(old, new) => None,
-        _ => Some(path.to_owned()),
+        _ if at == At::Amounts && same_amount(old, new) => None,
+        _ => Some(String::new()),
     }
 }
 
-fn is_amount(path: &str) -> bool {
-    [".requests.", ".limits.", ".overhead.", ".sizeLimit"].iter().any(|part| path.contains(part))
+fn join_path(first: &str, rest: &str) -> String {
+    let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+    format!("{first}{dot}{rest}")
 }
 
 fn same_amount(old: &Value, new: &Value) -> bool {

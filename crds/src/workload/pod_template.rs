@@ -57,13 +57,15 @@ fn one_pod() -> Resources {
 fn init_containers(spec: &Field<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
     let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
     for container in spec.list("initContainers")? {
-        let own = container_request(&container, read)?;
-        let mut now = sidecars.clone();
-        now.add(&own);
-        if container.text_at("restartPolicy")? == "Always" {
-            sidecars = now.clone();
+        let stays = container.text_at("restartPolicy")? == "Always";
+        // Of what it does not ask for it changes nothing: the peak holds the sidecars before it already.
+        for (name, own) in container_request(&container, read)?.iter() {
+            let now = sidecars.get(name.as_str()).saturating_add(own);
+            peak.set(name.clone(), peak.get(name.as_str()).max(now));
+            if stays {
+                sidecars.set(name.clone(), now);
+            }
         }
-        peak = peak.max(&now);
     }
     Ok((sidecars, peak))
 }
