@@ -4,6 +4,7 @@
 //! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod client;
 pub mod clock;
 pub mod event;

@@ -7,7 +7,6 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use axum_server::tls_rustls::RustlsConfig;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
@@ -16,7 +15,7 @@ use super::TlsError;
 /// How often files are read again.
 pub const RELOAD_EVERY: Duration = Duration::from_secs(10);
 
-/// The TLS configuration of a server, and those that replace it.
+/// The TLS configuration of a server, and those that replace it: each new connection gets the newest.
 #[derive(Debug, Clone)]
 pub struct ServedTls(watch::Receiver<Arc<ServerConfig>>);
 
@@ -83,19 +82,6 @@ impl ServedTls {
     pub async fn next_config(&mut self) -> Option<Arc<ServerConfig>> {
         self.0.changed().await.ok()?;
         Some(self.0.borrow_and_update().clone())
-    }
-
-    /// For a server: each new connection gets the newest configuration.
-    #[must_use]
-    pub fn into_rustls_config(mut self) -> RustlsConfig {
-        let config = RustlsConfig::from_config(self.current_config());
-        let serving = config.clone();
-        tokio::spawn(async move {
-            while let Some(renewed) = self.next_config().await {
-                serving.reload_from_config(renewed);
-            }
-        });
-        config
     }
 }
 

@@ -1,0 +1,234 @@
+//! An HTTP server that no client can exhaust: connections, handshakes, headers, requests and idle time are bounded.
+//!
+//! Rules:
+//! - There are at most so many connections. One more takes the place of the one that is idle longest; where none is
+//!   idle it is not taken.
+//! - TLS must be spoken within a time, a first or begun request must have its headers within a time, an answer must be
+//!   taken within a time, and a connection without requests is closed after a time. It is longer than the 90 s after
+//!   which Go's clients close theirs, so that no API server loses a request to it.
+//! - Bodies are read by [`body`], within bounds of its own.
+
+mod activity;
+pub mod body;
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    io,
+    net::TcpListener,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::Instant,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
+
+use self::activity::{Activity, HeldAnswer, Watched};
+use crate::tls::ServedTls;
+
+/// What a server allows its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// Requests at once on a connection.
+    pub streams: u32,
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the headers of a request that has begun, and for the first request of a connection.
+    pub headers: Duration,
+    /// For a request, from its headers until its answer is taken.
+    pub request: Duration,
+    /// Without any request.
+    pub idle: Duration,
+    /// For open requests after the stop.
+    pub drain: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            streams: 32,
+            handshake: Duration::from_secs(5),
+            headers: Duration::from_secs(10),
+            request: Duration::from_secs(30),
+            idle: Duration::from_secs(120),
+            drain: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Bytes that a connection may keep of what it has not read or written yet.
+const BUFFER: usize = 64 * 1024;
+/// Bytes of a request's headers.
+const HEADERS: u32 = 16 * 1024;
+
+/// Serves `routes` until `stop`, then lets open requests end.
+///
+/// # Errors
+/// If the listener can not be used.
+pub async fn serve_bounded(
+    listener: TcpListener,
+    tls: Option<ServedTls>,
+    routes: Router,
+    bounds: Bounds,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let connections = Arc::new(Connections { bounds, ..Connections::default() });
+    let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
+    let _end = end.clone().drop_guard();
+    loop {
+        let tcp = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((tcp, _)) => tcp,
+                // Out of file descriptors, for instance.
+                Err(error) => {
+                    tracing::debug!(%error, "failed to accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let Some(place) = Connections::take_place(&connections) else {
+            tracing::debug!("a connection was not taken: there are as many as may be, and none is idle");
+            continue;
+        };
+        let (tls, routes, stop, end) = (tls.clone(), routes.clone(), stop.clone(), end.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = end.cancelled() => {}
+                () = place.activity.closed() => tracing::debug!("an idle connection made room for another"),
+                () = serve_socket(tcp, tls, routes, &place, bounds, stop) => {}
+            }
+        });
+    }
+    drop(listener);
+    tasks.close();
+    if tokio::time::timeout(bounds.drain, tasks.wait()).await.is_err() {
+        tracing::debug!("stopped with open requests");
+    }
+    Ok(())
+}
+
+async fn serve_socket(
+    tcp: TcpStream,
+    tls: Option<ServedTls>,
+    routes: Router,
+    place: &Place,
+    bounds: Bounds,
+    stop: CancellationToken,
+) {
+    let _ = tcp.set_nodelay(true);
+    let Some(tls) = tls else { return serve_stream(tcp, routes, place, bounds, stop).await };
+    let shaken = TlsAcceptor::from(tls.current_config()).accept(tcp);
+    match tokio::time::timeout(bounds.handshake, shaken).await {
+        Ok(Ok(stream)) => {
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            place.activity.set_http2(is_http2);
+            serve_stream(stream, routes, place, bounds, stop).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn serve_stream<S>(stream: S, routes: Router, place: &Place, bounds: Bounds, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = &place.activity;
+    let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
+        let open = activity.open_request();
+        let answer = routes.clone().oneshot(request.map(Body::new));
+        async move {
+            let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
+            Ok::<_, Infallible>(answer.map(|body| HeldAnswer::new(body, open)))
+        }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.streams)
+        .max_header_list_size(HEADERS)
+        .initial_stream_window_size(2 * BUFFER as u32)
+        .initial_connection_window_size(4 * BUFFER as u32)
+        .max_send_buf_size(BUFFER);
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(activity)));
+    let mut serving = std::pin::pin!(builder.serve_connection(io, service));
+    let mut look = tokio::time::interval(bounds.headers.min(bounds.idle).min(bounds.request) / 8);
+    let mut is_stopped = false;
+    loop {
+        tokio::select! {
+            _ = serving.as_mut() => return,
+            now = look.tick() => if let Some(why) = activity.find_overdue(&bounds, now) {
+                tracing::debug!(why, "a connection was closed");
+                return;
+            },
+            () = stop.cancelled(), if !is_stopped => {
+                is_stopped = true;
+                serving.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+struct Connections {
+    bounds: Bounds,
+    next: AtomicU64,
+    open: Mutex<BTreeMap<u64, Arc<Activity>>>,
+}
+
+/// A connection's place among those that may be; free again when it is dropped.
+#[derive(Debug)]
+struct Place {
+    id: u64,
+    activity: Arc<Activity>,
+    among: Arc<Connections>,
+}
+
+impl Connections {
+    fn take_place(self: &Arc<Self>) -> Option<Place> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= self.bounds.connections {
+            let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
+            let (_, id) = idle.min()?;
+            open.remove(&id).iter().for_each(|activity| activity.close());
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let activity = Arc::new(Activity::begin_at(Instant::now()));
+        open.insert(id, Arc::clone(&activity));
+        Some(Place { id, activity, among: Arc::clone(self) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.among.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
