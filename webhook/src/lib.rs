@@ -2,7 +2,7 @@
 //! Karmada's resource interpreter for Volcano Jobs.
 //!
 //! [`observe`] reads requests and keeps a cache that watches fill, [`decide`] answers a request from that cache,
-//! [`write`](mod@write) encodes the answer. `run` serves HTTPS and feeds the cache; it is the only async file.
+//! [`write`](mod@write) encodes the answer. `run` serves HTTPS and feeds the cache; only it waits.
 #![forbid(unsafe_code)]
 
 pub mod decide;
@@ -11,5 +11,5 @@ pub mod observe;
 mod run;
 pub mod write;
 
-pub use run::{Config, Error, SharedCache, fill_cache, router, run};
+pub use run::{Config, Error, LARGEST_OBJECT, Limits, SharedCache, fill_cache, router, run};
 pub use write::configurations::{Endpoint, configurations};

@@ -1,11 +1,11 @@
-//! How long reviews take.
+//! How long reviews take, and which bodies were not read.
 
 use std::time::Duration;
 
 use caldera_runtime::serve::SharedRegistry;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -13,10 +13,16 @@ struct Route {
     route: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    status: u16,
+}
+
 /// The webhook's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     durations: Family<Route, Histogram, fn() -> Histogram>,
+    refusals: Family<Refusal, Counter>,
 }
 
 impl Metrics {
@@ -27,7 +33,15 @@ impl Metrics {
         let durations = Family::new_with_constructor(buckets as fn() -> Histogram);
         let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         registry.register("caldera_webhook_review_duration_seconds", "Time from request to answer", durations.clone());
-        Self { durations }
+        let refusals = Family::default();
+        let about = "Requests whose body was not read, by the HTTP status they got";
+        registry.register("caldera_webhook_refused_bodies", about, refusals.clone());
+        Self { durations, refusals }
+    }
+
+    /// Counts a body that was not read.
+    pub fn count_refusal(&self, status: u16) {
+        self.refusals.get_or_create(&Refusal { status }).inc();
     }
 
     /// Counts one review and its time.

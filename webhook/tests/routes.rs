@@ -223,3 +223,98 @@ async fn health_says_alive_at_once_and_ready_only_with_a_complete_cache() {
     ready.set_ready(true);
     assert_eq!(status("/readyz").await, 200);
 }
+
+/// The largest object: tasks of a job that depend each on the one before, as in the attack.
+fn chain(tasks: usize) -> Value {
+    let task = |at: usize| {
+        let on: Vec<String> = at.checked_sub(1).map(|before| format!("t{before}")).into_iter().collect();
+        json!({
+            "name": format!("t{at}"), "replicas": 1, "dependsOn": {"name": on},
+            "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+        })
+    };
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+        "spec": {"queue": "q", "tasks": (0..tasks).map(task).collect::<Vec<_>>()},
+    })
+}
+
+#[tokio::test]
+async fn a_job_of_too_many_tasks_is_refused_in_a_sentence_before_it_is_built() {
+    let webhook = webhook(Router::new());
+    for route in ["/mutate-job", "/validate-job"] {
+        let response = review(&webhook, route, "ns", &chain(19_000)).await;
+        assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(422)), "{route}");
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.starts_with("spec.tasks: 19000 tasks are above 10000"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_of_five_thousand_tasks_is_taken() {
+    let webhook = webhook(Router::new());
+    let job = chain(5_000);
+    let response = review(&webhook, "/mutate-job", "ns", &job).await;
+    let defaulted = patched(&job, &response);
+    assert_eq!(defaulted["spec"]["tasks"][4_999]["minAvailable"], 1);
+    assert_eq!(review(&webhook, "/validate-job", "ns", &defaulted).await["allowed"], true);
+}
+
+#[tokio::test]
+async fn what_would_take_too_much_memory_is_refused_in_a_sentence_and_its_labels_may_still_change() {
+    let webhook = webhook(Router::new());
+    let mut job = chain(1);
+    // Eight bytes of text are 700 of memory.
+    job["spec"]["policies"] = vec![json!({"a": 1}); 200_000].into();
+    for route in ["/mutate-job", "/validate-job", "/mutate-work", "/validate-queue", "/mutate-resourcebinding"] {
+        let response = review(&webhook, route, "ns", &job).await;
+        assert_eq!((&response["uid"], &response["status"]["code"]), (&json!("u"), &json!(413)), "{route}: {response}");
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.starts_with("the object is too large to be reviewed"), "{message}");
+    }
+    let mut labelled = job.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let request = json!({"uid": "u", "operation": "UPDATE", "namespace": "ns", "object": labelled, "oldObject": job});
+    for route in ["/mutate-job", "/validate-job"] {
+        let (_, answer) = post(&webhook, route, json!({"request": request}).to_string()).await;
+        assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}), "{route}");
+    }
+    let context = json!({"request": {"uid": "u", "kind": {}, "operation": "InterpretHealth", "object": job}});
+    let (status, answer) = post(&webhook, "/interpreter", context.to_string()).await;
+    assert_eq!(
+        (status, &answer["response"]["successful"], &answer["response"]["uid"]),
+        (200, &json!(false), &json!("u"))
+    );
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_a_413_with_words() {
+    let webhook = webhook(Router::new());
+    let (status, text) = post(&webhook, "/mutate-work", vec![b' '; 16 << 20]).await;
+    assert_eq!(status, 413);
+    assert!(text.as_str().unwrap().starts_with("the body is larger than the "), "{text}");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_is_never_asked_for() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let api = Router::new().fallback(move |request: Request<Body>| {
+        seen.lock().unwrap().push(request.uri().to_string());
+        async { not_found() }
+    });
+    let webhook = webhook(api);
+    for namespace in ["default/secrets?x=", "..", "a%2fb"] {
+        let mut object = work();
+        object["metadata"]["annotations"]["resourcebinding.karmada.io/namespace"] = namespace.into();
+        let response = review(&webhook, "/mutate-work", "karmada-es-m1", &object).await;
+        assert_eq!(response["allowed"], false, "{namespace}");
+        let mut object = binding("apps/v1", "Deployment");
+        review(&webhook, "/mutate-resourcebinding", namespace, &object).await;
+        object["spec"]["resource"]["name"] = namespace.into();
+        review(&webhook, "/mutate-resourcebinding", "ns", &object).await;
+    }
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+    review(&webhook, "/mutate-work", "karmada-es-m1", &work()).await;
+    assert_eq!(asked.lock().unwrap().len(), 1);
+}

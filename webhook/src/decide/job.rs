@@ -7,37 +7,51 @@
 //! any order.
 
 use caldera_crds::{
-    job_admission::{QueueView, create_refusals, default_job, queue_refusals, update_refusals},
+    job_admission::{Filled, QueueView, create_refusals, fill_defaults, queue_refusals, update_refusals},
     names::caldera::DATA,
     workload::{data_of, priority_class_of, queue_of},
 };
+use json_patch::PatchOperation;
 use serde_json::Value;
 
+pub use super::ssh_keys::Seed;
 use super::{
-    patch::patch_between,
+    patch::{MOST_OPERATIONS, set_field},
     ssh_keys::{KeyPair, share_key_pair},
     verdict::Verdict,
 };
 use crate::observe::{cache::Cache, request::ReviewRequest};
 
-/// Fills in Volcano's defaults, and the keys that a split job's pods need for each other.
+/// Fills in Volcano's defaults, and the keys that a split job's pods need for each other; those of a new pair are made
+/// of `seed`. The job is changed in place: a copy of a large one would take as much memory again.
 #[must_use]
-pub fn default_job_review(request: &ReviewRequest<'_, Value>) -> Verdict {
-    let Some(job) = &request.object else { return Verdict::UNCHANGED };
-    let with_defaults = |job: &Value| {
-        let mut defaulted = job.clone();
-        default_job(&mut defaulted);
-        defaulted
-    };
+pub fn default_job_review(request: ReviewRequest<'_, Value>, seed: Option<Seed>) -> Verdict {
+    let is_create = request.is_create();
+    let (Some(mut job), mut old) = (request.object, request.old_object) else { return Verdict::UNCHANGED };
     // A job from before us that has none would be changed by what its user never wrote.
-    let had_them = |old: &Value| old.get("spec") != job.get("spec") && with_defaults(old) == *old;
-    if !request.is_create() && !request.old_object.as_ref().is_some_and(had_them) {
+    let had_them = |old: &mut Value| old.get("spec") != job.get("spec") && fill_defaults(old).is_empty();
+    if !is_create && !old.as_mut().is_some_and(had_them) {
         return Verdict::UNCHANGED;
     }
-    let mut whole = with_defaults(job);
-    share_key_pair(&mut whole, request.old_object.as_ref(), KeyPair::generate_pair);
-    Verdict::allow_with(patch_between(job, &whole))
+    let filled = fill_defaults(&mut job);
+    let flags = job.pointer(SSH_FLAGS).cloned();
+    share_key_pair(&mut job, old.as_ref(), || KeyPair::from_seed(&seed?));
+    let in_tasks = |filled: &Filled| filled.path.get(1).is_some_and(|token| token == "tasks");
+    let one_by_one = filled.len() <= MOST_OPERATIONS;
+    let told = filled.into_iter().filter(|filled| one_by_one || !in_tasks(filled));
+    let mut patch: Vec<PatchOperation> = told.map(|Filled { path, value }| set_field(&path, value)).collect();
+    if let Some(now) = job.pointer_mut(SSH_FLAGS).filter(|now| Some(&**now) != flags.as_ref()) {
+        patch.push(set_field(&["spec", "plugins", "ssh"], now.take()));
+    }
+    if let (false, Some(tasks)) = (one_by_one, job.pointer_mut("/spec/tasks")) {
+        patch.push(set_field(&["spec", "tasks"], tasks.take()));
+    }
+    Verdict::allow_with(patch)
 }
+
+/// Refusals that are told.
+const MOST_SENTENCES: usize = 20;
+const SSH_FLAGS: &str = "/spec/plugins/ssh";
 
 /// Refuses what can not be a job.
 #[must_use]
@@ -68,6 +82,9 @@ pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdic
         sentences.push(error.to_string());
     }
     if !sentences.is_empty() {
+        let more = sentences.len().saturating_sub(MOST_SENTENCES);
+        sentences.truncate(MOST_SENTENCES);
+        sentences.extend((more > 0).then(|| "and more".to_owned()));
         return Verdict::deny_invalid(sentences.join("; "));
     }
     Verdict::Allow {
@@ -127,15 +144,34 @@ mod tests {
         }
     }
 
+    fn default(request: ReviewRequest<'_, Value>) -> Verdict {
+        default_job_review(request, Some([7; 32]))
+    }
+
+    /// An API server takes no JSON patch of more than 10,000 operations.
+    #[test]
+    fn a_job_of_five_thousand_tasks_gets_its_defaults_in_few_operations() {
+        let mut large = job();
+        large["spec"]["tasks"] = vec![job()["spec"]["tasks"][0].clone(); 5_000].into();
+        large["spec"].as_object_mut().unwrap().remove("queue");
+        let Verdict::Allow { patch, .. } = default(create(large.clone())) else { panic!() };
+        assert!(patch.len() < 10, "{}", patch.len());
+        let stored = applied(&large, &patch);
+        let mut defaulted = large;
+        fill_defaults(&mut defaulted);
+        assert_eq!(stored, defaulted);
+        assert_eq!(default(create(stored)), Verdict::UNCHANGED);
+    }
+
     #[test]
     fn defaults_are_volcanos() {
         let mut bare = job();
         bare["spec"].as_object_mut().unwrap().remove("queue");
-        let Verdict::Allow { patch, .. } = default_job_review(&create(bare.clone())) else { panic!() };
+        let Verdict::Allow { patch, .. } = default(create(bare.clone())) else { panic!() };
         let defaulted = applied(&bare, &patch);
         assert_eq!(defaulted["spec"]["queue"], "default");
         assert_eq!(defaulted["spec"]["tasks"][0]["minAvailable"], 2);
-        assert_eq!(default_job_review(&create(defaulted)), Verdict::UNCHANGED);
+        assert_eq!(default(create(defaulted)), Verdict::UNCHANGED);
     }
 
     fn update(old: &Value, new: &Value) -> ReviewRequest<'static, Value> {
@@ -144,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_manifest_may_be_applied_again() {
-        let Verdict::Allow { patch, .. } = default_job_review(&create(job())) else { panic!() };
+        let Verdict::Allow { patch, .. } = default(create(job())) else { panic!() };
         let stored = applied(&job(), &patch);
         // What kubectl makes of it: the tasks as the user wrote them.
         let mut again = stored.clone();
         again["spec"]["tasks"] = job()["spec"]["tasks"].clone();
         let Verdict::Deny(_) = validate_job(&update(&stored, &again), &Cache::default()) else { panic!() };
-        let Verdict::Allow { patch, .. } = default_job_review(&update(&stored, &again)) else { panic!() };
+        let Verdict::Allow { patch, .. } = default(update(&stored, &again)) else { panic!() };
         assert_eq!(applied(&again, &patch), stored);
         assert_eq!(validate_job(&update(&stored, &stored), &Cache::default()), Verdict::UNCHANGED);
     }
@@ -161,13 +197,13 @@ mod tests {
         mpi["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
         mpi["spec"]["plugins"] = json!({"mpi": ["--master=t"]});
         mpi["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["mpirun"]);
-        let Verdict::Allow { patch, .. } = default_job_review(&create(mpi.clone())) else { panic!() };
+        let Verdict::Allow { patch, .. } = default(create(mpi.clone())) else { panic!() };
         let stored = applied(&mpi, &patch);
         assert_eq!(caldera_crds::workload::read_gang(&stored).unwrap().one_cluster, None);
         let mut again = stored.clone();
         again["spec"]["plugins"] = mpi["spec"]["plugins"].clone();
         again["spec"]["tasks"] = mpi["spec"]["tasks"].clone();
-        let Verdict::Allow { patch, .. } = default_job_review(&update(&stored, &again)) else { panic!() };
+        let Verdict::Allow { patch, .. } = default(update(&stored, &again)) else { panic!() };
         assert_eq!(applied(&again, &patch), stored);
     }
 
@@ -175,10 +211,10 @@ mod tests {
     fn a_job_that_never_had_defaults_is_given_none() {
         let mut scaled = job();
         scaled["spec"]["tasks"][0]["replicas"] = 3.into();
-        assert_eq!(default_job_review(&update(&job(), &scaled)), Verdict::UNCHANGED);
+        assert_eq!(default(update(&job(), &scaled)), Verdict::UNCHANGED);
         let mut labelled = job();
         labelled["metadata"]["labels"] = json!({"a": "b"});
-        assert_eq!(default_job_review(&update(&job(), &labelled)), Verdict::UNCHANGED);
+        assert_eq!(default(update(&job(), &labelled)), Verdict::UNCHANGED);
     }
 
     #[test]

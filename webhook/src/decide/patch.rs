@@ -1,18 +1,39 @@
 //! JSON patches (RFC 6902): the least that makes one object of another.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use json_patch::{AddOperation, PatchOperation, jsonptr::PointerBuf};
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation, jsonptr::PointerBuf};
 use serde_json::Value;
 
+/// Operations of one patch at most, give or take a few: an API server takes 10,000.
+pub const MOST_OPERATIONS: usize = 1_000;
+
 /// Sets the member at this path, whether it is there or not.
-pub fn set_field(path: &[&str], value: impl Into<Value>) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path.iter().copied()), value: value.into() })
+pub fn set_field(path: &[impl AsRef<str>], value: impl Into<Value>) -> PatchOperation {
+    let path = PointerBuf::from_tokens(path.iter().map(AsRef::as_ref));
+    PatchOperation::Add(AddOperation { path, value: value.into() })
 }
 
-/// The operations that make `new` of `old`; none if they are equal.
+/// The operations that make `new` of `old`; none if they are equal. Where there would be many, one replaces what holds
+/// all that changes.
 #[must_use]
 pub fn patch_between(old: &Value, new: &Value) -> Vec<PatchOperation> {
-    json_patch::diff(old, new).0
+    let operations = json_patch::diff(old, new).0;
+    if operations.len() <= MOST_OPERATIONS {
+        return operations;
+    }
+    let holder =
+        |operation: &PatchOperation| operation.path().as_str().rsplit_once('/').map(|(holder, _)| holder.to_owned());
+    let common = operations.iter().map(|operation| holder(operation).unwrap_or_default()).reduce(|one, other| {
+        let same = one.split('/').zip(other.split('/')).take_while(|(one, other)| one == other);
+        same.map(|(token, _)| token).collect::<Vec<_>>().join("/")
+    });
+    let path = common.unwrap_or_default();
+    match (PointerBuf::parse(path.as_str()), new.pointer(&path)) {
+        (Ok(pointer), Some(value)) => {
+            vec![PatchOperation::Replace(ReplaceOperation { path: pointer, value: value.clone() })]
+        }
+        _ => operations,
+    }
 }
 
 /// A patch as answers carry it: base64 of its JSON. A patch is made of plain values, which always have a JSON form.
@@ -67,5 +88,17 @@ pub(crate) mod tests {
             serde_json::to_value(ops).unwrap(),
             json!([{"op": "replace", "path": "/a/b~1c", "value": 3}, {"op": "replace", "path": "/e/1", "value": 5}])
         );
+    }
+
+    #[test]
+    fn many_changes_are_one_of_what_holds_them() {
+        let tasks = |replicas: u32| -> Vec<Value> {
+            (0..5_000).map(|at| json!({"name": format!("t{at}"), "replicas": replicas})).collect()
+        };
+        let work = |replicas: u32| json!({"a~b": {"x": [{"spec": {"tasks": tasks(replicas), "n": replicas}, "kept": 1}]}, "b": 2});
+        let (old, new) = (work(1), work(2));
+        let patch = patch_between(&old, &new);
+        assert_eq!((patch.len(), patch[0].path().as_str()), (1, "/a~0b/x/0/spec"));
+        assert_eq!(applied(&old, &patch), new);
     }
 }

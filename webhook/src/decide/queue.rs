@@ -34,7 +34,8 @@ pub fn default_queue_review(request: &ReviewRequest<'_, Value>) -> Verdict {
 /// Refuses what can not be a queue.
 #[must_use]
 pub fn validate_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
-    let there: Vec<&Value> = cache.queues.values().collect();
+    let mut there: Vec<&Value> = cache.queues.values().collect();
+    there.sort_unstable_by_key(|queue| queue.pointer("/metadata/name").and_then(Value::as_str));
     let problems: Vec<String> = match (request.operation.as_ref(), &request.object, &request.old_object) {
         ("DELETE", _, old) => {
             let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());

@@ -8,10 +8,13 @@
 
 use caldera_crds::names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET};
 use serde_json::{Value, json};
-use ssh_key::{Algorithm, LineEnding, PrivateKey, rand_core::OsRng};
+use ssh_key::{LineEnding, PrivateKey, private::Ed25519Keypair};
 
 const PRIVATE: &str = "ssh-private-key";
 const PUBLIC: &str = "ssh-public-key";
+
+/// Randomness that a pair is made of.
+pub type Seed = [u8; 32];
 
 /// A pair of keys, as OpenSSH writes them to files.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,10 +24,10 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// A new Ed25519 pair; nothing where the system gives no randomness.
+    /// The Ed25519 pair of a seed, which nobody else may know.
     #[must_use]
-    pub fn generate_pair() -> Option<Self> {
-        let key = PrivateKey::random(&mut OsRng, Algorithm::Ed25519).ok()?;
+    pub fn from_seed(seed: &Seed) -> Option<Self> {
+        let key = PrivateKey::from(Ed25519Keypair::from_seed(seed));
         let private = key.to_openssh(LineEnding::LF).ok()?.as_str().to_owned();
         Some(Self { private, public: key.public_key().to_openssh().ok()? + "\n" })
     }
@@ -115,9 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_pair_is_one_that_openssh_reads_and_no_two_are_alike() {
-        let (one, other) = (KeyPair::generate_pair().unwrap(), KeyPair::generate_pair().unwrap());
-        assert!(one != other);
+    fn a_pair_is_one_that_openssh_reads_and_its_seed_decides_which() {
+        let pair = |seed: u8| KeyPair::from_seed(&[seed; 32]).unwrap();
+        let one = pair(1);
+        assert!(one == pair(1) && one != pair(2));
         let key = PrivateKey::from_openssh(&one.private).unwrap();
         assert_eq!(key.public_key().to_openssh().unwrap(), one.public.trim_end());
         let file = std::env::temp_dir().join(format!("caldera-ssh-{}", std::process::id()));

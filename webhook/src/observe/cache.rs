@@ -1,7 +1,7 @@
 //! The cache that reviews are decided from: bindings with gate, clusters and plan, workloads with queue and priority
 //! class, PriorityClasses, opted-in namespaces, queues.
 //!
-//! Rule: watches fill it, and each review reads it under a short lock. Where it may be behind, a rule asks for a read
+//! Rule: watches fill it, and each review is decided from a copy, so that no review waits for another one. Where it may be behind, a rule asks for a read
 //! from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
 
 use std::{
@@ -16,13 +16,13 @@ use caldera_crds::{
 };
 use serde_json::Value;
 
-use super::scope::queue_of;
+use super::{scope::queue_of, sharded::Sharded};
 
 /// Namespace and name.
 pub type BindingKey = (String, String);
 
 /// A workload of a kind that can be in scope.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadKey {
     /// Which kind.
     pub kind: WorkloadKind,
@@ -135,23 +135,23 @@ pub enum LiveRead {
     Failed(String),
 }
 
-/// Everything that reviews are decided from.
-#[derive(Debug, Default)]
+/// Everything that reviews are decided from. A copy costs next to nothing.
+#[derive(Debug, Clone, Default)]
 pub struct Cache {
     /// Workloads of the kinds in scope.
-    pub workloads: BTreeMap<WorkloadKey, CachedWorkload>,
+    pub workloads: Sharded<WorkloadKey, CachedWorkload>,
     /// Bindings of those kinds.
-    pub bindings: BTreeMap<BindingKey, CachedBinding>,
+    pub bindings: Sharded<BindingKey, CachedBinding>,
     /// PriorityClasses.
-    pub priority_classes: BTreeMap<String, PriorityClass>,
+    pub priority_classes: Sharded<String, PriorityClass>,
     /// Namespaces, and whether their workloads are in scope.
-    pub opted_in: BTreeMap<String, bool>,
+    pub opted_in: Sharded<String, bool>,
     /// Queues, whole, because rules compare them.
-    pub queues: BTreeMap<String, Value>,
+    pub queues: Sharded<String, Value>,
     /// Kinds that were listed at least once.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.
-    announced: BTreeMap<BindingKey, u64>,
+    announced: Sharded<BindingKey, u64>,
 }
 
 impl Cache {

@@ -1,5 +1,7 @@
 //! The kinds that are followed on the host, and how each event brings the cache up to date.
 
+use std::hash::Hash;
+
 use caldera_crds::{
     names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE},
     workload::WorkloadKind,
@@ -8,7 +10,10 @@ use caldera_runtime::watch::{Event, Follower, api_resource};
 use kube::runtime::watcher;
 use serde_json::Value;
 
-use super::cache::{BindingKey, Cache, CachedBinding, CachedWorkload, PriorityClass, WorkloadKey};
+use super::{
+    cache::{BindingKey, Cache, CachedBinding, CachedWorkload, PriorityClass, WorkloadKey},
+    sharded::Sharded,
+};
 
 /// An event of one of the kinds, with what is kept of its objects.
 pub enum HostEvent {
@@ -57,6 +62,14 @@ fn key_of(object: &Value) -> BindingKey {
     (text("/metadata/namespace"), text("/metadata/name"))
 }
 
+fn apply_change<K: Ord + Hash + Clone, V>(event: Event<(K, V)>, objects: &mut Sharded<K, V>) {
+    match event {
+        Event::Reset(all) => *objects = all.into_iter().collect(),
+        Event::Applied((key, object)) => objects.insert(key, object),
+        Event::Deleted((key, _)) => objects.remove(&key),
+    }
+}
+
 impl Cache {
     /// Brings the cache up to date.
     pub fn apply_event(&mut self, event: HostEvent) {
@@ -66,10 +79,10 @@ impl Cache {
                 match event {
                     // Workloads of all kinds are in one map.
                     Event::Reset(all) => {
-                        self.workloads.retain(|key, _| key.kind != kind);
+                        self.workloads.retain(|key| key.kind != kind);
                         self.workloads.extend(all);
                     }
-                    event => event.apply_to(&mut self.workloads),
+                    event => apply_change(event, &mut self.workloads),
                 }
             }
             HostEvent::Bindings(event) => {
@@ -80,15 +93,15 @@ impl Cache {
             }
             HostEvent::PriorityClasses(event) => {
                 self.listed.insert("PriorityClass");
-                event.apply_to(&mut self.priority_classes);
+                apply_change(event, &mut self.priority_classes);
             }
             HostEvent::Namespaces(event) => {
                 self.listed.insert("Namespace");
-                event.apply_to(&mut self.opted_in);
+                apply_change(event, &mut self.opted_in);
             }
             HostEvent::Queues(event) => {
                 self.listed.insert("Queue");
-                event.apply_to(&mut self.queues);
+                apply_change(event, &mut self.queues);
             }
         }
     }

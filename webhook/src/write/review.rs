@@ -56,8 +56,19 @@ pub fn answer_review<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     rule: impl FnOnce(&ReviewRequest<'a, T>) -> Verdict,
 ) -> Outcome {
+    answer_owned_review(body, |request| rule(&request))
+}
+
+/// The same for a rule that takes the objects apart.
+pub fn answer_owned_review<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    rule: impl FnOnce(ReviewRequest<'a, T>) -> Verdict,
+) -> Outcome {
     match parse_review::<T>(body) {
-        Ok(request) => encode_verdict(&request.uid, rule(&request)),
+        Ok(request) => {
+            let uid = request.uid.clone();
+            encode_verdict(&uid, rule(request))
+        }
         Err(MalformedReview::Review(error)) => {
             Outcome::Reply(400, MalformedReview::Review(error).to_string().into_bytes())
         }

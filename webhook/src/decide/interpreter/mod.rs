@@ -84,6 +84,15 @@ pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
     Reply { status: 200, body: context.to_string().into_bytes() }
 }
 
+/// Answers a request that is not looked at.
+#[must_use]
+pub fn refuse_request(uid: &str, message: &str) -> Reply {
+    let response = json!({"uid": uid, "successful": false, "status": {"code": 413, "message": message}});
+    let context =
+        json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response});
+    Reply { status: 200, body: context.to_string().into_bytes() }
+}
+
 fn answer_operation(request: &InterpreterRequest<'_>, cache: &Cache) -> Result<Map<String, Value>, String> {
     let WorkloadGroupKind { group, kind } = &request.kind;
     if (group.as_str(), kind.as_str()) != ("batch.volcano.sh", "Job") {
