@@ -1,10 +1,14 @@
 //! The server: follows one member's nodes as they are published or watched, and answers three gRPC methods about them.
 //!
-//! Rule: Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are
-//! known the answer is [`UNKNOWN`].
+//! Rules:
+//! - Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are known
+//!   the answer is [`UNKNOWN`].
+//! - No question stops the others: messages, connections and time are bounded (`caldera_runtime::bounded`, [`limits`]),
+//!   answers are worked out on two threads of their own, and a panic there is the answer to that question alone.
 
 use std::{
-    future::{Future, ready},
+    error::Error,
+    future::Future,
     net::TcpListener,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -26,7 +30,7 @@ use caldera_crds::{
     estimator::{
         SERVICE, UNKNOWN, convert,
         messages::{
-            AssumedWorkload, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
+            AssumedWorkload, Component, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
             MaxAvailableReplicasRequest, MaxAvailableReplicasResponse, UnschedulableReplicasRequest,
             UnschedulableReplicasResponse,
         },
@@ -34,6 +38,11 @@ use caldera_crds::{
     karmada::cluster::Cluster,
 };
 use caldera_runtime::{
+    bounded::{
+        Bounds,
+        body::{BodyBounds, BodyError, BodyRoom},
+        serve_bounded,
+    },
     client::WriteCounts,
     clock::SharedClock,
     members::{Members, client_of},
@@ -44,21 +53,34 @@ use caldera_runtime::{
 use jiff::SignedDuration;
 use kube::{Client, runtime::watcher};
 use prost::Message;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic_prost::ProstCodec;
 
-use crate::answer;
+use crate::{
+    answer,
+    limits::{self, MOST_COMPONENTS, MOST_KINDS, MOST_WORDS, check_count, check_reference, count_words, merge_tasks},
+};
 
 /// How long the member may take to list pods for one question.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long an answer may take: beyond this karmada-scheduler does not wait (`--scheduler-estimator-timeout`).
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Answers that are worked out at once.
+const THREADS: usize = 2;
+/// A message and the five bytes before it.
+const LARGEST_BODY: usize = limits::LARGEST_MESSAGE + 5;
+/// Messages that are read or answered at once.
+const BODIES: BodyBounds =
+    BodyBounds { one: LARGEST_BODY, all: 8 * LARGEST_BODY, reserve: LARGEST_BODY, within: Duration::from_secs(5) };
 
 /// What an estimator is started with.
 pub struct Config {
     /// Where it listens.
     pub listener: TcpListener,
-    /// Its certificate and who may ask; without one it speaks plain HTTP/2, as Karmada's does.
+    /// Its certificate and who may ask; without one it speaks plain HTTP/2, and whoever reaches it may ask.
     pub tls: Option<ServedTls>,
     /// The member, as Karmada names it.
     pub cluster: String,
@@ -80,6 +102,8 @@ struct Shared {
     clock: SharedClock,
     counts: WriteCounts,
     view: Mutex<View>,
+    bodies: BodyRoom,
+    threads: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -103,21 +127,16 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         clock: config.clock,
         counts: config.counts,
         view: Mutex::default(),
+        bodies: BodyRoom::new(BODIES),
+        threads: Arc::new(Semaphore::new(THREADS)),
     });
     tokio::spawn(follow_member(Arc::clone(&shared), config.ready, shutdown.clone()));
-    let routes = routes(shared).into_make_service();
-    let handle = axum_server::Handle::new();
-    let end = handle.clone();
-    tokio::spawn(async move {
-        shutdown.cancelled().await;
-        end.graceful_shutdown(Some(Duration::from_secs(2)));
-    });
-    match config.tls {
-        Some(tls) => {
-            axum_server::from_tcp_rustls(config.listener, tls.into_rustls_config())?.handle(handle).serve(routes).await
-        }
-        None => axum_server::from_tcp(config.listener)?.handle(handle).serve(routes).await,
-    }
+    serve_bounded(config.listener, config.tls, routes(shared), bounds(), shutdown).await
+}
+
+/// A scheduler keeps few connections and gives an answer three seconds.
+fn bounds() -> Bounds {
+    Bounds { connections: 64, request: Duration::from_secs(15), ..Bounds::default() }
 }
 
 /// Keeps the view up to date.
@@ -206,8 +225,14 @@ impl Shared {
     /// What is free beside what was given to the cluster already.
     fn capacity_beside(&self, assumed: &[AssumedWorkload]) -> Result<Option<Capacity>, Status> {
         let Some(capacity) = self.view().capacity() else { return Ok(None) };
-        let gangs = assumed.iter().map(|workload| convert::read_gang(&workload.components));
-        let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>().map_err(|error| refuse(&error))?;
+        let components = assumed.iter().map(|workload| workload.components.len()).sum();
+        check_count("components that are placed already", components, MOST_COMPONENTS)
+            .map_err(|error| refuse(&error))?;
+        let gangs = assumed.iter().map(|workload| read_merged(&workload.components));
+        let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>()?;
+        let kinds = gangs.iter().map(|gang| gang.tasks.len()).sum();
+        check_count("different components that are placed already", kinds, MOST_KINDS)
+            .map_err(|error| refuse(&error))?;
         Ok(Some(answer::without_assumed(&capacity, &gangs)))
     }
 
@@ -215,6 +240,7 @@ impl Shared {
         self.check_cluster(&request.cluster)?;
         let requirements = request.replica_requirements.clone().unwrap_or_default();
         let task = convert::read_task(&requirements).map_err(|error| refuse(&error))?;
+        check_count("words about a pod", count_words(&task), MOST_WORDS).map_err(|error| refuse(&error))?;
         let capacity = self.capacity_beside(&request.assumed_workloads)?;
         let max_replicas = capacity.map_or(UNKNOWN, |capacity| answer::count_replicas(&capacity, task));
         Ok(MaxAvailableReplicasResponse { max_replicas })
@@ -225,7 +251,7 @@ impl Shared {
         request: &MaxAvailableComponentSetsRequest,
     ) -> Result<MaxAvailableComponentSetsResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let set = convert::read_gang(&request.components).map_err(|error| refuse(&error))?;
+        let set = read_merged(&request.components)?;
         let capacity = self.capacity_beside(&request.assumed_workloads)?;
         let max_sets = capacity.map_or(UNKNOWN, |capacity| answer::count_sets(&capacity, &set));
         Ok(MaxAvailableComponentSetsResponse { max_sets })
@@ -236,7 +262,8 @@ impl Shared {
         request: &UnschedulableReplicasRequest,
     ) -> Result<UnschedulableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let Some(of) = &request.resource else { return Err(Status::invalid_argument("it names no resource")) };
+        let Some(of) = request.resource.clone() else { return Err(Status::invalid_argument("it names no resource")) };
+        check_reference(&of).map_err(|error| refuse(&error))?;
         let Some(cluster) = self.view().object.clone() else {
             return Err(Status::unavailable("Karmada knows no such cluster"));
         };
@@ -250,14 +277,40 @@ impl Shared {
             Err(_) => return Err(Status::unavailable("the member does not list its pods in time")),
         };
         let threshold = SignedDuration::from_nanos(request.unschedulable_threshold);
-        let unschedulable_replicas = answer::count_unschedulable(&pods, of, threshold, self.clock.now());
-        Ok(UnschedulableReplicasResponse { unschedulable_replicas })
+        let now = self.clock.now();
+        let counted = self.work_out(move || Ok(answer::count_unschedulable(&pods, &of, threshold, now)));
+        Ok(UnschedulableReplicasResponse { unschedulable_replicas: counted.await? })
     }
 }
 
 /// The status of a request that can not be read.
-fn refuse(error: &convert::ReadError) -> Status {
+fn refuse(error: &impl Error) -> Status {
     Status::invalid_argument(error.to_string())
+}
+
+/// The gang of a set, with one task for all that are alike.
+fn read_merged(components: &[Component]) -> Result<Gang, Status> {
+    check_count("components", components.len(), MOST_COMPONENTS).map_err(|error| refuse(&error))?;
+    let gang = convert::read_gang(components).map_err(|error| refuse(&error))?;
+    merge_tasks(gang).map_err(|error| refuse(&error))
+}
+
+impl Shared {
+    /// Works out an answer on another thread when it is its turn. Who asked may be gone meanwhile: the thread gives the
+    /// turn back.
+    async fn work_out<A: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<A, Status> + Send + 'static,
+    ) -> Result<A, Status> {
+        let turn = Arc::clone(&self.threads).acquire_owned().await;
+        let turn = turn.map_err(|_| Status::unavailable("the estimator stops"))?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        done.await.unwrap_or_else(|_| Err(Status::internal("the estimator failed on this question")))
+    }
 }
 
 fn routes(shared: Arc<Shared>) -> Router {
@@ -266,37 +319,70 @@ fn routes(shared: Arc<Shared>) -> Router {
         .route(
             &path("MaxAvailableReplicas"),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
-                answer_call(request, |message| ready(shared.max_replicas(&message))).await
+                let of = &shared;
+                answer_call(of, request, |message| async move {
+                    let shared = Arc::clone(of);
+                    of.work_out(move || shared.max_replicas(&message)).await
+                })
+                .await
             }),
         )
         .route(
             &path("MaxAvailableComponentSets"),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
-                answer_call(request, |message| ready(shared.max_sets(&message))).await
+                let of = &shared;
+                answer_call(of, request, |message| async move {
+                    let shared = Arc::clone(of);
+                    of.work_out(move || shared.max_sets(&message)).await
+                })
+                .await
             }),
         )
         .route(
             &path("GetUnschedulableReplicas"),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
                 let shared = &shared;
-                answer_call(request, |message| async move { shared.count_unschedulable(&message).await }).await
+                let answer = |message| async move { shared.count_unschedulable(&message).await };
+                answer_call(shared, request, answer).await
             }),
         )
         .fallback(async || Status::unimplemented("no such method").into_http::<Body>())
         .with_state(shared)
 }
 
-/// One unary call: the message is decoded, answered and encoded.
-async fn answer_call<Q, A, F>(request: Request, answer: impl Fn(Q) -> F) -> Response
+/// One unary call: the message is read within bounds, decoded, answered in time and encoded.
+async fn answer_call<Q, A, F>(shared: &Shared, request: Request, answer: impl Fn(Q) -> F) -> Response
 where
     Q: Message + Default + 'static,
     A: Message + 'static,
     F: Future<Output = Result<A, Status>>,
 {
+    let (head, body) = request.into_parts();
+    let held = match shared.bodies.read_body(body).await {
+        Ok(held) => held,
+        Err(error) => return read_status(&error).into_http::<Body>(),
+    };
+    let request = Request::from_parts(head, Body::from(held.to_vec()));
     let service = tower::service_fn(|request: tonic::Request<Q>| {
         let answer = answer(request.into_inner());
-        async { answer.await.map(tonic::Response::new) }
+        async {
+            let late = || Err(Status::deadline_exceeded(format!("no answer within {ANSWER_WITHIN:?}")));
+            let answer = tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| late());
+            answer.map(tonic::Response::new)
+        }
     });
-    let mut grpc = tonic::server::Grpc::new(ProstCodec::<A, Q>::default());
+    let mut grpc =
+        tonic::server::Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(limits::LARGEST_MESSAGE);
     grpc.unary(service, request).await.map(Body::new)
+}
+
+/// gRPC's word for a body that was not read.
+fn read_status(error: &BodyError) -> Status {
+    let text = error.to_string();
+    match error {
+        BodyError::TooLarge(_) => Status::resource_exhausted(text),
+        BodyError::TooSlow(_) => Status::deadline_exceeded(text),
+        BodyError::NoRoom => Status::unavailable(text),
+        BodyError::Broken(_) => Status::internal(text),
+    }
 }

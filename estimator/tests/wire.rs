@@ -13,8 +13,8 @@ use caldera_crds::estimator::{
     SERVICE,
     convert::{whole_gang, write_components},
     messages::{
-        AssumedWorkload, MaxAvailableReplicasResponse, ObjectReference, UnschedulableReplicasRequest,
-        UnschedulableReplicasResponse,
+        AssumedWorkload, Component, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
+        MaxAvailableReplicasResponse, ObjectReference, UnschedulableReplicasRequest, UnschedulableReplicasResponse,
     },
 };
 use caldera_estimator::{
@@ -248,4 +248,73 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(ask(&old_ca).await.is_err());
+}
+
+/// Components that are all alike, or all different.
+fn components(count: u32, cpu: impl Fn(u32) -> i64) -> Vec<Component> {
+    (0..count).flat_map(|at| write_components(&whole_gang(vec![task(&at.to_string(), 1, cpu(at))]), &[1])).collect()
+}
+
+/// One such message stopped the server for minutes.
+#[tokio::test]
+async fn a_message_of_many_components_is_answered_or_refused_at_once_and_the_others_with_it() {
+    let world = world(None).await;
+    let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
+    let ask = |components: Vec<Component>, assumed: Vec<AssumedWorkload>| {
+        let request = MaxAvailableComponentSetsRequest {
+            cluster: "member1".into(),
+            components,
+            namespace: "ns".into(),
+            assumed_workloads: assumed,
+        };
+        let estimator = estimator.clone();
+        async move {
+            let asked = estimator.call_method("MaxAvailableComponentSets", request);
+            let answer: Result<MaxAvailableComponentSetsResponse, _> =
+                tokio::time::timeout(Duration::from_secs(60), asked).await.expect("no answer at all");
+            answer.map(|answer| answer.max_sets).map_err(|error| match error {
+                EstimatorError::Refused(_, status) => status.code(),
+                other => panic!("{other}"),
+            })
+        }
+    };
+    assert_eq!(ask(components(8, |_| 1), Vec::new()).await, Ok(2));
+    assert_eq!(ask(components(5_000, |_| 1), Vec::new()).await, Ok(0));
+    assert_eq!(ask(components(50_000, |_| 1), Vec::new()).await, Err(Code::ResourceExhausted));
+    assert_eq!(ask(components(11_000, |_| 1), Vec::new()).await, Err(Code::InvalidArgument));
+    assert_eq!(ask(components(257, |at| i64::from(at) + 1), Vec::new()).await, Err(Code::InvalidArgument));
+    let assumed = |count: u32, cpu: fn(u32) -> i64| {
+        components(count, cpu).into_iter().map(|one| AssumedWorkload { namespace: "ns".into(), components: vec![one] })
+    };
+    let given = assumed(257, |_| 1).collect();
+    assert_eq!(ask(components(1, |_| 1), given).await, Err(Code::InvalidArgument));
+    let began = std::time::Instant::now();
+    assert_eq!(
+        ask(components(256, |at| i64::from(at) + 1), assumed(256, |at| i64::from(at) + 1).collect()).await,
+        Ok(0)
+    );
+    println!("256 different components beside 256 others: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_namespace_that_leads_to_other_resources_is_refused() {
+    let world = world(None).await;
+    let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
+    for namespace in ["default/secrets?x=", "..", ""] {
+        let resource = ObjectReference {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: namespace.into(),
+            name: "web".into(),
+        };
+        let request = UnschedulableReplicasRequest {
+            cluster: "member1".into(),
+            resource: Some(resource),
+            unschedulable_threshold: 0,
+        };
+        let refused: Result<UnschedulableReplicasResponse, _> =
+            estimator.call_method("GetUnschedulableReplicas", request).await;
+        let Err(EstimatorError::Refused(_, status)) = refused else { panic!("{namespace:?}: {refused:?}") };
+        assert_eq!(status.code(), Code::InvalidArgument, "{namespace:?}");
+    }
 }
