@@ -20,6 +20,7 @@ pub(crate) struct ByQueue {
 pub(crate) struct Metrics {
     pub(crate) released: Counter,
     pub(crate) evicted: Counter,
+    pub(crate) forged: Counter,
     pub(crate) pending: Family<ByQueue, Gauge>,
     pub(crate) freed_to_release: Histogram,
     pub(crate) decision: Histogram,
@@ -32,6 +33,7 @@ impl Metrics {
         let metrics = Self {
             released: Counter::default(),
             evicted: Counter::default(),
+            forged: Counter::default(),
             pending: Family::default(),
             freed_to_release: Histogram::new(buckets()),
             decision: Histogram::new(buckets()),
@@ -41,6 +43,11 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("caldera");
         registry.register("released_bindings", "Bindings released", metrics.released.clone());
         registry.register("evicted_bindings", "Bindings evicted for others, or requeued", metrics.evicted.clone());
+        registry.register(
+            "forged_records",
+            "Admissions and placements that no controller made, taken away",
+            metrics.forged.clone(),
+        );
         registry.register("pending_bindings", "Bindings in line, by queue", metrics.pending.clone());
         registry.register(
             "quota_freed_to_release_seconds",

@@ -143,6 +143,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             writer.queue_write(decision.tag(), decision.to_write(now));
         }
         metrics.evicted.inc_by(decisions.evictions as u64);
+        metrics.forged.inc_by(decisions.forged as u64);
         let took = began.elapsed().as_secs_f64();
         metrics.decision.observe(took);
         if decisions.releases > 0 {

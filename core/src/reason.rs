@@ -97,6 +97,19 @@ impl EvictionCause {
     }
 }
 
+/// Why an admitted job was requeued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueCause {
+    /// It found no place.
+    NotPlaced,
+    /// It was placed and its pods were not ready in time.
+    NotReady,
+    /// No controller granted what its binding said.
+    Forged,
+    /// Its user moved it to another queue.
+    Moved,
+}
+
 /// Why a job waits, or what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
@@ -188,12 +201,12 @@ pub enum Reason {
         /// The queues and numbers behind it.
         detail: String,
     },
-    /// It was admitted, was not placed or did not start in time, and was requeued.
+    /// It was admitted, was not placed or did not start in time, or should not have been, and was requeued.
     Requeued {
         /// How often that happened.
         times: u32,
-        /// It was placed and its pods were not ready in time.
-        placed: bool,
+        /// Why.
+        cause: RequeueCause,
         /// What the scheduler said last, or what was missing.
         detail: String,
     },
@@ -415,13 +428,16 @@ impl fmt::Display for Reason {
                 "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \
                  started and its own pods are gone"
             ),
-            Self::Requeued { times, placed, detail } => {
-                let missed = if *placed { "did not start" } else { "not placed" };
+            Self::Requeued { times, cause, detail } => {
                 let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
-                write!(
-                    f,
-                    "was admitted {times} and {missed} in time ({detail}); requeued: its quota is free for others, it keeps \
-                     its age and is considered again after a backoff"
+                match cause {
+                    RequeueCause::NotPlaced => write!(f, "was admitted {times} and not placed in time ({detail})")?,
+                    RequeueCause::NotReady => write!(f, "was admitted {times} and did not start in time ({detail})")?,
+                    RequeueCause::Forged => write!(f, "lost what no controller had granted, {times} ({detail})")?,
+                    RequeueCause::Moved => write!(f, "was moved to another queue ({detail})")?,
+                }
+                f.write_str(
+                    "; requeued: its quota is free for others, it keeps its age and is considered again after a backoff",
                 )
             }
             Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),

@@ -111,6 +111,12 @@ impl Resources {
         result
     }
 
+    /// Per name the smaller of both.
+    #[must_use]
+    pub fn min(&self, other: &Self) -> Self {
+        self.iter().map(|(name, amount)| (name.clone(), amount.min(other.get(name.as_str())))).collect()
+    }
+
     /// True if `offer` holds at least this much of every name asked for here.
     #[must_use]
     pub fn fits_in(&self, offer: &Self) -> bool {

@@ -25,6 +25,7 @@ pub(crate) fn assess_now(
         priority: workload.map_or(0, |workload| objects.priority_of(&workload.class)),
         copies: count_copies(objects, capacity, binding),
         opted_in: objects.is_opted_in(&binding.key.namespace),
+        ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
     };
     let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
     let BindingState::Pending(job) = state else { return state };

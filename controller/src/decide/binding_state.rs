@@ -14,6 +14,7 @@ use caldera_core::{
         ledger::{self, Charge, ChargeFacts, Stage},
     },
     reason::Reason,
+    resources::Resources,
 };
 use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 
@@ -49,13 +50,15 @@ pub enum BindingState {
 
 /// What the state of a binding depends on, besides itself and its workload.
 #[derive(Debug, Clone, Copy)]
-pub struct JobContext {
+pub struct JobContext<'a> {
     /// The job's priority.
     pub priority: i32,
     /// Clusters that each run all of it.
     pub copies: u32,
     /// The namespace asks for queueing.
     pub opted_in: bool,
+    /// The most that it may be charged, where that is known.
+    pub ceiling: Option<&'a Resources>,
 }
 
 /// Assesses a binding. `priority_of` gives a PriorityClass's value, for the tasks.
@@ -63,7 +66,7 @@ pub struct JobContext {
 pub fn assess_binding(
     binding: &Binding,
     workload: Option<&Workload>,
-    context: JobContext,
+    context: JobContext<'_>,
     priority_of: impl Fn(&str) -> i32,
 ) -> BindingState {
     if !in_scope(binding, workload, context.opted_in) {
@@ -78,11 +81,13 @@ pub fn assess_binding(
         plan: binding.plan.as_deref(),
         finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
         ended: workload.is_some_and(|workload| workload.progress.ended.is_some()),
+        ceiling: context.ceiling,
     };
     let charge = ledger::compute_charge(&facts);
-    let queue = match (&binding.admission, workload) {
-        (Some(admission), _) => admission.queue.clone(),
-        (None, Some(workload)) => workload.queue.clone(),
+    let queue = match (workload, &binding.admission) {
+        // A record that names another queue is forged, or its user has changed the queue since.
+        (Some(workload), _) => workload.queue.clone(),
+        (None, Some(admission)) => admission.queue.clone(),
         (None, None) => QueueName::from(caldera_crds::names::volcano::DEFAULT_QUEUE),
     };
     if charge.stage != Stage::Waiting {
@@ -215,7 +220,8 @@ fn describe_holding(
 ) -> Reason {
     let queue = queue.clone();
     let charged = charge.amount.clone();
-    if let Some(phase) = workload.and_then(|workload| workload.progress.ended.clone()) {
+    let ended = workload.and_then(|workload| workload.progress.ended.clone());
+    if let Some(phase) = ended.filter(|_| charge.stage == Stage::Finished) {
         return Reason::Finished { phase, queue };
     }
     if binding.suspended {

@@ -13,7 +13,7 @@ use std::{
 
 use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, takes_jobs},
-    gang::{ClusterName, Gang, Taint, Toleration, WorkloadRef},
+    gang::{ClusterName, Gang, Taint, Task, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision, Peers},
     plan::{PinnedDomains, Plan},
@@ -121,15 +121,14 @@ impl FleetCapacity {
     /// A place is kept for what is in clusters already, until its pods are seen there.
     pub fn assume_placed(&mut self, binding: &Binding, gang: &Arc<Gang>, queued: bool) {
         let share = |cluster: &ClusterName| binding.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
+        let in_one = |cluster: &ClusterName, replicas: u32, task: &Task| match share(cluster) {
+            Some(share) => share.tasks.get(&task.name).map_or(0, |share| share.replicas),
+            None if gang.tasks.len() == 1 && replicas > 0 => replicas,
+            None => task.replicas,
+        };
         let pods = |(cluster, replicas): &(ClusterName, u32)| {
-            let pods = match (share(cluster), gang.tasks.as_slice()) {
-                (Some(share), tasks) => {
-                    tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect()
-                }
-                (None, [_]) if *replicas > 0 => vec![*replicas],
-                (None, tasks) => tasks.iter().map(|task| task.replicas).collect(),
-            };
-            (cluster.to_string(), pods)
+            let of_task = |task: &Task| in_one(cluster, *replicas, task).min(binding.most_pods(task));
+            (cluster.to_string(), gang.tasks.iter().map(of_task).collect())
         };
         let within = binding.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
         self.assume(binding, gang, binding.clusters.iter().map(pods).collect(), within, queued);
@@ -263,6 +262,15 @@ impl FleetCapacity {
     /// Names of the clusters, for finding those that are gone.
     pub fn list_cluster_names(&self) -> Vec<String> {
         self.fleet.clusters().map(|(cluster, _)| cluster.name.clone()).collect()
+    }
+
+    /// Whether there is a cluster of that name.
+    pub(crate) fn knows(&self, cluster: &str) -> bool {
+        self.fleet.cluster(cluster).is_some()
+    }
+
+    pub(crate) fn count_clusters(&self) -> usize {
+        self.fleet.clusters().count()
     }
 
     /// The members, for those who print them; [`Self::sum_fleet`] brings them up to date.

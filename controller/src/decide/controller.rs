@@ -22,6 +22,7 @@ use super::{
     assess::assess_now,
     capacity::FleetCapacity,
     eviction::{describe_eviction, forgotten_at},
+    forged_record::ForgedRecords,
     jobs::{JobPhase, Jobs},
     phase_counts::PhaseCounts,
     pod_groups::PodGroupWrites,
@@ -49,6 +50,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) start: StartDeadlines,
     pub(crate) unused: UnusedQuota,
     pub(crate) stale: StaleGrants,
+    pub(crate) forged: ForgedRecords,
 }
 
 /// What is written on queues.
@@ -134,7 +136,13 @@ impl Controller {
         self.now = now;
         let changes = match input {
             Input::Queues(event) => self.objects.apply_queues(event),
-            Input::Bindings(event) => self.objects.apply_bindings(event),
+            Input::Bindings(event) => {
+                self.jobs.in_first_list = !self.objects.is_listed(ObjectKind::Bindings);
+                let changes = self.objects.apply_bindings(event);
+                self.follow_changes(changes);
+                self.jobs.in_first_list = false;
+                return;
+            }
             Input::Workloads(kind, event) => self.objects.apply_workloads(kind, event),
             Input::PodGroups(event) => self.objects.apply_pod_groups(event),
             Input::Classes(event) => self.objects.apply_classes(event),
@@ -207,6 +215,7 @@ impl Controller {
         self.deadlines.start.forget(key);
         self.deadlines.unused.forget(key);
         self.deadlines.stale.forget(key);
+        self.deadlines.forged.forget(key);
         self.recount_phase(key);
         self.pod_groups.forget(key);
         // Without its workload the garbage collector takes the PodGroup; otherwise it is ours to delete.
@@ -239,12 +248,16 @@ impl Controller {
         if let Some(at) = self.preemption.observe_eviction(binding, now) {
             jobs.retry_at(at, key);
         }
+        let fault = jobs.judge_record(objects, capacity, binding);
+        self.deadlines.forged.observe_binding(binding, fault, now);
         let state = assess_now(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
         let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
         let ends = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
+        // Of what is taken away nothing is cut, granted anew or asked for.
         let holds = jobs.apply_state(binding, state, ends);
+        let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none())));
         let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();
         let again = binding.eviction.as_deref().and_then(|record| Timestamp::from_second(forgotten_at(record)).ok());
         jobs.follow_resize(objects, binding, holds, evicted, again, now);
@@ -256,6 +269,7 @@ impl Controller {
         deadlines.start.observe_binding(binding, workload, stage, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);
+        let stage = stage.filter(|_| fault.is_none());
         deadlines.stale.observe_binding(binding, stage, jobs.epoch.as_deref(), is_unused, now);
         self.recount_phase(key);
     }

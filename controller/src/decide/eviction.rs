@@ -6,7 +6,7 @@
 
 use caldera_core::{
     queue::preemption::EvictionRecord,
-    reason::{EvictionCause, Reason},
+    reason::{EvictionCause, Reason, RequeueCause},
 };
 use jiff::Timestamp;
 
@@ -17,6 +17,10 @@ use crate::observe::{Binding, Objects};
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
 /// The reason of the record of a gang of which a part did not start in time, and of the event that says so.
 pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
+/// The reason of the record of a job whose admission nobody granted, and of the event that says so.
+pub(crate) const FORGED_RECORD: &str = "ForgedRecord";
+/// The reason of the record of a job whose user moved it to another queue, and of the event that says so.
+pub(crate) const QUEUE_CHANGED: &str = "QueueChanged";
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
 const TERMINATION: i64 = 600;
 
@@ -51,12 +55,23 @@ pub(crate) fn describe_eviction(
 
 /// Why a binding that was requeued does not wait in its queue yet.
 fn describe_backoff(record: &EvictionRecord, now: i64) -> Option<Reason> {
-    let placed = record.reason == PODS_READY_TIMEOUT;
-    let reason = || Reason::Requeued { times: record.requeues, placed, detail: record.message.clone() };
-    (is_requeue(record) && record.until > now).then(reason)
+    let cause = requeue_cause(record)?;
+    let reason = || Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() };
+    (record.until > now).then(reason)
+}
+
+/// Why the job of a record was requeued; `None` for one that was evicted for another.
+fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
+    match record.reason.as_str() {
+        NOT_PLACED => Some(RequeueCause::NotPlaced),
+        PODS_READY_TIMEOUT => Some(RequeueCause::NotReady),
+        FORGED_RECORD => Some(RequeueCause::Forged),
+        QUEUE_CHANGED => Some(RequeueCause::Moved),
+        _ => None,
+    }
 }
 
 /// Whether a record is of a job that was requeued, and not of one that was evicted for another.
 pub(crate) fn is_requeue(record: &EvictionRecord) -> bool {
-    record.reason == NOT_PLACED || record.reason == PODS_READY_TIMEOUT
+    requeue_cause(record).is_some()
 }

@@ -27,6 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     binding_state::BindingState,
     deadlines::after,
+    forged_record::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
 };
 use crate::{
@@ -86,6 +87,8 @@ pub(crate) struct JobState {
     /// The release was refused: not before then, for this reason.
     refused: Option<(Arc<str>, Timestamp)>,
     increase: Option<Box<PendingIncrease>>,
+    /// Whether its record is one that a controller granted.
+    pub(crate) grant: GrantHistory,
 }
 
 impl JobState {
@@ -131,6 +134,8 @@ pub(crate) struct Jobs {
     pub(crate) keys: BTreeMap<JobId, Key>,
     /// Under which lease this replica grants; `None` without one.
     pub(crate) epoch: Option<Arc<str>>,
+    /// The bindings that are told now are those that the first list has.
+    pub(crate) in_first_list: bool,
     /// Smaller records to be written.
     smaller_records: BTreeMap<Key, Admission>,
     /// Bindings to be looked at later: releases to be sent again, refusals and backoffs that end.
@@ -149,7 +154,8 @@ impl Jobs {
         }
         self.keys.insert(binding.id.clone(), binding.key.clone());
         let (id, phase) = (binding.id.clone(), JobPhase::OutOfScope);
-        let state = JobState { id, phase, assumed: None, refused: None, increase: None };
+        let grant = GrantHistory::default();
+        let state = JobState { id, phase, assumed: None, refused: None, increase: None, grant };
         self.states.insert(binding.key.clone(), Box::new(state));
     }
 
@@ -363,6 +369,7 @@ impl Jobs {
         let epoch = self.epoch.clone().or_else(|| binding.epoch.is_some().then(|| Arc::from("")));
         let state = self.states.get_mut(&binding.key)?;
         let resource_version = Arc::clone(&binding.resource_version);
+        state.grant.remember_sent(&admission, epoch.as_ref());
         let assumed = Assumed { resource_version, admission, resizes, epoch, retry: None, attempts: 0 };
         let decision = assumed.decide(&binding.key);
         state.assumed = Some(Box::new(assumed));

@@ -7,6 +7,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`capacity`], [`affinity`] | where a gang would go now, and what the fleet has |
+//! | [`forged_record`] | which admissions and placements no controller made, and that they are taken away |
 //! | [`stale_grant`] | what becomes of admissions that an earlier lease holder wrote |
 //! | [`release`] | which jobs are released |
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
@@ -27,6 +28,7 @@ pub(crate) mod capacity;
 mod controller;
 mod deadlines;
 mod eviction;
+mod forged_record;
 pub(crate) mod jobs;
 mod phase_counts;
 pub(crate) mod pod_group_status;
@@ -66,6 +68,8 @@ pub struct Decisions {
     pub releases: usize,
     /// How many of the writes evict a job for another.
     pub evictions: usize,
+    /// How many of the writes take a forged record away.
+    pub forged: usize,
 }
 
 /// Decides what is to be written now.
@@ -79,6 +83,9 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     controller.resume_deferred(&mut decisions);
     controller.follow_fleet();
     let Controller { objects, jobs, deadlines, .. } = controller;
+    let (writes, forged) = deadlines.forged.take_away(objects, jobs, now);
+    decisions.writes.extend(writes);
+    decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
     controller.release_jobs(&mut decisions);
     controller.write_records(&mut decisions);
@@ -263,6 +270,7 @@ impl Controller {
             deadlines.start.next_due(),
             deadlines.unused.next_due(),
             deadlines.stale.next_due(),
+            deadlines.forged.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

@@ -264,8 +264,8 @@ fn decide_eviction(
     let eviction = Box::new(eviction);
     match &victim.taken {
         EvictedPart::Whole => {
-            let (suspension, planned) = (binding.suspension, binding.planned);
-            Some(Decision::Evict { key, resource_version, suspension, planned, eviction })
+            let Binding { suspension, recorded, planned, .. } = *binding;
+            Some(Decision::Evict { key, resource_version, suspension, recorded, planned, eviction })
         }
         EvictedPart::Surplus(less) => {
             let gang = objects.workload_of(binding)?.gang.as_ref().ok()?;

@@ -83,6 +83,7 @@ pub(crate) fn requeue(
         key: binding.key.clone(),
         resource_version: binding.resource_version.clone(),
         suspension: binding.suspension,
+        recorded: binding.recorded,
         planned: binding.planned,
         eviction: Box::new(EvictionRecord {
             count: evictions.count,

@@ -104,6 +104,9 @@ fn shrink_record(gang: &Gang, record: &Admission) -> Option<Admission> {
             cut.charged.set(name.clone(), keeps);
         }
     }
+    // Those that ask for less need no more than that.
+    dropped |= !cut.charged.fits_in(&left);
+    cut.charged = cut.charged.min(&left);
     dropped.then_some(cut)
 }
 

@@ -67,7 +67,8 @@ impl StaleGrants {
         is_unused: bool,
         now: Timestamp,
     ) {
-        let other = binding.epoch.is_some() && binding.epoch.as_deref() != epoch;
+        // One without an epoch is of a time without leases, or somebody's own words.
+        let other = binding.epoch.as_deref() != epoch;
         let unplaced = stage == Some(Stage::Admitted) || (stage == Some(Stage::Placed) && is_unused);
         if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
             self.0.forget(&binding.key);

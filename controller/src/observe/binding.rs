@@ -16,6 +16,7 @@ use caldera_core::{
 use caldera_crds::{
     binding::{BindingView, Gate},
     karmada::work::ResourceBinding,
+    names::caldera::ADMISSION,
     placement,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -69,6 +70,8 @@ pub struct Binding {
     pub suspended: bool,
     /// There is a `spec.suspension` at all.
     pub suspension: bool,
+    /// There is an admission annotation, whether or not it can be read.
+    pub recorded: bool,
     /// The record, if there is one that can be read.
     pub admission: Option<Arc<Admission>>,
     /// Under which lease that was granted.
@@ -117,6 +120,7 @@ impl Binding {
             gate: view.gate(),
             suspension: spec.suspension.is_some(),
             suspended: view.is_suspended(),
+            recorded: view.annotation(ADMISSION).is_some(),
             admission: view.admission().map(Arc::new),
             epoch: view.epoch().map(Arc::from),
             clusters: view.clusters().collect(),
@@ -136,9 +140,16 @@ impl Binding {
         }
     }
 
-    /// Where the pods of each task are: by the plan, else (one task) by the replicas.
+    /// Pods of a task that may be in one cluster: what its workload wants, or was granted.
+    pub(crate) fn most_pods(&self, task: &Task) -> u32 {
+        task.replicas.max(self.admission.as_ref().map_or(0, |record| record.pods_of(&task.name)))
+    }
+
+    /// Where the pods of each task are: by the plan, else (one task) by the replicas. Nothing that its clusters say is
+    /// taken for more pods in one of them than its workload wants, or was granted.
     pub(crate) fn pods_by_cluster(&self, gang: &Gang) -> Vec<BTreeMap<ClusterName, u32>> {
         let of_task = |task: &Task| {
+            let most = self.most_pods(task);
             let pods = |(cluster, replicas): &(ClusterName, u32)| {
                 let share = self.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
                 let pods = match share {
@@ -146,7 +157,7 @@ impl Binding {
                     None if gang.tasks.len() == 1 => *replicas,
                     None => task.replicas,
                 };
-                (cluster.clone(), pods)
+                (cluster.clone(), pods.min(most))
             };
             self.clusters.iter().map(pods).collect()
         };

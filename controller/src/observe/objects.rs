@@ -79,6 +79,11 @@ impl Objects {
         self.missing.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
+    /// True once a kind has been listed.
+    pub(crate) fn is_listed(&self, kind: ObjectKind) -> bool {
+        self.missing.as_ref().is_some_and(|missing| !missing.contains(&kind))
+    }
+
     /// Kinds that have not been listed yet.
     pub(crate) fn list_missing(&self) -> BTreeSet<ObjectKind> {
         self.missing.clone().unwrap_or_else(ObjectKind::list_required)
@@ -112,8 +117,8 @@ impl Objects {
 
     /// The queue that is charged for a binding, or would be.
     pub(crate) fn queue_of<'a>(&'a self, binding: &'a Binding) -> Option<&'a QueueName> {
-        let admitted = binding.admission.as_ref().map(|admission| &admission.queue);
-        admitted.or_else(|| self.workload_of(binding).map(|workload| &workload.queue))
+        let named = self.workload_of(binding).map(|workload| &workload.queue);
+        named.or_else(|| binding.admission.as_ref().map(|admission| &admission.queue))
     }
 
     /// A queue and those above it, the root last.

@@ -191,6 +191,7 @@ fn a_tainted_cluster_counts_while_somebody_stands_its_taint() {
     submit(&mut world, "a", 15, Some("maintenance"));
     assert_eq!(world.pass(2), ["a-job"]);
     assert_eq!(root(&mut world), "20");
+    world.place("a-job", 15);
     world.phase("a", "Completed");
     world.pass(1);
     assert_eq!(root(&mut world), "10");

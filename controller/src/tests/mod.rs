@@ -3,6 +3,7 @@
 mod explain;
 mod fleet;
 mod foresight;
+mod forged_record;
 mod growth;
 mod lifecycle;
 mod pods_ready;
@@ -381,8 +382,9 @@ fn more_than_was_admitted_is_accounted_and_told_defect_9() {
     // Four more than the four that it has are more than its queue can ever have.
     assert_eq!(world.says("a").0, "ExceedsCapability");
     assert_eq!(world.used("q"), "4");
-    // If something else places them nevertheless, the books say so.
+    // If something else has placed them nevertheless, the books say so.
     world.place("a-job", 8);
+    world.begin_anew();
     world.pass(3);
     assert_eq!(world.says("a").0, "HoldsMoreThanAdmitted");
     assert_eq!(world.used("q"), "8");
@@ -591,6 +593,7 @@ fn a_job_with_a_deadline_goes_before_older_ones_without() {
     let mut world = World::new(4);
     world.job("runs", "q", 4);
     assert_eq!(world.settle(), ["runs-job"]);
+    world.place("runs-job", 4);
     world.job("old", "q", 4);
     world.job("urgent", "q", 4);
     let annotations = json!({"metadata": {"annotations": {"volcano.sh/sla-waiting-time": "1h"}}});
@@ -742,10 +745,8 @@ fn a_restart_comes_to_the_same_books_and_releases_nothing_twice() {
     world.pass(2);
     let mut again = World::new(10);
     again.now = world.now;
-    for object in world.objects.values() {
-        again.tell(object, false);
-    }
     again.objects = world.objects.clone();
+    again.begin_anew();
     assert!(again.settle().is_empty());
     assert_eq!(again.used("q"), world.used("q"));
     assert!(again.writes.is_empty(), "{:?}", again.writes);

@@ -200,6 +200,7 @@ fn a_gang_that_was_granted_less_grows_after_everybody_in_its_line() {
     assert_eq!(record(&world, "e-job"), json!([{"worker": 5}, "5"]));
     assert_eq!(world.used("q"), "8");
     // No more before what it has is placed.
+    world.place("b-job", 3);
     world.phase("b", "Completed");
     world.pass(2);
     world.patch("ResourceBinding", "e-job", &plan(5));
@@ -233,6 +234,7 @@ fn what_finds_no_place_for_five_minutes_goes_back_and_waits_as_growth() {
     assert_eq!(world.used("q"), "8");
     // There is room again, and quota: it grows, after everybody else.
     world.cluster("m1", "100");
+    world.place("b-job", 5);
     world.phase("b", "Completed");
     world.pass(3);
     assert_eq!(record(&world, "e-job"), json!([{"worker": 8}, "8"]));

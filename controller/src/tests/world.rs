@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 
 use crate::{
     decide::{Controller, decide},
-    observe::{Binding, ClassFacts, ClusterFacts, CommandFacts, Input, PodGroupFacts, QueueFacts, Workload},
+    observe::{
+        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, ObjectKind, PodGroupFacts, QueueFacts, Workload,
+    },
     write::Decision,
 };
 
@@ -94,6 +96,23 @@ impl World {
         for kind in WorkloadKind::ALL {
             self.controller.observe(Input::Workloads(kind, Event::Reset(vec![])), self.now);
         }
+    }
+
+    /// Tells the bindings that there are as the first list of a controller does.
+    pub fn list_bindings(&mut self) {
+        let is_binding = |object: &&Value| object["kind"] == "ResourceBinding";
+        let read = |object: &Value| Binding::read(&serde_json::from_value::<ResourceBinding>(object.clone()).unwrap());
+        let all = self.objects.values().filter(is_binding).map(read).collect();
+        self.controller.objects.forget_listed(ObjectKind::Bindings);
+        self.controller.observe(Input::Bindings(Event::Reset(all)), self.now);
+    }
+
+    /// The same under the same lease: what this process knew of its own grants is forgotten.
+    pub fn begin_anew(&mut self) {
+        let epoch = self.controller.jobs.epoch.clone();
+        self.restart();
+        self.controller.jobs.epoch = epoch;
+        self.controller.refresh_bindings(|_| true);
     }
 
     /// Stores an object (creating or replacing it) and tells the index.
@@ -181,6 +200,7 @@ impl World {
         std::mem::swap(&mut self.controller, &mut new.controller);
         self.now = now;
         let objects: Vec<Value> = self.objects.values().cloned().collect();
+        self.list_bindings();
         objects.iter().for_each(|object| self.tell(object, false));
         for cluster in objects.iter().filter(|object| object["kind"] == "Cluster") {
             let name = cluster["metadata"]["name"].as_str().unwrap().to_owned();

@@ -62,6 +62,8 @@ pub enum Decision {
         resource_version: Arc<str>,
         /// There is a `spec.suspension`.
         suspension: bool,
+        /// There is an admission annotation.
+        recorded: bool,
         /// There is a plan annotation.
         planned: bool,
         /// The record.
@@ -206,8 +208,8 @@ impl Decision {
             Self::Resize { key, resource_version, admission, epoch } => {
                 write_binding(key, patch_resize(resource_version, admission, epoch.as_deref()))
             }
-            Self::Evict { key, resource_version, suspension, planned, eviction } => {
-                write_binding(key, patch_eviction(resource_version, *suspension, *planned, eviction))
+            Self::Evict { key, resource_version, suspension, recorded, planned, eviction } => {
+                write_binding(key, patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction))
             }
             Self::Shrink { key, resource_version, admission, eviction } => {
                 let mut steps = patch_record(resource_version, admission);
@@ -321,9 +323,15 @@ fn patch_release(resource_version: &str, admission: &Admission, epoch: Option<&s
     steps
 }
 
-/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. A binding
-/// that was released has the record; Karmada may have dropped an empty suspension since.
-fn patch_eviction(resource_version: &str, suspension: bool, planned: bool, eviction: &EvictionRecord) -> Vec<Value> {
+/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. Only what is
+/// there can be removed: a binding that somebody else placed may lack the record, and Karmada may have dropped an empty
+/// suspension.
+fn patch_eviction(
+    resource_version: &str,
+    suspension: bool,
+    (recorded, planned): (bool, bool),
+    eviction: &EvictionRecord,
+) -> Vec<Value> {
     let (path, closed) = match suspension {
         true => ("/spec/suspension/scheduling", json!(true)),
         false => ("/spec/suspension", json!({"scheduling": true})),
@@ -333,10 +341,10 @@ fn patch_eviction(resource_version: &str, suspension: bool, planned: bool, evict
         json!({"op": "add", "path": "/spec/clusters", "value": []}),
         json!({"op": "add", "path": path, "value": closed}),
         json!({"op": "add", "path": annotation_path(GATE), "value": GATE_CLOSED}),
-        json!({"op": "remove", "path": annotation_path(ADMISSION)}),
         json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}),
     ];
-    steps.extend(planned.then(|| json!({"op": "remove", "path": annotation_path(PLAN)})));
+    let removed = [(recorded, ADMISSION), (planned, PLAN)].into_iter().filter(|(is_there, _)| *is_there);
+    steps.extend(removed.map(|(_, name)| json!({"op": "remove", "path": annotation_path(name)})));
     steps
 }
 

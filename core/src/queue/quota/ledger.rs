@@ -4,7 +4,8 @@
 //! up to the record at any time without asking again), or what is really in clusters if that is more; a copy counts
 //! once for each cluster. As pods finish, what is left is charged; an ended one is charged nothing. To hold less, a
 //! binding needs a smaller record. A binding that was placed without an admission is charged in the same way, so that
-//! the ledger says what the clusters run.
+//! the ledger says what the clusters run. Whatever records and clusters say, nothing is charged beyond what the workload
+//! can ask for; and that an admitted job has ended is believed only where it is placed.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +33,8 @@ pub struct ChargeFacts<'a> {
     pub finished_pods: BTreeMap<TaskName, u32>,
     /// It ended: Completed, Failed or Terminated.
     pub ended: bool,
+    /// The most that the workload can ask for, where that is known.
+    pub ceiling: Option<&'a Resources>,
 }
 
 /// Where a binding stands with its queue.
@@ -64,16 +67,17 @@ pub struct Charge {
 #[must_use]
 pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
     let of = |stage, amount| Charge { stage, amount, over_record: false };
+    let bounded = |amount: Resources| facts.ceiling.map_or(amount.clone(), |ceiling| amount.min(ceiling));
     match facts.admission {
+        Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, bounded(admission.charged.clone())),
         _ if facts.ended => of(Stage::Finished, Resources::new()),
         None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
-        Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, admission.charged.clone()),
         admission => {
             let placed = placed_amount(facts);
             let over_record = admission.is_some_and(|admission| !placed.fits_in(&admission.charged));
             let stage = if admission.is_some() { Stage::Placed } else { Stage::Foreign };
             let most = admission.map_or_else(|| placed.clone(), |admission| placed.max(&admission.charged));
-            Charge { stage, amount: subtract_finished(facts, most), over_record }
+            Charge { stage, amount: subtract_finished(facts, bounded(most)), over_record }
         }
     }
 }
@@ -226,6 +230,31 @@ mod tests {
         let (request, clusters) = (cpu(2), clusters(&[("x", 3)]));
         let facts = ChargeFacts { replica_request: Some(&request), clusters: &clusters, ..ChargeFacts::default() };
         assert_eq!(compute_charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(6), over_record: false });
+    }
+
+    #[test]
+    fn nothing_is_charged_beyond_what_the_workload_can_ask_for() {
+        let (gang, forged, ceiling) = (gang(&[("worker", 2, 1)]), admission(1_000_000), cpu(2));
+        let mut facts = ChargeFacts {
+            gang: Some(&gang),
+            admission: Some(&forged),
+            ceiling: Some(&ceiling),
+            ..ChargeFacts::default()
+        };
+        assert_eq!(compute_charge(&facts).amount, cpu(2));
+        let clusters = clusters(&[("nowhere", u32::MAX), ("too", u32::MAX)]);
+        facts.clusters = &clusters;
+        assert_eq!(compute_charge(&facts).amount, cpu(2));
+        facts.admission = None;
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(2), over_record: false });
+    }
+
+    #[test]
+    fn the_end_of_a_job_that_is_nowhere_gives_nothing_back() {
+        let (gang, admission) = (gang(&[("worker", 2, 1)]), admission(2));
+        let facts =
+            ChargeFacts { gang: Some(&gang), admission: Some(&admission), ended: true, ..ChargeFacts::default() };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(2), over_record: false });
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! Forged records: admissions and placements that no controller made.
+//!
+//! Rule: the holder of the Lease alone grants, so it knows each grant of its own. A record that appears on a binding is
+//! forged if it says to be of this lease and was not written here; if it is of another lease and something of it is
+//! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
+//! had it, see ADR 4); or if it names another queue than its workload. Clusters are forged without a record on a
+//! gated binding, and beyond the record if nobody cut that. A grant of another lease of which nothing is placed is a
+//! stale grant, not a forged one. A record that is smaller than the one before harms nobody.
+//!
+//! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
+//! can ask for: so a forged one takes nothing from others, also if it was forged while no controller ran and so passes
+//! for granted. It is taken away at once in one patch, as an eviction.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use caldera_core::{
+    admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, queue::preemption::EvictionRecord,
+    resources::Resources,
+};
+use caldera_runtime::event::EventType;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    capacity::FleetCapacity,
+    deadlines::{Deadlines, after},
+    eviction::{FORGED_RECORD, QUEUE_CHANGED},
+    jobs::Jobs,
+    requeue::requeue,
+};
+use crate::{
+    observe::{Binding, Key, Objects, Workload},
+    write::Decision,
+};
+
+/// After a write that may have failed.
+const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// A record of a later lease than ours: by then a replica that lost the lease has noticed, and decides no more.
+const OVERTAKEN: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is wrong with what a binding says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordFault {
+    /// Nobody granted it.
+    NotGranted,
+    /// Nobody granted it, if we still hold the lease: it says to be of a later one.
+    NotGrantedByUs,
+    /// It names another queue than its workload.
+    OtherQueue,
+    /// Its user changed the queue of the workload.
+    Moved,
+    /// It is gated, has no record, and has clusters.
+    PlacedWithoutRecord,
+    /// It has clusters for more pods than were granted.
+    PlacedBeyondRecord,
+}
+
+/// A record, and under which lease it says to be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Grant {
+    admission: Arc<Admission>,
+    epoch: Option<Arc<str>>,
+}
+
+/// What was seen of a binding's record, and what was sent.
+#[derive(Debug, Default)]
+pub(crate) struct GrantHistory {
+    /// Whether it was seen at all.
+    known: bool,
+    seen: Option<Grant>,
+    /// What this replica wrote last.
+    sent: Option<Grant>,
+    /// Pods that its clusters were seen to have.
+    placed: u64,
+    fault: Option<RecordFault>,
+    /// The record named the workload's queue.
+    named_queue: bool,
+    ceiling: Option<Resources>,
+}
+
+impl GrantHistory {
+    /// The most that the binding may be charged, where that is known.
+    pub(crate) const fn ceiling(&self) -> Option<&Resources> {
+        self.ceiling.as_ref()
+    }
+
+    /// A record is about to be written.
+    pub(crate) fn remember_sent(&mut self, admission: &Admission, epoch: Option<&Arc<str>>) {
+        let epoch = epoch.filter(|epoch| !epoch.is_empty()).cloned();
+        self.sent = Some(Grant { admission: Arc::new(admission.clone()), epoch });
+    }
+
+    /// Takes in what a binding says now.
+    fn observe_binding(&mut self, binding: &Binding, epoch: Option<&str>, in_first_list: bool) -> Option<RecordFault> {
+        let now = binding.admission.clone().map(|admission| Grant { admission, epoch: binding.epoch.clone() });
+        let (placed, placed_before) = (count_placed(binding), self.placed);
+        let is_first = in_first_list && !self.known;
+        self.known = true;
+        self.placed = placed;
+        let before = std::mem::replace(&mut self.seen, now);
+        let Some(now) = &self.seen else {
+            if before.is_some() {
+                // What was granted once is not granted again by saying so.
+                self.sent = None;
+            }
+            self.fault = (binding.gate.is_some() && !binding.clusters.is_empty())
+                .then_some(RecordFault::PlacedWithoutRecord);
+            return self.fault;
+        };
+        let granted = count_granted(&now.admission);
+        if before.as_ref() == Some(now) {
+            if placed > granted && placed > placed_before {
+                self.fault = Some(RecordFault::PlacedBeyondRecord);
+            }
+            return self.fault;
+        }
+        let is_ours = self.sent.as_ref() == Some(now);
+        let is_less = || before.as_ref().is_some_and(|before| is_within(&now.admission, &before.admission));
+        let of_this_lease = now.epoch.as_deref() == epoch;
+        let waits = binding.clusters.is_empty()
+            || before.as_ref().is_some_and(|before| placed <= count_granted(&before.admission));
+        let is_sound = is_first || is_ours || (self.fault.is_none() && is_less()) || (!of_this_lease && waits);
+        self.fault = if is_sound {
+            None
+        } else if term_of(now.epoch.as_deref()) > term_of(epoch) {
+            Some(RecordFault::NotGrantedByUs)
+        } else {
+            Some(RecordFault::NotGranted)
+        };
+        self.fault
+    }
+
+    /// Holds the record against its workload.
+    fn hold_against(&mut self, binding: &Binding, workload: &Workload) -> Option<RecordFault> {
+        let record = binding.admission.as_ref()?;
+        if record.queue == workload.queue {
+            self.named_queue = true;
+            return None;
+        }
+        Some(if self.named_queue { RecordFault::Moved } else { RecordFault::OtherQueue })
+    }
+
+    /// What the workload can ask for at most. While it is placed that does not fall: what it ran with may be there yet.
+    fn follow_ceiling(&mut self, binding: &Binding, gang: Option<&Gang>, capacity: &FleetCapacity) {
+        match gang {
+            Some(gang) => {
+                let most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
+                let known = self.ceiling.take().filter(|_| !binding.clusters.is_empty());
+                self.ceiling = Some(known.map_or_else(|| most.clone(), |known| known.max(&most)));
+            }
+            // Nothing of it can be placed any more.
+            None if binding.clusters.is_empty() => self.ceiling = Some(Resources::new()),
+            None => {}
+        }
+    }
+}
+
+impl Jobs {
+    /// What is wrong with the record and the clusters of a binding.
+    pub(crate) fn judge_record(
+        &mut self,
+        objects: &Objects,
+        capacity: &FleetCapacity,
+        binding: &Binding,
+    ) -> Option<RecordFault> {
+        let (epoch, in_first_list) = (self.epoch.clone(), self.in_first_list);
+        let history = &mut self.states.get_mut(&binding.key)?.grant;
+        let workload = objects.workload_of(binding);
+        let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+        let fault = history.observe_binding(binding, epoch.as_deref(), in_first_list);
+        history.follow_ceiling(binding, gang.map(Arc::as_ref), capacity);
+        // Others' bindings, and those that go, are nobody's to take from.
+        if binding.deleting || binding.placement.is_none() {
+            return None;
+        }
+        fault.or_else(|| history.hold_against(binding, workload?))
+    }
+}
+
+/// Bindings whose records are to be taken away, and when.
+#[derive(Debug, Default)]
+pub(crate) struct ForgedRecords(Deadlines<(RecordFault, Arc<str>)>);
+
+impl ForgedRecords {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.next_due()
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.0.forget(key);
+    }
+
+    /// Takes in what is wrong with a binding.
+    pub(crate) fn observe_binding(&mut self, binding: &Binding, fault: Option<RecordFault>, now: Timestamp) {
+        let Some(fault) = fault else { return self.0.forget(&binding.key) };
+        let known = self.0.get_mut(&binding.key).map(|(_, (known, version))| (*known, Arc::clone(version)));
+        match known {
+            // A replica that was overtaken is given its time, however often the binding changes.
+            Some((known, version)) if known == fault => {
+                if version != binding.resource_version && fault != RecordFault::NotGrantedByUs {
+                    self.0.set(&binding.key, now, (fault, Arc::clone(&binding.resource_version)));
+                }
+            }
+            _ => {
+                let at = if fault == RecordFault::NotGrantedByUs { after(now, OVERTAKEN) } else { now };
+                self.0.set(&binding.key, at, (fault, Arc::clone(&binding.resource_version)));
+            }
+        }
+    }
+
+    /// Takes away what nobody granted, and says so; and how many were forged.
+    pub(crate) fn take_away(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> (Vec<Decision>, usize) {
+        let (mut decisions, mut forged) = (Vec::new(), 0);
+        for key in self.0.list_due(now) {
+            self.0.postpone(&key, after(now, AGAIN));
+            let Some((_, (fault, _))) = self.0.get_mut(&key) else { continue };
+            let fault = *fault;
+            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let workload = objects.workload_of(binding);
+            let why = describe_fault(fault, binding, workload);
+            let is_forged = fault != RecordFault::Moved;
+            forged += usize::from(is_forged);
+            let reason = if is_forged { FORGED_RECORD } else { QUEUE_CHANGED };
+            tracing::warn!(binding = %key, reason, why, "taken away");
+            let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
+            decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
+            let decision = requeue(binding, reason, why, Vec::new(), now);
+            decisions.push(if is_forged { decision } else { without_backoff(decision) });
+        }
+        (decisions, forged)
+    }
+}
+
+/// Who only moved waits for nothing but a turn.
+fn without_backoff(decision: Decision) -> Decision {
+    let Decision::Evict { key, resource_version, suspension, recorded, planned, eviction } = decision else {
+        return decision;
+    };
+    let eviction = Box::new(EvictionRecord { until: eviction.at, ..*eviction });
+    Decision::Evict { key, resource_version, suspension, recorded, planned, eviction }
+}
+
+fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workload>) -> String {
+    let record = binding.admission.as_ref();
+    let queue = record.map_or("", |record| record.queue.as_str());
+    let own = workload.map_or("", |workload| workload.queue.as_str());
+    match fault {
+        RecordFault::NotGranted | RecordFault::NotGrantedByUs => {
+            let charged = record.map(|record| record.charged.to_string()).unwrap_or_default();
+            format!("its admission ({charged} of queue {queue}) was not written by the controller")
+        }
+        RecordFault::OtherQueue => format!("its admission names queue {queue}, and it is in queue {own}"),
+        RecordFault::Moved => format!("it was admitted to queue {queue}, and names queue {own} now"),
+        RecordFault::PlacedWithoutRecord => "it was given clusters without an admission".to_owned(),
+        RecordFault::PlacedBeyondRecord => {
+            let (placed, granted) = (count_placed(binding), record.map_or(0, |record| count_granted(record)));
+            format!("it was given clusters for {placed} pods, and {granted} are admitted")
+        }
+    }
+}
+
+/// Pods that a record grants, in all copies.
+fn count_granted(record: &Admission) -> u64 {
+    let pods = record.tasks.values().fold(0_u64, |sum, pods| sum.saturating_add(u64::from(*pods)));
+    pods.saturating_mul(u64::from(record.copies.max(1)))
+}
+
+/// Pods that the clusters, or the plan, of a binding have; whole copies that say no number are not counted.
+fn count_placed(binding: &Binding) -> u64 {
+    let told = binding.clusters.iter().fold(0_u64, |sum, (_, pods)| sum.saturating_add(u64::from(*pods)));
+    let plan = binding.plan.iter().flat_map(|plan| &plan.clusters);
+    let shares = plan.filter(|(name, _)| binding.clusters.iter().any(|(cluster, _)| cluster == *name));
+    let tasks = shares.flat_map(|(_, share)| share.tasks.values());
+    told.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
+}
+
+/// Whether a record grants no more than another one.
+fn is_within(record: &Admission, other: &Admission) -> bool {
+    record.queue == other.queue
+        && record.copies <= other.copies
+        && record.charged.fits_in(&other.charged)
+        && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
+}
+
+/// How often the lease had changed hands.
+fn term_of(epoch: Option<&str>) -> Option<u64> {
+    epoch?.split_once('.')?.0.parse().ok()
+}
+
+/// Copies of the whole workload that there can be. Clusters that the fleet does not have run nothing.
+fn count_most_copies(binding: &Binding, gang: &Gang, capacity: &FleetCapacity) -> u64 {
+    let is_whole = |replicas: u32| binding.plan.is_none() && (gang.tasks.len() > 1 || replicas == 0);
+    let division = binding.placement.as_deref().and_then(|placement| placement.placement.division.as_ref());
+    let copies = if is_duplicated(division) {
+        capacity.count_clusters()
+    } else {
+        let whole = binding.clusters.iter().filter(|(_, replicas)| is_whole(*replicas)).map(|(name, _)| name.as_str());
+        whole.collect::<BTreeSet<&str>>().into_iter().filter(|name| capacity.knows(name)).count()
+    };
+    u64::try_from(copies).unwrap_or(u64::MAX).max(1)
+}
