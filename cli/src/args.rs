@@ -138,7 +138,8 @@ pub struct ComponentArgs {
     /// Namespace of the lease that lets one replica of a component be active (it must exist).
     #[arg(long, default_value = "default", value_name = "NAMESPACE")]
     pub lease_namespace: String,
-    /// Runs without a lease: for a single replica.
+    /// Runs without a lease: for a single replica. The lease of an earlier controller must be deleted, else nothing
+    /// is placed.
     #[arg(long)]
     pub no_lease: bool,
 }

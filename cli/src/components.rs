@@ -96,7 +96,7 @@ pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
     let defaults = caldera_global_scheduler::Config::default();
     let empty_workloads = args.enable_empty_workload_propagation;
-    // A controller without a lease writes grants without an epoch. They are placed as they are.
+    // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
     let grants = Some((args.component.lease_namespace.clone(), CONTROLLER_LEASE.to_owned()));
     let config = caldera_global_scheduler::Config {
         ready: ready.clone(),

@@ -96,13 +96,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
 async fn read_lease(client: Client, namespace: String, name: String, answer: mpsc::Sender<Option<LeaseRecord>>) {
     while !answer.is_closed() {
         match lease::read_lease(&client, &namespace, &name).await {
-            Ok(lease) => {
-                if lease.is_none() {
-                    let hint = "is the controller's in another namespace?";
-                    tracing::warn!(namespace, name, "grants name a lease that is not there; {hint}");
-                }
-                return answer.send(lease).await.unwrap_or_default();
-            }
+            Ok(lease) => return answer.send(lease).await.unwrap_or_default(),
             Err(failure) => tracing::warn!(%failure, "failed to read the controller's lease"),
         }
         tokio::time::sleep(LEASE_RETRY_PERIOD).await;

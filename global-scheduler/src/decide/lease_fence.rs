@@ -4,7 +4,8 @@
 //! of a grant is placed the lease is read, and that read begins after the grant was seen. If the lease still has the
 //! epoch of the grant, any later holder lists the grant, and charges it, before it grants anything itself. If it has
 //! not, the grant is stale: the holder of the lease decides about it, and grants it again or takes it back. One read
-//! serves all grants that wait for it.
+//! serves all grants that wait for it. A grant without an epoch counts only where there is no lease at all: a
+//! controller that has one writes its epoch, and nobody else grants.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::observe::binding::{Binding, BindingKey};
 #[derive(Debug, PartialEq, Eq)]
 struct SeenGrant {
     resource_version: String,
-    epoch: String,
+    epoch: Option<String>,
 }
 
 /// The grants that wait for a read of the lease, and those that may be placed.
@@ -41,7 +42,10 @@ impl LeaseFence {
 
     /// Whether so many replicas of a binding may be placed now. If not yet, it waits for a read of the lease.
     pub fn may_place(&mut self, binding: &Binding, replicas: i64) -> bool {
-        let Some(epoch) = binding.epoch.as_ref().filter(|_| self.is_enabled) else { return true };
+        // What is not queued needs no grant.
+        if !self.is_enabled || binding.admission.is_none() {
+            return true;
+        }
         let placed: i64 = binding.place.previous.iter().map(|target| target.replicas).sum();
         if placed >= replicas && placed > 0 {
             return true;
@@ -50,7 +54,7 @@ impl LeaseFence {
             return true;
         }
         self.valid.remove(&binding.key);
-        let grant = SeenGrant { resource_version: binding.resource_version.clone(), epoch: epoch.clone() };
+        let grant = SeenGrant { resource_version: binding.resource_version.clone(), epoch: binding.epoch.clone() };
         if self.reading.as_ref().and_then(|reading| reading.get(&binding.key)) != Some(&grant) {
             self.waiting.insert(binding.key.clone(), grant);
         }
@@ -71,12 +75,15 @@ impl LeaseFence {
         let current = lease.map(LeaseRecord::epoch);
         let mut due = Vec::new();
         for (key, grant) in self.reading.take().into_iter().flatten() {
-            if current.as_ref() == Some(&grant.epoch) {
+            if current == grant.epoch {
                 self.valid.insert(key.clone(), grant.resource_version);
                 due.push(key);
             } else {
                 let granted = grant.epoch;
-                tracing::info!(binding = %key, granted, ?current, "stale grant; the lease's holder decides");
+                tracing::info!(binding = %key, ?granted, ?current, "stale grant; the lease's holder decides");
+                if current.is_none() {
+                    tracing::warn!("grants name a lease that is not there; is the controller's in another namespace?");
+                }
             }
         }
         due
@@ -86,5 +93,59 @@ impl LeaseFence {
     pub fn forget_binding(&mut self, key: &BindingKey) {
         self.valid.remove(key);
         self.waiting.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn granted(epoch: Option<&str>) -> Binding {
+        let record = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"t": 1}, "charged": {"cpu": "1"}});
+        let annotations = json!({
+            "caldera.dev/gate": "open", "caldera.dev/admission": record.to_string(), "caldera.dev/epoch": epoch,
+        });
+        read(annotations)
+    }
+
+    fn read(mut annotations: Value) -> Binding {
+        annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let object = json!({
+            "metadata": {"namespace": "ns", "name": "x-job", "resourceVersion": "7", "annotations": annotations},
+            "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "x"}},
+        });
+        Binding::parse_binding(&object).unwrap()
+    }
+
+    /// Whether it may be placed once the lease was read.
+    fn may_place_under(lease: Option<&LeaseRecord>, binding: &Binding) -> bool {
+        let mut fence = LeaseFence::new(true);
+        assert!(!fence.may_place(binding, 1), "before the lease was read");
+        assert!(fence.begin_read());
+        fence.apply_read(lease);
+        fence.may_place(binding, 1)
+    }
+
+    #[test]
+    fn a_grant_is_placed_only_under_the_lease_that_it_names() {
+        let lease = LeaseRecord { transitions: 3, holder: "me".into(), version: "1".into() };
+        assert!(may_place_under(Some(&lease), &granted(Some("3.me"))));
+        for forged in [Some("2.me"), Some("4.me"), Some("3.you"), None] {
+            assert!(!may_place_under(Some(&lease), &granted(forged)), "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn a_grant_without_an_epoch_is_placed_only_where_there_is_no_lease() {
+        assert!(may_place_under(None, &granted(None)));
+        assert!(!may_place_under(None, &granted(Some("3.me"))));
+    }
+
+    #[test]
+    fn what_is_not_queued_needs_no_lease() {
+        assert!(LeaseFence::new(true).may_place(&read(json!({})), 1));
+        assert!(LeaseFence::new(false).may_place(&granted(None), 1));
     }
 }

@@ -25,7 +25,8 @@ pub struct Config {
     pub estimators: Settings,
     /// Clusters that get nothing of a divided workload are listed too.
     pub empty_workloads: bool,
-    /// Namespace and name of the lease under which the controller grants; `None`: grants are not fenced.
+    /// Namespace and name of the lease under which the controller grants. Where there is none, grants without an epoch
+    /// are placed. `None`: grants are not fenced.
     pub grants: Option<(String, String)>,
 }
 
