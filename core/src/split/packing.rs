@@ -8,6 +8,8 @@
 
 mod shortage;
 
+use std::collections::BTreeMap;
+
 use super::{
     federation_topology::Level,
     node_scope::NodeScope,
@@ -33,6 +35,10 @@ pub(crate) struct GangRequests<'a> {
     labels: Vec<&'a str>,
     /// The most pods of a task that one node takes, by task.
     apart: Vec<(usize, i64)>,
+    /// Tasks that every node takes alike: the first of them, and how many they are.
+    kinds: Vec<(usize, usize)>,
+    /// The place of each task's kind among these.
+    kind_of: Vec<usize>,
     /// Levels of clusters, where partitions that must be close are heeded.
     close: Option<&'a [Level]>,
 }
@@ -92,7 +98,8 @@ impl<'a> GangRequests<'a> {
         let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
         labels.sort_unstable();
         labels.dedup();
-        Self { gang, resources, requests, by_name, labels, apart, close: None }
+        let (kinds, kind_of) = tell_kinds(gang, &requests, resources.len() + apart.len());
+        Self { gang, resources, requests, by_name, labels, apart, kinds, kind_of, close: None }
     }
 
     /// For partitions that must be as close as they say, where clusters are so close to each other.
@@ -243,6 +250,26 @@ impl<'a> GangRequests<'a> {
     }
 }
 
+/// Tasks that ask for the same and may run on the same nodes are of one kind. One with partitions is of its own: where
+/// these may be is told by task.
+fn tell_kinds(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize)>, Vec<usize>) {
+    let mut known: BTreeMap<(&[i64], &NodeClaim), usize> = BTreeMap::new();
+    let (mut kinds, mut kind_of) = (Vec::new(), Vec::with_capacity(gang.tasks.len()));
+    for (at, task) in gang.tasks.iter().enumerate() {
+        let new = kinds.len();
+        let kind = match task.partition {
+            Some(_) => new,
+            None => *known.entry((&requests[at * width..(at + 1) * width], &task.node)).or_insert(new),
+        };
+        if kind == new {
+            kinds.push((at, 0));
+        }
+        kinds[kind].1 += 1;
+        kind_of.push(kind);
+    }
+    (kinds, kind_of)
+}
+
 impl FreeNodes {
     /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off
     /// them.
@@ -327,7 +354,7 @@ impl FreeNodes {
         took: &mut dyn FnMut(Group, u32),
     ) -> u32 {
         let mut nodes: Vec<(usize, u64, usize)> = (0..self.groups.len())
-            .filter(|group| among(&self.groups[*group]))
+            .filter(|group| self.groups[*group].nodes > 0 && among(&self.groups[*group]))
             .filter_map(|group| match self.per_node(requests, group, task) {
                 0 => None,
                 fits => Some((self.useful_to_others(requests, group, task), fits, group)),
@@ -476,9 +503,13 @@ impl FreeNodes {
         self.admits[class as usize * requests.tasks() + task]
     }
 
-    /// Other tasks of the gang that could use the node: those nodes are left for later.
+    /// Other tasks of the gang that could use the node: those nodes are left for later. Asked once for each kind, so that
+    /// thousands of tasks that are alike cost what one does.
     fn useful_to_others(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
-        (0..requests.tasks()).filter(|other| *other != task && self.per_node(requests, group, *other) > 0).count()
+        let own = requests.kind_of[task];
+        let kinds = requests.kinds.iter().enumerate();
+        let useful = kinds.filter(|(_, (first, _))| self.per_node(requests, group, *first) > 0);
+        useful.map(|(kind, (_, tasks))| tasks - usize::from(kind == own)).sum()
     }
 
     /// Puts `each` pods on `nodes` nodes of the group, which become a group of their own.
