@@ -277,7 +277,7 @@ impl Jobs {
         let priority = match increase.kind {
             // After everybody who needs something.
             IncreaseKind::Surplus => i32::MIN,
-            IncreaseKind::Needed | IncreaseKind::Copies => {
+            IncreaseKind::Needed | IncreaseKind::Copies | IncreaseKind::Requests => {
                 objects.workload_of(binding).map_or(0, |workload| objects.priority_of(&workload.class))
             }
         };

@@ -18,7 +18,7 @@ use super::{
     affinity::place_with_peers,
     capacity::{FleetCapacity, Place, PlacementQuestion},
     jobs::{JobState, Jobs},
-    resize::Increase,
+    resize::{Increase, IncreaseKind},
 };
 use crate::{
     observe::{Binding, Key, Objects},
@@ -75,6 +75,11 @@ impl Clusters<'_> {
 
 impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
+        // Its pods stay where they are, or are replaced one by one: that is the members' own matter.
+        if self.find_job(id).and_then(|(_, increase)| increase).is_some_and(|it| it.kind == IncreaseKind::Requests) {
+            self.found = None;
+            return Fit::Yes;
+        }
         let answer = self.ask_capacity(id, |capacity, question| {
             let found = capacity.find_place(question, ask, kept);
             found.map(|decision| Place::from_decision(&decision, question.gang))

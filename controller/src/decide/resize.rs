@@ -42,6 +42,8 @@ pub enum IncreaseKind {
     Surplus,
     /// Clusters that run all of it.
     Copies,
+    /// No pod, but more for each: its requests changed. Until then the webhook on Works keeps them on the host.
+    Requests,
 }
 
 /// IncreaseKind a workload wants, beside its gang.
@@ -71,6 +73,7 @@ pub fn add_grant(record: &Admission, kind: IncreaseKind, granted: &Admission) ->
     sum.charged.add(&granted.charged);
     match kind {
         IncreaseKind::Copies => sum.copies = sum.copies.saturating_add(granted.copies),
+        IncreaseKind::Requests => {}
         IncreaseKind::Needed | IncreaseKind::Surplus => {
             // A workload without tasks has one name from now on, whatever it was recorded under.
             if granted.tasks.contains_key(SOLE_TASK) {
@@ -112,6 +115,9 @@ fn shrink_record(gang: &Gang, record: &Admission) -> Option<Admission> {
 
 fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
     let Wanted { gang, elastic, minimum, copies } = wanted;
+    if let Some(ask) = ask_requests(gang, record) {
+        return Some(Increase { kind: IncreaseKind::Requests, ask });
+    }
     let lacking = |task: &Task| task.replicas.saturating_sub(record.pods_of(&task.name));
     let short = |task: &Task, min: u32| match elastic {
         true => min.next_multiple_of(task.unit()).min(task.replicas).saturating_sub(record.pods_of(&task.name)),
@@ -141,6 +147,24 @@ fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
     Some(Increase { kind, ask })
 }
 
+/// What the pods of a record ask for by now, as far as that is more than was charged.
+fn ask_requests(gang: &Gang, record: &Admission) -> Option<Ask> {
+    let mut request = price_record(gang, record);
+    request.saturating_sub(&record.charged);
+    let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
+    let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
+    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None })
+}
+
+fn price_record(gang: &Gang, record: &Admission) -> Resources {
+    let mut sum = Resources::new();
+    for task in &gang.tasks {
+        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
+        sum.add(&task.request.times(pods));
+    }
+    sum
+}
+
 fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
     let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
     let tasks = wanted.gang.tasks.iter().map(|task| {
@@ -151,12 +175,15 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
     Some(Increase { kind: IncreaseKind::Copies, ask })
 }
 
-/// True if a task, or the whole gang, needs more pods than were admitted. Of an elastic gang each task's own minimum
+/// True if a task, or the whole gang, needs more pods than were admitted, or more for those that were. Of an elastic gang each task's own minimum
 /// counts only where Volcano counts it.
 #[must_use]
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
     let of = |task: &Task| record.pods_of(&task.name);
     let binds = gang.task_minimums_bind();
+    if !price_record(gang, record).fits_in(&record.charged) {
+        return true;
+    }
     let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(task).min(task.replicas)));
     let short = |task: &Task| match (elastic, binds) {
         (false, _) => of(task) < task.replicas,
@@ -226,6 +253,23 @@ mod tests {
         assert_eq!(cut, Some(Resize::Shrink(record(1, &[(SOLE_TASK, 3)], 4))));
         let cut = of(&gang(1, &[(SOLE_TASK, 1, 1)]), false, 1, &record(1, &[(SOLE_TASK, 4)], 4));
         assert_eq!(cut, Some(Resize::Shrink(record(1, &[(SOLE_TASK, 1)], 2))));
+    }
+
+    #[test]
+    fn who_asks_for_more_in_each_pod_asks_for_the_difference_and_for_no_pod() {
+        let old = record(2, &[(SOLE_TASK, 3)], 6);
+        let Some(Resize::Grow(more)) = of(&gang(1, &[(SOLE_TASK, 3, 1)]), false, 2, &old) else {
+            panic!("nothing is asked for");
+        };
+        assert_eq!((more.kind, more.ask.minimum()), (IncreaseKind::Requests, cpu(6)));
+        let granted = record(1, &[(SOLE_TASK, 1)], 6);
+        assert_eq!(add_grant(&old, more.kind, &granted), record(2, &[(SOLE_TASK, 3)], 12));
+    }
+
+    #[test]
+    fn who_asks_for_less_in_each_pod_is_granted_less_at_once() {
+        let cut = of(&gang(1, &[(SOLE_TASK, 3, 1)]), false, 1, &record(1, &[(SOLE_TASK, 3)], 1_000_000));
+        assert_eq!(cut, Some(Resize::Shrink(record(1, &[(SOLE_TASK, 3)], 6))));
     }
 
     #[test]

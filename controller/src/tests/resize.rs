@@ -36,38 +36,45 @@ fn resize(world: &mut World, cpu: &str) {
     world.patch("Deployment", "web", &json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
 }
 
-/// Karmada sends a changed template to the members by itself, and Kubernetes lets only Deployments and StatefulSets
-/// change it (docs/design.md 4, "changed requests"). What is guaranteed is this.
+/// Karmada's detector sends a changed template on by itself, and Kubernetes lets only Deployments and StatefulSets change
+/// it. The webhook on Works keeps it on the host until the record covers it (docs/rules/queues.md, "Changed requests").
 #[test]
-fn a_changed_template_is_charged_as_soon_as_it_is_seen_and_nobody_is_admitted_into_what_it_took() {
+fn changed_requests_wait_in_line_for_the_difference() {
     let mut world = World::new(8);
     web(&mut world);
-    resize(&mut world, "2");
-    // Before the controller decides anything else.
     world.job("a", "q", 3);
-    assert!(world.settle().is_empty(), "3 of 8 were used, 6 are");
+    assert_eq!(world.settle(), ["a-job"]);
+    world.place("a-job", 3);
+    resize(&mut world, "2");
+    world.job("b", "q", 2);
     world.pass(3);
-    assert_eq!((world.used("q").as_str(), world.says("web").0.as_str()), ("6", "HoldsMoreThanAdmitted"));
-    assert!(world.events().contains(&("Warning".into(), "HoldsMoreThanAdmitted".into())), "{:?}", world.events());
-    assert_eq!(record(&world, "web-deployment")[1], "3", "it was admitted for no more");
-    // Nor is it given more pods on top.
-    scale(&mut world, 4);
+    // Two of eight are free, three more are asked for, and who came later comes later.
+    assert_eq!((record(&world, "web-deployment")[1].clone(), world.used("q")), (json!("3"), "8".to_owned()));
+    assert_eq!(world.says("web").0, "ScaledBeyondAdmission");
+    world.phase("a", "Completed");
     world.pass(3);
-    assert_eq!(record(&world, "web-deployment")[1], "3");
-    assert_eq!(world.used("q"), "6");
-    scale(&mut world, 3);
-    // Even beyond what its queue can have: it is charged, and all others wait.
-    resize(&mut world, "5");
-    world.job("b", "q", 1);
-    assert!(world.pass(3).is_empty());
-    assert_eq!(world.used("q"), "15");
-    // What it gives back is free at once.
+    assert_eq!((record(&world, "web-deployment"), world.used("q")), (json!([{"pods": 3}, "6"]), "8".to_owned()));
+    // What it asks for no more is free at once.
     resize(&mut world, "1");
+    world.job("c", "q", 3);
+    assert_eq!(world.pass(3), ["c-job"]);
+    assert_eq!((record(&world, "web-deployment")[1].clone(), world.used("q")), (json!("3"), "8".to_owned()));
+    assert_eq!(world.says("web").0, "Placed");
+}
+
+/// An edit of a template alone took the fleet: everybody waited for what its pods would have asked for.
+#[test]
+fn a_template_that_asks_for_the_world_takes_nothing_from_others() {
+    let mut world = World::new(8);
+    world.queue("other", &json!({}));
+    web(&mut world);
+    resize(&mut world, "1000000");
+    world.job("a", "q", 5);
+    world.job("b", "other", 5);
     let mut released = world.pass(3);
     released.sort();
-    assert_eq!((released, world.used("q").as_str()), (vec!["a-job".to_owned(), "b-job".to_owned()], "7"));
-    world.pass(3);
-    assert_eq!(world.says("web").0, "Placed");
+    assert_eq!(released, ["a-job", "b-job"]);
+    assert_eq!((world.used("q").as_str(), world.says("web").0.as_str()), ("8", "ExceedsCapability"));
 }
 
 fn record(world: &World, binding: &str) -> Value {

@@ -1,8 +1,8 @@
 //! What a binding is charged, from what the API says about it and nothing else.
 //!
 //! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place
-//! up to the record at any time without asking again), or what is really in clusters if that is more; a copy counts
-//! once for each cluster. As pods finish, what is left is charged; an ended one is charged nothing. To hold less, a
+//! up to the record at any time without asking again), and what pods beyond the record ask for, if there are any; a
+//! copy counts once for each cluster. Pods that ask for more than they were admitted for do not leave the host. As pods finish, what is left is charged; an ended one is charged nothing. To hold less, a
 //! binding needs a smaller record. A binding that was placed without an admission is charged in the same way, so that
 //! the ledger says what the clusters run. Whatever records and clusters say, nothing is charged beyond what the workload
 //! can ask for; and that an admitted job has ended is believed only where it is placed.
@@ -72,23 +72,38 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
         Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, bounded(admission.charged.clone())),
         _ if facts.ended => of(Stage::Finished, Resources::new()),
         None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
-        admission => {
-            let placed = placed_amount(facts);
-            let over_record = admission.is_some_and(|admission| !placed.fits_in(&admission.charged));
-            let stage = if admission.is_some() { Stage::Placed } else { Stage::Foreign };
-            let most = admission.map_or_else(|| placed.clone(), |admission| placed.max(&admission.charged));
-            Charge { stage, amount: subtract_finished(facts, bounded(most)), over_record }
+        None => of(Stage::Foreign, subtract_finished(facts, bounded(placed_amount(facts)))),
+        Some(admission) => {
+            let beyond = amount_beyond(facts, admission);
+            let mut most = admission.charged.clone();
+            most.add(&beyond);
+            let amount = subtract_finished(facts, bounded(most));
+            Charge { stage: Stage::Placed, amount, over_record: !beyond.is_empty() }
         }
     }
+}
+
+/// What pods ask for that are in clusters beyond the record.
+fn amount_beyond(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
+    let mut beyond = Resources::new();
+    for task in facts.gang.iter().flat_map(|gang| &gang.tasks) {
+        let granted = u64::from(admission.pods_of(&task.name)).saturating_mul(u64::from(admission.copies.max(1)));
+        beyond.add(&task.request.times(count_placed(facts, &task.name).saturating_sub(granted)));
+    }
+    beyond
+}
+
+/// Pods of a task in all clusters.
+fn count_placed(facts: &ChargeFacts<'_>, name: &TaskName) -> u64 {
+    let of_gang = |gang| facts.clusters.iter().flat_map(move |(cluster, replicas)| pods_in(facts, gang, cluster, *replicas));
+    let placed = facts.gang.into_iter().flat_map(of_gang).filter(|(task, _)| task.name == *name);
+    placed.fold(0, |sum, (_, pods)| sum.saturating_add(u64::from(pods)))
 }
 
 fn placed_amount(facts: &ChargeFacts<'_>) -> Resources {
     let mut sum = Resources::new();
     let Some(gang) = facts.gang else {
-        // Without the workload: what was admitted, else what the binding says.
-        if let Some(admission) = facts.admission {
-            return admission.charged.clone();
-        }
+        // Without the workload: what the binding says.
         let replicas = facts.clusters.iter().map(|(_, replicas)| u64::from((*replicas).max(1))).sum();
         return facts.replica_request.map(|request| request.times(replicas)).unwrap_or_default();
     };
@@ -123,14 +138,8 @@ fn pods_in<'a>(
 fn subtract_finished(facts: &ChargeFacts<'_>, mut placed: Resources) -> Resources {
     let Some(gang) = facts.gang else { return placed };
     for task in &gang.tasks {
-        let there: u32 = facts
-            .clusters
-            .iter()
-            .flat_map(|(cluster, replicas)| pods_in(facts, gang, cluster, *replicas))
-            .filter(|(other, _)| other.name == task.name)
-            .fold(0, |sum, (_, pods)| sum.saturating_add(pods));
-        let finished = facts.finished_pods.get(&task.name).copied().unwrap_or(0).min(there);
-        placed.saturating_sub(&task.request.times(u64::from(finished)));
+        let finished = u64::from(facts.finished_pods.get(&task.name).copied().unwrap_or(0));
+        placed.saturating_sub(&task.request.times(finished.min(count_placed(facts, &task.name))));
     }
     placed
 }
@@ -163,13 +172,14 @@ mod tests {
         Gang::new(tasks, min_available)
     }
 
+    /// Of pods of the tasks that the tests have.
     fn admission(units: i64) -> Admission {
         Admission {
             queue: "q".into(),
             above: Vec::new(),
             priority: 0,
             copies: 1,
-            tasks: BTreeMap::new(),
+            tasks: [("launcher".into(), 1), ("worker".into(), 8)].into(),
             charged: cpu(units),
         }
     }
@@ -259,7 +269,8 @@ mod tests {
 
     #[test]
     fn more_than_was_admitted_is_charged_and_told_defect_9() {
-        let (gang, admission, clusters) = (gang(&[("worker", 9, 2)]), admission(8), clusters(&[("a", 9)]));
+        let (gang, mut admission, clusters) = (gang(&[("worker", 9, 2)]), admission(8), clusters(&[("a", 9)]));
+        admission.tasks = [("worker".into(), 4)].into();
         let facts = ChargeFacts {
             gang: Some(&gang),
             admission: Some(&admission),
@@ -267,5 +278,18 @@ mod tests {
             ..ChargeFacts::default()
         };
         assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(18), over_record: true });
+    }
+
+    #[test]
+    fn requests_that_changed_after_the_admission_are_not_charged_before_they_are_admitted() {
+        let (gang, admission, clusters) =
+            (gang(&[("worker", 8, 1_000_000)]), admission(16), clusters(&[("a", 5), ("b", 3)]));
+        let facts = ChargeFacts {
+            gang: Some(&gang),
+            admission: Some(&admission),
+            clusters: &clusters,
+            ..ChargeFacts::default()
+        };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(16), over_record: false });
     }
 }
