@@ -6,6 +6,7 @@ mod values;
 use std::{net::SocketAddr, path::PathBuf};
 
 use caldera_core::queue::preemption::PreemptionRule;
+use caldera_crds::trusted::{TrustedWriters, Writer};
 use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
@@ -313,6 +314,25 @@ pub struct WebhookArgs {
     /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
     #[arg(long, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub trusted: TrustedArgs,
+}
+
+/// Whose word counts on what is admitted and placed.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct TrustedArgs {
+    /// Who may write what says what is admitted, placed and sent to members: group:NAME or user:NAME, again and again.
+    /// The same for the webhook and for the manifests. Without it group:system:masters, group:system:karmada:agents and
+    /// the service accounts of Caldera in caldera-system and of Karmada in karmada-system.
+    #[arg(long = "trusted-writer", value_name = "WRITER")]
+    pub writers: Vec<Writer>,
+}
+
+impl TrustedArgs {
+    /// Those that were named, else the default.
+    pub fn to_writers(&self) -> TrustedWriters {
+        if self.writers.is_empty() { TrustedWriters::default() } else { self.writers.iter().cloned().collect() }
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -392,6 +412,8 @@ pub struct ManifestsArgs {
     #[arg(long = "only", value_enum)]
     pub only: Vec<ManifestGroup>,
     #[command(flatten)]
+    pub trusted: TrustedArgs,
+    #[command(flatten)]
     pub deploy: DeployArgs,
 }
 
@@ -420,7 +442,7 @@ pub struct DeployArgs {
 pub enum ManifestGroup {
     /// Volcano's CRDs and our own for the Karmada API.
     Crds,
-    /// Webhook and resource interpreter configurations.
+    /// Webhook and resource interpreter configurations, and the admission policies that hold without the webhook.
     Webhooks,
     /// What propagates queues and priority classes to members.
     Policies,

@@ -270,8 +270,9 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
         }
         _ => None,
     };
-    let config =
-        caldera_webhook::Config { renewed, ready, registry, ..caldera_webhook::Config::new(listener, identity) };
+    let trusted = args.trusted.to_writers();
+    let defaults = caldera_webhook::Config::new(listener, identity);
+    let config = caldera_webhook::Config { renewed, trusted, ready, registry, ..defaults };
     caldera_webhook::run(config, client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -76,6 +76,7 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
             None => String::new(),
         };
         objects.extend(caldera_webhook::configurations(&webhook_endpoint(args)?, &ca_bundle));
+        objects.extend(caldera_crds::trusted::admission_policies(&args.trusted.to_writers()));
     }
     Ok(objects)
 }

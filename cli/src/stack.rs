@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 pub use caldera_controller::Config as ControllerConfig;
+use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
     client::WriteCounts,
     members::collector,
@@ -117,6 +118,7 @@ impl Stack {
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         let mut objects = caldera_crds::manifests::federation_crds();
         objects.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
+        objects.extend(caldera_crds::trusted::admission_policies(&TrustedWriters::default()));
         objects.extend(manifests::propagation_policies());
         for object in objects {
             apply_object(&installer, object).await?;

@@ -21,6 +21,7 @@ pub mod queue_admission;
 mod schema;
 pub mod score;
 pub mod selector;
+pub mod trusted;
 #[allow(missing_docs, reason = "fields are named and described by Volcano")]
 pub mod volcano;
 pub mod wire;

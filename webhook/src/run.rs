@@ -25,6 +25,7 @@ use axum::{
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
     job_admission::{MOST_TASKS, task_count_refusal},
+    trusted::TrustedWriters,
 };
 use caldera_runtime::{
     bounded::{
@@ -51,6 +52,7 @@ use crate::{
         binding_gate::{GatedBinding, gate_binding},
         interpreter::{self, interpret_request},
         job::{Seed, default_job_review, validate_job},
+        protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{default_queue_review, validate_queue},
         verdict::{Denial, Verdict},
         work_copy::{ReviewedWork, rewrite_work},
@@ -108,6 +110,8 @@ pub struct Config {
     pub renewed: Option<ServedTls>,
     /// What its clients may take of it.
     pub limits: Limits,
+    /// Whose word counts on what is admitted and placed.
+    pub trusted: TrustedWriters,
     /// Set once the cache is complete.
     pub ready: Ready,
     /// Where metrics are registered.
@@ -119,7 +123,8 @@ impl Config {
     #[must_use]
     pub fn new(listener: TcpListener, identity: Identity) -> Self {
         let (ready, registry) = (Ready::default(), SharedRegistry::default());
-        Self { listener, identity, renewed: None, limits: Limits::default(), ready, registry }
+        let (limits, trusted) = (Limits::default(), TrustedWriters::default());
+        Self { listener, identity, renewed: None, limits, trusted, ready, registry }
     }
 }
 
@@ -205,6 +210,7 @@ impl SharedCache {
 /// If TLS or the socket fails.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
     let cache = SharedCache::new(client.clone(), &config.registry).with_threads(&config.limits);
+    cache.update_cache(|cache| cache.trusted = Arc::new(config.trusted));
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     fill_cache(&cache, &client, config.ready.clone(), &watches);
@@ -235,13 +241,19 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
         .route(
             "/mutate-resourcebinding",
             review(BINDINGS, |body, snapshot| {
-                answer_review::<GatedBinding<'_>>(body, |request| gate_binding(request, snapshot))
+                answer_review::<GatedBinding<'_>>(body, |request| {
+                    refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+                        .unwrap_or_else(|| gate_binding(request, snapshot))
+                })
             }),
         )
         .route(
             "/mutate-work",
             review("mutate-work", |body, snapshot| {
-                answer_review::<ReviewedWork<'_>>(body, |request| rewrite_work(request, snapshot))
+                answer_review::<ReviewedWork<'_>>(body, |request| {
+                    refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+                        .unwrap_or_else(|| rewrite_work(request, snapshot))
+                })
             }),
         )
         .route(
@@ -340,6 +352,9 @@ impl SharedCache {
         let (Some(binding), Some(namespace)) = (&request.object, &request.namespace) else { return };
         let (name, plan) = binding.name_and_plan();
         let key = (namespace.as_ref().to_owned(), name.to_owned());
+        if refuse_forged_binding(body, request.user_info.as_ref(), &self.current().trusted).is_some() {
+            return;
+        }
         if request.dry_run != Some(true) && plan != 0 && self.current().is_news(&key, plan) {
             self.update_cache(|cache| cache.announce_plan(key, plan));
         }

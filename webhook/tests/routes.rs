@@ -31,7 +31,10 @@ async fn post(webhook: &Router, path: &str, body: impl Into<Body>) -> (u16, Valu
 }
 
 async fn review(webhook: &Router, path: &str, namespace: &str, object: &Value) -> Value {
-    let request = json!({"uid": "u", "operation": "CREATE", "namespace": namespace, "object": object});
+    let karmada = json!({"username": "system:admin", "groups": ["system:masters", "system:authenticated"]});
+    let request = json!({
+        "uid": "u", "operation": "CREATE", "namespace": namespace, "object": object, "userInfo": karmada,
+    });
     let (status, answer) = post(webhook, path, json!({"request": request}).to_string()).await;
     assert_eq!(status, 200, "{answer}");
     answer["response"].clone()

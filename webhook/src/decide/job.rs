@@ -139,6 +139,7 @@ mod tests {
             namespace: Some("ns".into()),
             name: None,
             dry_run: None,
+            user_info: None,
             object: Some(object),
             old_object: None,
         }

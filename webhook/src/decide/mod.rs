@@ -5,6 +5,7 @@ pub mod interpreter;
 pub mod job;
 pub mod job_copy;
 pub mod patch;
+pub mod protected_fields;
 pub mod queue;
 mod ssh_keys;
 pub mod verdict;

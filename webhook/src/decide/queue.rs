@@ -64,6 +64,7 @@ mod tests {
             namespace: None,
             name: None,
             dry_run: None,
+            user_info: None,
             object: Some(object),
             old_object: None,
         }

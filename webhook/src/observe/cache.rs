@@ -12,6 +12,7 @@ use std::{
 use caldera_core::plan::Plan;
 use caldera_crds::{
     names::caldera,
+    trusted::TrustedWriters,
     workload::{WorkloadKind, priority_class_of},
 };
 use serde_json::Value;
@@ -148,6 +149,8 @@ pub struct Cache {
     pub opted_in: Sharded<String, bool>,
     /// Queues, whole, because rules compare them.
     pub queues: Sharded<String, Value>,
+    /// Whose word counts on what is admitted and placed.
+    pub trusted: Arc<TrustedWriters>,
     /// Kinds that were listed at least once.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.

@@ -26,10 +26,24 @@ pub struct ReviewRequest<'a, T> {
     /// True if nothing will be stored.
     #[serde(default)]
     pub dry_run: Option<bool>,
+    /// Who asks.
+    #[serde(borrow, default)]
+    pub user_info: Option<UserInfo<'a>>,
     /// The new object.
     pub object: Option<T>,
     /// The old object.
     pub old_object: Option<T>,
+}
+
+/// Who asks, as the API server knows them.
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo<'a> {
+    /// Their name.
+    #[serde(borrow, default)]
+    pub username: Cow<'a, str>,
+    /// Their groups.
+    #[serde(borrow, default)]
+    pub groups: Vec<Cow<'a, str>>,
 }
 
 impl<T> ReviewRequest<'_, T> {

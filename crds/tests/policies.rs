@@ -1,0 +1,220 @@
+//! The admission policies say of each write what the webhook says, and what only they can say of statuses. Each attack
+//! is one write.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+
+use caldera_crds::trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change};
+use kube_cel::{
+    KubeCelExt,
+    cel::{Context, Program, Value as CelValue, to_value},
+};
+use serde_json::{Value, json};
+
+const TENANT: &str = "tenant";
+const KARMADA: &str = "system:serviceaccount:karmada-system:karmada-controller-manager";
+
+/// A write as a policy sees it.
+struct Write<'a> {
+    user: &'a str,
+    status: bool,
+    old: Option<&'a Value>,
+    new: &'a Value,
+}
+
+fn evaluate(expression: &str, context: &Context<'_>) -> CelValue {
+    let program = Program::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+    program.execute(context).unwrap_or_else(|error| panic!("{expression}: {error}"))
+}
+
+/// The messages of the rules that refuse a write, as an API server evaluates them.
+fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
+    let mut context = Context::default().with_all();
+    let mut request = json!({
+        "operation": if write.old.is_some() { "UPDATE" } else { "CREATE" },
+        "userInfo": {"username": write.user, "groups": ["system:authenticated"]},
+    });
+    if write.status {
+        request["subResource"] = "status".into();
+    }
+    context.add_variable_from_value("object", to_value(write.new).unwrap());
+    context.add_variable_from_value("oldObject", to_value(write.old).unwrap());
+    context.add_variable_from_value("request", to_value(&request).unwrap());
+    let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let list = |name: &str| policy["spec"][name].as_array().unwrap().clone();
+    let holds = |value: &Value, context: &Context<'_>| {
+        evaluate(&text(value, "expression"), context) == CelValue::Bool(true)
+    };
+    if !list("matchConditions").iter().all(|condition| holds(condition, &context)) {
+        return Vec::new();
+    }
+    let mut variables: HashMap<String, CelValue> = HashMap::new();
+    for variable in list("variables") {
+        let value = evaluate(&text(&variable, "expression"), &context);
+        variables.insert(text(&variable, "name"), value);
+        context.add_variable_from_value("variables", CelValue::from(variables.clone()));
+    }
+    let refused = list("validations").into_iter().filter(|rule| !holds(rule, &context));
+    refused.map(|rule| text(&rule, "message")).collect()
+}
+
+fn policies() -> [Value; 2] {
+    let all = admission_policies(&TrustedWriters::default());
+    let of = |kind: &str| all.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>();
+    assert_eq!(of("ValidatingAdmissionPolicyBinding").len(), 2);
+    of("ValidatingAdmissionPolicy").try_into().unwrap()
+}
+
+/// The refusals of a binding's write by a tenant; the webhook refuses the same ones.
+fn tenant_writes(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let [bindings, _] = policies();
+    assert_eq!(refusals(&bindings, &Write { user: KARMADA, status: false, old, new }), Vec::<String>::new());
+    let refused = refusals(&bindings, &Write { user: TENANT, status: false, old, new });
+    let by_webhook = find_protected_change(old, new);
+    // Whoever lifts our suspension is not refused by the webhook, which sets it again.
+    let lifts = refused.len() == 1 && refused[0].starts_with("the end of the suspension");
+    assert_eq!(!refused.is_empty() && !lifts, by_webhook.is_some(), "{refused:?}, {by_webhook:?}: {old:?} to {new}");
+    refused
+}
+
+fn binding(annotations: &Value, spec: Value) -> Value {
+    let mut object = json!({
+        "metadata": {"name": "x-job", "annotations": annotations},
+        "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "x"}},
+    });
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap());
+    object
+}
+
+fn waiting() -> Value {
+    binding(&json!({"caldera.dev/gate": "closed"}), json!({"suspension": {"scheduling": true}, "schedulerName": "caldera"}))
+}
+
+fn placed() -> Value {
+    let annotations = json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{}", "caldera.dev/epoch": "3.me"});
+    let spec = json!({
+        "suspension": {"scheduling": false}, "schedulerName": "caldera", "replicas": 2,
+        "clusters": [{"name": "m1", "replicas": 2}],
+    });
+    binding(&annotations, spec)
+}
+
+#[test]
+fn a_forged_record_is_refused_without_the_webhook() {
+    let mut forged = waiting();
+    forged["metadata"]["annotations"] = json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{\"queue\":\"q\"}"});
+    forged["spec"]["suspension"]["scheduling"] = false.into();
+    let refused = tenant_writes(Some(&waiting()), &forged);
+    assert!(refused[0].contains("what is admitted"), "{refused:?}");
+    assert_eq!(tenant_writes(None, &forged).len(), 1);
+}
+
+#[test]
+fn every_protected_field_is_refused_by_both_and_the_same() {
+    for old in [waiting(), placed()] {
+        for name in BINDING_ANNOTATIONS {
+            let mut new = old.clone();
+            new["metadata"]["annotations"][name] = "forged".into();
+            assert_eq!(tenant_writes(Some(&old), &new).len(), 1, "{name}");
+            let is_there = old["metadata"]["annotations"][name].is_string();
+            new["metadata"]["annotations"].as_object_mut().unwrap().remove(name);
+            assert_eq!(tenant_writes(Some(&old), &new).is_empty(), !is_there, "{name} taken away");
+        }
+        for name in BINDING_SPEC {
+            let mut new = old.clone();
+            new["spec"][name] = match name {
+                "replicas" => json!(7),
+                "schedulerName" => json!("default-scheduler"),
+                "placement" | "replicaRequirements" => json!({"a": "b"}),
+                "resource" => json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "other"}),
+                _ => json!([{"name": "nowhere", "replicas": 2_147_483_647}]),
+            };
+            assert_eq!(tenant_writes(Some(&old), &new).len(), 1, "{name}");
+            tenant_writes(None, &new);
+            if name != "resource" {
+                new["spec"].as_object_mut().unwrap().remove(name);
+                let is_there = !old["spec"][name].is_null();
+                assert_eq!(tenant_writes(Some(&old), &new).is_empty(), !is_there, "{name} taken away");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_users_own_suspension_and_annotations_are_let_through() {
+    let mut held = placed();
+    held["spec"]["suspension"] = json!({"scheduling": true});
+    held["metadata"]["annotations"]["team"] = "own".into();
+    assert!(tenant_writes(Some(&placed()), &held).is_empty());
+    assert!(tenant_writes(Some(&held), &placed()).is_empty());
+    let bare = json!({"metadata": {"name": "x"}, "spec": waiting()["spec"]});
+    assert!(tenant_writes(Some(&bare), &bare).is_empty());
+    // What our webhook makes of a tenant's write.
+    assert!(tenant_writes(Some(&bare), &waiting()).is_empty());
+    assert!(tenant_writes(None, &waiting()).is_empty());
+}
+
+#[test]
+fn the_gate_of_a_job_that_waits_is_not_opened_while_the_webhook_is_away() {
+    let mut open = waiting();
+    open["spec"]["suspension"]["scheduling"] = false.into();
+    assert_eq!(tenant_writes(Some(&waiting()), &open).len(), 1);
+    open["spec"].as_object_mut().unwrap().remove("suspension");
+    assert_eq!(tenant_writes(Some(&waiting()), &open).len(), 1);
+}
+
+#[test]
+fn a_status_that_a_tenant_writes_is_refused_and_karmadas_own_is_not() {
+    let [bindings, works] = policies();
+    let mut done = placed();
+    done["status"] = json!({"aggregatedStatus": [{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});
+    let of = |policy: &Value, user: &str, old: &Value, new: &Value| {
+        refusals(policy, &Write { user, status: true, old: Some(old), new }).len()
+    };
+    assert_eq!(of(&bindings, TENANT, &placed(), &done), 1);
+    assert_eq!(of(&bindings, KARMADA, &placed(), &done), 0);
+    let work = work("batch.volcano.sh/v1alpha1", 1);
+    let mut done = work.clone();
+    done["status"] = json!({"manifestStatuses": [{"identifier": {}, "status": {"state": {"phase": "Completed"}}}]});
+    assert_eq!(of(&works, TENANT, &work, &done), 1);
+    assert_eq!(of(&works, KARMADA, &work, &done), 0);
+}
+
+fn work(api_version: &str, replicas: u32) -> Value {
+    json!({"metadata": {"name": "w", "labels": {"a": "b"}}, "spec": {"workload": {"manifests": [
+        {"apiVersion": api_version, "kind": "Job", "metadata": {"name": "x"}, "spec": {"replicas": replicas}},
+    ]}}})
+}
+
+#[test]
+fn a_work_that_carries_a_workload_is_karmadas_alone() {
+    let [_, works] = policies();
+    let of = |user: &str, old: Option<&Value>, new: &Value| {
+        !refusals(&works, &Write { user, status: false, old, new }).is_empty()
+    };
+    for version in ["batch/v1", "batch.volcano.sh/v1alpha1"] {
+        let (one, two) = (work(version, 1), work(version, 2));
+        assert!(of(TENANT, None, &one) && of(TENANT, Some(&one), &two));
+        assert!(!of(KARMADA, None, &one) && !of(KARMADA, Some(&one), &two));
+        let mut labelled = one.clone();
+        labelled["metadata"]["labels"] = json!({});
+        assert!(of(TENANT, Some(&one), &labelled) && !of(TENANT, Some(&one), &one));
+    }
+    assert!(!of(TENANT, None, &work("example.com/v1", 1)), "what is no workload is not ours");
+}
+
+#[test]
+fn what_is_not_queued_is_everybodys() {
+    let [bindings, _] = policies();
+    let old = json!({
+        "metadata": {"name": "x"},
+        "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}},
+    });
+    let mut new = old.clone();
+    new["spec"]["clusters"] = json!([{"name": "m1"}]);
+    assert!(refusals(&bindings, &Write { user: TENANT, status: false, old: Some(&old), new: &new }).is_empty());
+    let mut gated = old;
+    gated["metadata"]["annotations"] = json!({"caldera.dev/gate": "closed"});
+    assert!(!refusals(&bindings, &Write { user: TENANT, status: false, old: Some(&gated), new: &new }).is_empty());
+}
