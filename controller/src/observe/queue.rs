@@ -11,7 +11,10 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
-    names::{caldera::QUEUE_STATUS, volcano::CLOSED_BY_PARENT},
+    names::{
+        caldera::QUEUE_STATUS,
+        volcano::{CLOSED_BY_PARENT, ROOT_QUEUE},
+    },
     placement,
     volcano::{
         bus::Command,
@@ -103,6 +106,8 @@ impl QueueFacts {
             },
             state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
         };
+        // It is the fleet, whatever an object of that name says.
+        let queue = if queue.name.as_str() == ROOT_QUEUE { QueueSpec::unlimited(ROOT_QUEUE) } else { queue };
         Self {
             spec: queue,
             uid: object.metadata.uid.as_deref().unwrap_or("").into(),

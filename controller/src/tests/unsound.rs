@@ -68,3 +68,20 @@ fn who_found_no_place_is_passed_by_lower_priority_only_after_a_while() {
     assert!(world.pass(100).is_empty());
     assert_eq!(world.pass(40), ["low-job"]);
 }
+
+#[test]
+fn an_object_named_root_limits_nothing_and_closes_nothing() {
+    for (parent, state) in [("", "Open"), ("q", "Closed"), ("root", "Unknown")] {
+        let mut world = World::new(8);
+        let amounts = json!({"cpu": "1"});
+        let mut spec = json!({"capability": amounts, "deserved": amounts, "guarantee": {"resource": amounts}});
+        spec["parent"] = parent.into();
+        world.queue("root", &spec);
+        world.patch("Queue", "root", &json!({"status": {"state": state}}));
+        world.job("a", "q", 4);
+        assert_eq!(world.settle(), ["a-job"], "below {parent:?}, {state}");
+        world.delete("Queue", "root");
+        world.job("b", "q", 4);
+        assert_eq!(world.settle(), ["b-job"]);
+    }
+}

@@ -7,6 +7,9 @@
 //! queues below a queue that moves, a zero capability of an extended resource is a limit, and resource names that no
 //! pod can request are refused (`requests.cpu`, which Volcano drops).
 //!
+//! A queue `root` is nobody's to create or to change on the host, and may be deleted: it is the fleet itself. The name
+//! `default` means the queue of jobs that name none, and is a queue like any other but that it stays.
+//!
 //! Ratcheting: a fault that the old object already has does not stop a change, unless the fault grows or concerns
 //! another queue. So old objects stay editable, and so does a queue that is `Closing`, of which Volcano refuses every
 //! change.
@@ -27,6 +30,9 @@ use crate::names::volcano::ROOT_QUEUE;
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
 pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
+    if name_of(queue) == ROOT_QUEUE {
+        return vec![format!("metadata.name: {ROOT_RESERVED}")];
+    }
     find_faults(queue, there).into_iter().map(Fault::sentence).collect()
 }
 
@@ -294,16 +300,15 @@ fn sum_amounts<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amoun
     sum
 }
 
-/// The fleet is what the root has.
+/// Why nobody makes, or sets, a queue of that name on the host: Volcano has one in each member, but none has a word in
+/// what the fleet has.
+const ROOT_RESERVED: &str = "queue \"root\" is the whole fleet: what its clusters have is its limit, and no object sets \
+                             it; limit the queues below it, and delete an object of that name";
+
+/// The fleet is what the root has: an object of that name counts for nothing, and is there to be deleted.
 fn root_changed(old: &Value, new: &Value) -> Option<Fault> {
-    if name_of(new) != ROOT_QUEUE {
-        return None;
-    }
-    let (_, field) = [CAPABILITY, DESERVED, GUARANTEE]
-        .into_iter()
-        .find(|(kind, _)| read_amounts(old, kind).ok() != read_amounts(new, kind).ok())?;
-    let why = "the amounts of queue \"root\" may not change: the fleet is its limit".to_owned();
-    Some(Fault::new(Rule::RootProtected, field.to_owned(), "", Quantity::ZERO, why))
+    let changes = name_of(new) == ROOT_QUEUE && old.get("spec") != new.get("spec");
+    changes.then(|| Fault::new(Rule::RootProtected, "spec".to_owned(), "", Quantity::ZERO, ROOT_RESERVED.to_owned()))
 }
 
 /// What the scheduler keeps of them.

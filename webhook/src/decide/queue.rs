@@ -39,7 +39,9 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verd
     let problems: Vec<String> = match (request.operation.as_ref(), &request.object, &request.old_object) {
         ("DELETE", _, old) => {
             let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());
-            let refusals = delete_refusals(name.unwrap_or_default(), &there);
+            // On the host an object of that name counts for nothing.
+            let name = name.filter(|name| *name != ROOT_QUEUE);
+            let refusals = name.map(|name| delete_refusals(name, &there)).unwrap_or_default();
             refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
@@ -90,6 +92,27 @@ mod tests {
         });
         let Verdict::Deny(denial) = validate_queue(&request("CREATE", queue), &Cache::default()) else { panic!() };
         assert_eq!(denial.message, "spec.deserved.cpu: 2 is more than spec.capability.cpu, which is 1");
+    }
+
+    #[test]
+    fn a_queue_named_root_is_not_created_and_can_be_deleted() {
+        let root = json!({"metadata": {"name": "root"}, "spec": {"capability": {"cpu": "1"}}});
+        let Verdict::Deny(denial) = validate_queue(&request("CREATE", root.clone()), &Cache::default()) else {
+            panic!()
+        };
+        assert!(denial.message.contains("is the whole fleet"), "{}", denial.message);
+        let mut cache = Cache::default();
+        let child = json!({"metadata": {"name": "q"}, "spec": {"parent": "root"}});
+        cache.queues.insert("q".to_owned(), child);
+        cache.queues.insert("root".to_owned(), root.clone());
+        let delete = |name: &str| ReviewRequest {
+            name: Some(name.to_owned().into()),
+            object: None,
+            old_object: Some(root.clone()),
+            ..request("DELETE", root.clone())
+        };
+        assert_eq!(validate_queue(&delete("root"), &cache), Verdict::UNCHANGED);
+        assert!(matches!(validate_queue(&delete("default"), &cache), Verdict::Deny(_)));
     }
 
     #[test]

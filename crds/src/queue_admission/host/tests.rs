@@ -213,16 +213,18 @@ fn the_same_fault_with_another_parent_is_a_new_one() {
 }
 
 #[test]
-fn the_root_s_amounts_are_protected_and_what_is_above_all_is_above_no_rule() {
+fn a_queue_named_root_is_refused_with_words() {
     let root = |cpu: &str| queue("root", json!({"capability": {"cpu": cpu}}));
-    assert_eq!(
-        updated(&root("1"), &root("2"), &[]),
-        ["spec.capability: the amounts of queue \"root\" may not change: the fleet is its limit"]
-    );
+    for spec in [json!({}), json!({"capability": {"cpu": "1"}}), json!({"parent": "q"})] {
+        let told = created(&queue("root", spec), &[]);
+        assert!(told[0].starts_with("metadata.name: queue \"root\" is the whole fleet"), "{told:?}");
+    }
+    let told = updated(&root("1"), &root("2"), &[]);
+    assert!(told[0].starts_with("spec: queue \"root\" is the whole fleet"), "{told:?}");
     let child = queue("q", json!({"parent": "root", "deserved": {"cpu": "9"}}));
-    let mut weighed = root("1");
-    weighed["spec"]["weight"] = 5.into();
-    assert!(updated(&root("1"), &weighed, &[child]).is_empty());
+    let mut labelled = root("1");
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert!(updated(&root("1"), &labelled, &[child]).is_empty(), "whose object it is, is nobody's limit");
 }
 
 #[test]
