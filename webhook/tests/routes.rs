@@ -68,9 +68,15 @@ fn work() -> Value {
         "spec": {"workload": {"manifests": [{
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
             "metadata": {"name": "x", "annotations": {"caldera.dev/revised-replicas": "4"}},
-            "spec": {"minAvailable": 10, "tasks": [{"name": "t", "replicas": 10, "minAvailable": 10}]},
+            "spec": {"minAvailable": 10, "tasks": [
+                {"name": "t", "replicas": 10, "minAvailable": 10, "template": pod_template()},
+            ]},
         }]}},
     })
+}
+
+fn pod_template() -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
 fn not_found() -> impl IntoResponse {
@@ -120,13 +126,18 @@ async fn objects_of_a_wrong_shape_are_denied_or_left_alone_but_always_answered()
 async fn a_works_plan_that_memory_lacks_is_read_from_the_api() {
     let plan = json!({"clusters": {"m1": {"tasks": {"t": {"replicas": 4, "minAvailable": 3}}, "minAvailable": 3}}});
     let mut placed = binding("batch.volcano.sh/v1alpha1", "Job");
-    placed["metadata"]["annotations"] = json!({"caldera.dev/gate": "open", "caldera.dev/plan": plan.to_string()});
+    let record =
+        json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
+    placed["metadata"]["annotations"] = json!({
+        "caldera.dev/gate": "open", "caldera.dev/plan": plan.to_string(), "caldera.dev/admission": record.to_string(),
+    });
     placed["spec"]["clusters"] = json!([{"name": "m1", "replicas": 4}]);
     let api = Router::new().route(BINDINGS, get(move || async move { placed.to_string() }));
     let object = work();
     let rewritten = patched(&object, &review(&webhook(api), "/mutate-work", "karmada-es-m1", &object).await);
     let spec = &rewritten["spec"]["workload"]["manifests"][0]["spec"];
-    assert_eq!(spec, &json!({"minAvailable": 3, "tasks": [{"name": "t", "replicas": 4, "minAvailable": 3}]}));
+    let task = json!({"name": "t", "replicas": 4, "minAvailable": 3, "template": pod_template()});
+    assert_eq!(spec, &json!({"minAvailable": 3, "tasks": [task]}));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What the webhook decides: plain functions of a request and of the cache, one file for each kind that is reviewed.
 
 pub mod binding_gate;
+mod charged_copy;
 pub mod interpreter;
 pub mod job;
 pub mod job_copy;

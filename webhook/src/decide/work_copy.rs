@@ -2,17 +2,19 @@
 //!
 //! Rule: the cluster is the Work's namespace, and the plan is on its ResourceBinding. The cache may be behind the
 //! binding; the replicas that ReviseReplica stamped on the manifest tell. A copy that does not match its plan is
-//! refused for now instead of being let through: Karmada's binding controller tries again.
+//! refused for now instead of being let through: Karmada's binding controller tries again. So is a copy that asks for
+//! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use caldera_core::gang::ClusterName;
-use caldera_crds::names::karmada;
+use caldera_crds::{names::karmada, workload::WorkloadKind};
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
+    charged_copy::hold_against_record,
     job_copy::{is_volcano_job, make_copy},
     patch::patch_between,
     verdict::Verdict,
@@ -66,7 +68,8 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let Some(cluster) = namespace.strip_prefix(karmada::EXECUTION_NAMESPACE_PREFIX) else {
         return Verdict::UNCHANGED;
     };
-    if work.metadata.deletion_timestamp.is_some() || !work.manifests().iter().any(is_volcano_job) {
+    let is_workload = |manifest: &Value| WorkloadKind::of(manifest).is_some();
+    if work.metadata.deletion_timestamp.is_some() || !work.manifests().iter().any(is_workload) {
         return Verdict::UNCHANGED;
     }
     let annotation = |name: &str| work.metadata.annotations.as_ref()?.get(name).map(|value| value.as_ref().to_owned());
@@ -82,7 +85,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
         Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
         Known::Yes(binding) if !binding.ours => return Verdict::UNCHANGED,
-        Known::Yes(binding) => match rewrite_copies(work, binding, cluster) {
+        Known::Yes(binding) => match make_copies(work, binding, cluster, snapshot) {
             Ok(patch) => return Verdict::allow_with(patch),
             Err(problem) => problem,
         },
@@ -97,11 +100,33 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     Verdict::deny_for_now(problem)
 }
 
-fn rewrite_copies(
+/// The patch that makes the copies, if what they ask for was charged.
+fn make_copies(
     work: &ReviewedWork<'_>,
     binding: &CachedBinding,
     cluster: &str,
+    snapshot: Snapshot<'_>,
 ) -> Result<Vec<PatchOperation>, String> {
+    let manifests = work.manifests();
+    let copies = if manifests.iter().any(is_volcano_job) {
+        rewrite_copies(manifests, binding, cluster)?
+    } else {
+        manifests.to_vec()
+    };
+    if binding.gated {
+        let record = binding.admission.as_deref().ok_or("its job is not admitted")?;
+        let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
+        let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
+        let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
+        for copy in copies.iter().filter(|copy| WorkloadKind::of(copy).is_some()) {
+            hold_against_record(copy, record, *replicas, class)?;
+        }
+    }
+    let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
+    Ok(patch_between(&whole(manifests), &whole(&copies)))
+}
+
+fn rewrite_copies(manifests: &[Value], binding: &CachedBinding, cluster: &str) -> Result<Vec<Value>, String> {
     let plan = match &binding.plan {
         Some(Ok(plan)) => plan,
         Some(Err(error)) => return Err(format!("the binding's plan is not readable: {error}")),
@@ -112,13 +137,11 @@ fn rewrite_copies(
         return Err(format!("the binding does not place the job in cluster {cluster}"));
     }
     let cluster = ClusterName::from(cluster);
-    let manifests = work.manifests();
     let mut copies = manifests.to_vec();
     for copy in copies.iter_mut().filter(|manifest| is_volcano_job(manifest)) {
         *copy = make_copy(copy, plan, &cluster).map_err(|mismatch| mismatch.to_string())?;
     }
-    let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
-    Ok(patch_between(&whole(manifests), &whole(&copies)))
+    Ok(copies)
 }
 
 #[cfg(test)]
@@ -140,14 +163,18 @@ mod tests {
             "spec": {"workload": {"manifests": [{
                 "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
                 "metadata": {"name": "j", "annotations": {"caldera.dev/revised-replicas": revised.to_string()}},
-                "spec": {"minAvailable": 10, "tasks": [{"name": "t", "replicas": 10, "minAvailable": 10}]},
+                "spec": {"minAvailable": 10, "tasks": [{
+                    "name": "t", "replicas": 10, "minAvailable": 10,
+                    "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+                }]},
             }]}},
         })
     }
 
     fn binding(plan: Option<u32>) -> CachedBinding {
+        let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
         let mut object = json!({
-            "metadata": {"annotations": {"caldera.dev/gate": "open"}},
+            "metadata": {"annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": record.to_string()}},
             "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": [{"name": "m1", "replicas": 4}]},
         });
         if let Some(replicas) = plan {
@@ -184,6 +211,53 @@ mod tests {
         assert_eq!(spec["minAvailable"], 4);
         // Again: nothing to do.
         assert_eq!(review(&rewritten, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_override_policy_that_asks_for_more_than_was_charged_is_refused_until_it_is_admitted() {
+        let mut cache = Cache::default();
+        cache.put_binding(key(), binding(Some(4)));
+        let mut object = work(4);
+        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "7"}}}]}});
+        object["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"] = pod;
+        // Memory may be behind: it is read once more.
+        assert_eq!(review(&object, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+        let mut grown = binding(Some(4));
+        let live = LiveRead::Binding(Some(Box::new(grown.clone())));
+        let Verdict::Deny(denial) = review(&object, None, Snapshot { cache: &cache, live: Some(&live) }) else { panic!() };
+        assert_eq!(denial.code, 503);
+        assert!(denial.message.contains("cpu 28, and queue default is charged 0"), "{}", denial.message);
+        let mut record = grown.admission.as_deref().unwrap().clone();
+        record.charged.set("cpu", "28".parse().unwrap());
+        grown.admission = Some(std::sync::Arc::new(record));
+        let live = LiveRead::Binding(Some(Box::new(grown)));
+        assert!(matches!(
+            review(&object, None, Snapshot { cache: &cache, live: Some(&live) }),
+            Verdict::Allow { .. }
+        ));
+    }
+
+    #[test]
+    fn a_deployments_work_is_held_against_its_record_and_one_that_is_not_queued_is_not() {
+        let web = json!({
+            "metadata": {"name": "w", "annotations": {
+                "resourcebinding.karmada.io/namespace": "ns", "resourcebinding.karmada.io/name": "j-job",
+            }},
+            "spec": {"workload": {"manifests": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "j"},
+                "spec": {"replicas": 4, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+            }]}},
+        });
+        let mut cache = Cache::default();
+        cache.put_binding(key(), binding(None));
+        assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+        let mut more = web.clone();
+        more["spec"]["workload"]["manifests"][0]["spec"]["replicas"] = 14.into();
+        assert_eq!(review(&more, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+        cache.put_binding(key(), CachedBinding { admission: None, ..binding(None) });
+        assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+        cache.put_binding(key(), CachedBinding { gated: false, admission: None, ..binding(None) });
+        assert_eq!(review(&more, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::plan::Plan;
+use caldera_core::{admission::Admission, plan::Plan};
 use caldera_crds::{
     names::caldera,
     trusted::TrustedWriters,
@@ -58,6 +58,12 @@ pub struct CachedBinding {
     pub resource: (Arc<str>, Arc<str>),
     /// Whether we gated it, or it carries our scheduler's name.
     pub ours: bool,
+    /// It waits for an admission, or has one.
+    pub gated: bool,
+    /// Namespace and name of its workload, with the kind, if that can be queued.
+    pub workload: Option<WorkloadKey>,
+    /// What was admitted.
+    pub admission: Option<Arc<Admission>>,
     /// Replicas by cluster, as placed.
     pub clusters: BTreeMap<String, u32>,
     /// The plan; an error is its text that does not parse.
@@ -82,6 +88,12 @@ impl CachedBinding {
         Self {
             resource: (text("/spec/resource/apiVersion").into(), text("/spec/resource/kind").into()),
             ours: annotation(caldera::GATE).is_some() || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
+            gated: annotation(caldera::GATE).is_some(),
+            workload: WorkloadKind::parse(text("/spec/resource/apiVersion"), text("/spec/resource/kind")).map(|kind| {
+                let (namespace, name) = (text("/spec/resource/namespace").to_owned(), text("/spec/resource/name"));
+                WorkloadKey { kind, namespace, name: name.to_owned() }
+            }),
+            admission: annotation(caldera::ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
             clusters: clusters.filter_map(target).collect(),
             plan: plan.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
             plan_fingerprint: fingerprint_plan(plan),

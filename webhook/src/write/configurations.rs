@@ -30,8 +30,25 @@ const VOLCANO_KIND: &str =
 const OTHER_KIND: &str = "[['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
                           .exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)";
 const HAS_PLACEMENT: &str = "has(object.spec.placement)";
-const VOLCANO_MANIFEST: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
-     object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && m.kind == 'Job')";
+/// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or on its pods.
+macro_rules! carries_queued {
+    () => {
+        "has(object.spec.workload) && has(object.spec.workload.manifests) && object.spec.workload.manifests.exists(m, \
+         m.apiVersion == 'batch.volcano.sh/v1alpha1' && m.kind == 'Job' || \
+         [['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
+         .exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
+         [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? m.spec.template.metadata \
+         : m.metadata].exists(p, ['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
+         has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)))"
+    };
+}
+const QUEUED_MANIFEST: &str = carries_queued!();
+/// The others of those kinds. Those of namespaces that opted in are queued, which a Work does not tell.
+const OTHER_MANIFEST: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, \
+     [['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
+     .exists(k, k[0] == m.apiVersion && k[1] == m.kind))";
+const NOT_QUEUED_MANIFEST: &str = concat!("!(", carries_queued!(), ")");
 
 /// Group, version and plural.
 type ResourceOf = (&'static str, &'static str, &'static str);
@@ -91,6 +108,9 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
     let mut elsewhere = binding_hook("services.gate.caldera.dev", ("queueable-kind", OTHER_KIND));
     elsewhere["namespaceSelector"] = opted_in("NotIn");
     elsewhere["failurePolicy"] = "Ignore".into();
+    let is_other = [("queueable-kind", OTHER_MANIFEST), ("names-no-queue", NOT_QUEUED_MANIFEST)];
+    let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
+    other_works["failurePolicy"] = "Ignore".into();
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -98,7 +118,8 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
             binding_hook("jobs.gate.caldera.dev", ("volcano-job", VOLCANO_KIND)),
             in_namespace,
             elsewhere,
-            hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("volcano-job", VOLCANO_MANIFEST)]),
+            hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", QUEUED_MANIFEST)]),
+            other_works,
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
         ],

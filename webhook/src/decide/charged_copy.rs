@@ -1,0 +1,150 @@
+//! What a Work sends to a member, held against what was charged for it.
+//!
+//! Rule: pods leave the host as they were admitted. An OverridePolicy changes a copy after the admission, and a
+//! Deployment's template may change at any time; neither may ask for more pods, for more in each pod, for another
+//! queue or for another priority class than the record and the workload on the host say. What each pod asks for is held
+//! against the record as a whole: all pods that the record grants, at the requests of this copy, must fit in what was
+//! charged. So a copy is as dear as the job was found to be, however its tasks differ.
+
+use caldera_core::{admission::Admission, gang::Gang, resources::Resources};
+use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
+use serde_json::Value;
+
+/// Why this copy of a workload may not go to a cluster that was given so many replicas (0: a whole copy). `class` is the
+/// priority class of the workload on the host, where that is known.
+pub fn hold_against_record(
+    copy: &Value,
+    record: &Admission,
+    replicas: u32,
+    class: Option<&str>,
+) -> Result<(), String> {
+    let queue = queue_of(copy);
+    if queue != record.queue {
+        return Err(format!("it names queue {queue}, and was admitted to queue {}", record.queue));
+    }
+    let own = priority_class_of(copy);
+    if let Some(class) = class.filter(|class| *class != own) {
+        return Err(format!("its pods name priority class {own:?}, and its workload names {class:?}"));
+    }
+    let gang = read_gang(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
+    let host_class = |name: &str| name.is_empty() || name == own;
+    if let Some(task) = gang.tasks.iter().find(|task| class.is_some() && !host_class(&task.priority_class)) {
+        return Err(format!("its task {} names priority class {:?}, and it names {own:?}", task.name, task.priority_class));
+    }
+    let most = |granted: u32| if replicas > 0 && gang.tasks.len() == 1 { granted.min(replicas) } else { granted };
+    if let Some(task) = gang.tasks.iter().find(|task| task.replicas > most(record.pods_of(&task.name))) {
+        let granted = most(record.pods_of(&task.name));
+        return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
+    }
+    let asked = price_record(&gang, record);
+    match asked.iter().find(|(name, amount)| *amount > record.charged.get(name.as_str())) {
+        None => Ok(()),
+        Some((name, amount)) => Err(format!(
+            "at its requests the job asks for {name} {amount}, and queue {queue} is charged {}: it goes out once the rest is \
+             admitted",
+            record.charged.get(name.as_str()).shown_as(amount)
+        )),
+    }
+}
+
+/// What all pods of a record ask for at the requests of this copy.
+fn price_record(gang: &Gang, record: &Admission) -> Resources {
+    let mut sum = Resources::new();
+    for task in &gang.tasks {
+        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
+        sum.add(&task.request.times(pods));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(cpu: [&str; 2]) -> Value {
+        let task = |name: &str, replicas: u32, cpu: &str| {
+            json!({"name": name, "replicas": replicas, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}},
+            ]}}})
+        };
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "x"},
+            "spec": {"queue": "q", "priorityClassName": "low", "minAvailable": 3,
+                "tasks": [task("master", 1, cpu[0]), task("worker", 2, cpu[1])]},
+        })
+    }
+
+    /// Of one master of one cpu and four workers of two.
+    fn record() -> Admission {
+        Admission::parse(
+            r#"{"queue":"q","priority":0,"copies":1,"tasks":{"master":1,"worker":4},"charged":{"cpu":"9","pods":"5"}}"#,
+        )
+        .unwrap()
+    }
+
+    fn hold(copy: &Value) -> Result<(), String> {
+        hold_against_record(copy, &record(), 3, Some("low"))
+    }
+
+    #[test]
+    fn a_copy_as_it_was_admitted_goes_out() {
+        assert_eq!(hold(&job(["1", "2"])), Ok(()));
+        assert_eq!(hold(&job(["1", "500m"])), Ok(()), "less harms nobody");
+    }
+
+    #[test]
+    fn an_override_that_asks_for_more_is_refused_with_the_amounts() {
+        let told = hold(&job(["1", "7"])).unwrap_err();
+        assert!(told.contains("asks for cpu 29, and queue q is charged 9"), "{told}");
+        let mut gpus = job(["1", "2"]);
+        gpus["spec"]["tasks"][1]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1".into();
+        assert!(hold(&gpus).unwrap_err().contains("nvidia.com/gpu 4"));
+        let mut second = job(["1", "2"]);
+        let container = json!({"name": "d", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+        second["spec"]["tasks"][1]["template"]["spec"]["containers"].as_array_mut().unwrap().push(container);
+        assert!(hold(&second).is_err(), "a second container asks too");
+    }
+
+    #[test]
+    fn an_override_of_replicas_queue_or_priority_class_is_refused() {
+        for (pointer, value, words) in [
+            ("/spec/tasks/1/replicas", json!(5), "5 pods of task worker, and 4 are admitted"),
+            ("/spec/queue", json!("other"), "names queue other, and was admitted to queue q"),
+            ("/spec/priorityClassName", json!("system-cluster-critical"), "priority class"),
+            ("/spec/tasks/1/name", json!("unheard-of"), "0 are admitted"),
+        ] {
+            let mut copy = job(["1", "2"]);
+            *copy.pointer_mut(pointer).unwrap() = value;
+            let told = hold(&copy).unwrap_err();
+            assert!(told.contains(words), "{told}");
+        }
+        let mut copy = job(["1", "2"]);
+        copy["spec"]["tasks"][1]["template"]["spec"]["priorityClassName"] = "system-node-critical".into();
+        assert!(hold(&copy).unwrap_err().contains("priority class"));
+    }
+
+    #[test]
+    fn a_deployments_edited_template_waits_until_it_is_admitted() {
+        let web = |cpu: &str, replicas: u32| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "annotations": {"scheduling.volcano.sh/queue-name": "q"}},
+                "spec": {"replicas": replicas, "template": {"spec": {"containers": [
+                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}},
+                ]}}},
+            })
+        };
+        let record = |charged: &str| {
+            let text = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"pods": 4},
+                "charged": {"cpu": charged, "pods": "4"}});
+            Admission::parse(&text.to_string()).unwrap()
+        };
+        let hold = |copy: &Value, charged: &str| hold_against_record(copy, &record(charged), 2, Some(""));
+        assert_eq!(hold(&web("1", 2), "4"), Ok(()));
+        assert!(hold(&web("2", 2), "4").unwrap_err().contains("asks for cpu 8, and queue q is charged 4"));
+        assert_eq!(hold(&web("2", 2), "8"), Ok(()));
+        assert!(hold(&web("1", 3), "4").unwrap_err().contains("3 pods"), "two were placed here");
+    }
+}
