@@ -17,12 +17,16 @@ use caldera_runtime::{
     watch::Event,
     write::{Done, Failure},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    controller::Controller, jobs::ReleaseOutcome, queue_annotations::AnnotationOutcome, queue_lifecycle::WriteFailure,
+    controller::Controller,
+    deadlines::{after, back_off},
+    jobs::ReleaseOutcome,
+    queue_annotations::AnnotationOutcome,
+    queue_lifecycle::WriteFailure,
 };
 use crate::{
     observe::{Binding, Input, Key, PodGroupFacts, QueueFacts},
@@ -47,8 +51,12 @@ impl Controller {
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "failed to create the default queue");
-                    self.default_queue_asked = !matches!(error, Failure::Transient(_));
+                    let first = if matches!(error, Failure::Transient(_)) { 1 } else { 60 };
+                    let asked = &mut self.default_queue;
+                    asked.failures = asked.failures.saturating_add(1);
+                    let wait = back_off(SignedDuration::from_secs(first), asked.failures);
+                    asked.again = Some(after(now, wait));
+                    tracing::warn!(%error, again_after = %wait, "failed to create the default queue");
                 }
             },
             Tag::Unrepeated => {

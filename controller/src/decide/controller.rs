@@ -78,6 +78,20 @@ pub(crate) struct FleetCount {
     pub(crate) due: Option<Timestamp>,
 }
 
+/// Whether the default queue is still to be created, and when that is tried.
+#[derive(Debug)]
+pub(crate) struct DefaultQueueAsked {
+    pub(crate) again: Option<Timestamp>,
+    /// In a row.
+    pub(crate) failures: u32,
+}
+
+impl Default for DefaultQueueAsked {
+    fn default() -> Self {
+        Self { again: Some(Timestamp::MIN), failures: 0 }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Controller {
@@ -93,7 +107,7 @@ pub struct Controller {
     pub(crate) queues: QueueWrites,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
-    pub(crate) default_queue_asked: bool,
+    pub(crate) default_queue: DefaultQueueAsked,
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
     pub(crate) now: Timestamp,

@@ -65,6 +65,14 @@ pub(crate) fn after(time: Timestamp, wait: SignedDuration) -> Timestamp {
     time.saturating_add(wait).unwrap_or(time)
 }
 
+/// How long to wait after so many failures in a row, when one of them costs `first`: twice as long each time, up to 64
+/// times that, and never longer than ten minutes. What fails for good is logged as often as it is tried.
+pub(crate) fn back_off(first: SignedDuration, failures: u32) -> SignedDuration {
+    const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+    let times = 1 << failures.saturating_sub(1).min(6);
+    first.checked_mul(times).unwrap_or(LONGEST).min(LONGEST.max(first))
+}
+
 /// The earlier of two times that may not be set.
 pub(crate) fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     [one, other].into_iter().flatten().min()

@@ -116,8 +116,12 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
 impl Controller {
     fn create_default_queue(&mut self, decisions: &mut Decisions) {
         let name = caldera_crds::names::volcano::DEFAULT_QUEUE;
-        if !std::mem::replace(&mut self.default_queue_asked, true) && !self.objects.queues.contains_key(name) {
-            decisions.writes.push(Decision::DefaultQueue);
+        let asked = &mut self.default_queue;
+        if asked.again.is_some_and(|again| again <= self.now) {
+            asked.again = None;
+            if !self.objects.queues.contains_key(name) {
+                decisions.writes.push(Decision::DefaultQueue);
+            }
         }
     }
 
@@ -260,6 +264,7 @@ impl Controller {
         let Self { deadlines, queues, .. } = self;
         let reservation = self.jobs.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
         [
+            self.default_queue.again,
             self.fleet_count.due,
             self.reasons.due,
             self.pod_groups.next_due(),

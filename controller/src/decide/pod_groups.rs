@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    deadlines::after,
+    deadlines::{after, back_off},
     jobs::Jobs,
     pod_group_status::{describe_binding, describe_details, describe_unknown_class},
     preemption::Preemption,
@@ -46,6 +46,8 @@ struct PodGroupWrite {
     last_write: Option<Timestamp>,
     changed_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
+    /// In a row.
+    failures: u32,
     spec_written: u64,
 }
 
@@ -196,6 +198,7 @@ impl PodGroupWrites {
                     in_flight: true,
                     last_write: Some(now),
                     spec_written: spec,
+                    failures: self.writes.get(key).map_or(0, |before| before.failures),
                     ..PodGroupWrite::default()
                 };
                 self.writes.insert(key.clone(), state);
@@ -283,12 +286,14 @@ impl PodGroupWrites {
     }
 
     /// Takes in that the write of a binding's PodGroup was answered; after a failure it is not written again for `wait`
-    /// seconds.
+    /// seconds, and for longer after several.
     pub(crate) fn follow_answer(&mut self, key: &Key, wait: Option<i64>, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(write) = self.writes.get_mut(key) else { return };
         write.in_flight = false;
-        write.not_before = wait.map(|wait| after(now, SignedDuration::from_secs(wait)));
+        write.failures = if wait.is_some() { write.failures.saturating_add(1) } else { 0 };
+        let failures = write.failures;
+        write.not_before = wait.map(|wait| after(now, back_off(SignedDuration::from_secs(wait), failures)));
         self.dirty.insert(key.clone());
     }
 }

@@ -28,7 +28,7 @@ use caldera_runtime::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::deadlines::after;
+use super::deadlines::{after, back_off};
 use crate::{
     observe::{CommandFacts, Objects, QueueFacts},
     write::Decision,
@@ -80,6 +80,8 @@ pub(crate) struct QueueLifecycle {
     later: BTreeMap<QueueName, Timestamp>,
     /// Queues of which a write failed: not before then, unless they are of another version than this.
     held_off: BTreeMap<QueueName, (Timestamp, Option<Arc<str>>)>,
+    /// Of which writes failed, and how often in a row.
+    failures: BTreeMap<QueueName, u32>,
 }
 
 /// Events and answers in.
@@ -134,6 +136,7 @@ impl QueueLifecycle {
         self.look_at_all = true;
         self.writing.remove(name);
         self.held_off.remove(name);
+        self.failures.remove(name);
     }
 
     /// Takes in that jobs may have ended.
@@ -161,12 +164,21 @@ impl QueueLifecycle {
         self.writing.remove(name);
         self.look.insert(name.clone());
         let (wait, of) = match failure {
-            None => return,
+            None => {
+                self.failures.remove(name);
+                return;
+            }
             Some(WriteFailure::Changed) => (UNEXPLAINED, Some(Arc::clone(version))),
-            Some(WriteFailure::Transient) => (AGAIN, None),
-            Some(WriteFailure::Refused) => (REFUSED, None),
+            Some(WriteFailure::Transient) => (self.back_off(name, AGAIN), None),
+            Some(WriteFailure::Refused) => (self.back_off(name, REFUSED), None),
         };
         self.held_off.insert(name.clone(), (after(now, wait), of));
+    }
+
+    fn back_off(&mut self, name: &QueueName, first: SignedDuration) -> SignedDuration {
+        let failures = self.failures.entry(name.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        back_off(first, *failures)
     }
 
     /// Takes in the answer to the deletion of a Command. If it is gone the watch will say so.
@@ -178,9 +190,13 @@ impl QueueLifecycle {
         now: Timestamp,
     ) {
         let at = match failure {
-            None | Some(WriteFailure::Changed) => return,
-            Some(WriteFailure::Transient) => after(now, AGAIN),
-            Some(WriteFailure::Refused) => after(now, REFUSED),
+            None => {
+                self.failures.remove(name);
+                return;
+            }
+            Some(WriteFailure::Changed) => return,
+            Some(WriteFailure::Transient) => after(now, self.back_off(name, AGAIN)),
+            Some(WriteFailure::Refused) => after(now, self.back_off(name, REFUSED)),
         };
         let all = self.commands.get_mut(name).into_iter().flatten();
         all.filter(|command| *command.facts.uid == *uid).for_each(|command| command.delete = Some(at));

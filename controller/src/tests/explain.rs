@@ -326,3 +326,38 @@ fn who_was_scaled_up_is_told_what_the_rest_waits_for() {
     assert_eq!((seen.verdict, seen.token.as_str()), (Verdict::Placed, "ExceedsCapability"));
     assert!(seen.sentence.contains("needs cpu 5 on top of 4 that it holds, more than 8"), "{}", seen.sentence);
 }
+
+/// A job of so many tasks; each asks for as much as the others, or for something of its own.
+fn wide_job(name: &str, tasks: usize, kinds: usize) -> Value {
+    let task = |at: usize| {
+        let request = json!({"cpu": "1", "memory": format!("{}Mi", 1 + at % kinds)});
+        json!({
+            "name": format!("t{at}"), "replicas": 1,
+            "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": request}}]}},
+        })
+    };
+    let mut job = job(name, "q", 1);
+    job["spec"]["minAvailable"] = tasks.into();
+    job["spec"]["tasks"] = (0..tasks).map(task).collect();
+    job
+}
+
+/// It took minutes. The bound is for a build that is not optimised, on a busy machine.
+#[test]
+fn a_job_of_four_thousand_tasks_is_explained_at_once() {
+    for (kinds, cpus) in [(1, "5000"), (1, "3000"), (20, "5000"), (20, "3000")] {
+        let mut world = World::empty();
+        for member in ["m1", "m2", "m3"] {
+            world.cluster(member, cpus);
+        }
+        world.queue("q", &json!({"capability": {"cpu": "3000"}}));
+        let job = world.put(wide_job("wide", 4_000, kinds));
+        world.bind(&job, 4_000, true);
+        let began = std::time::Instant::now();
+        let mut controller = listed(&world);
+        let said = of(&mut controller, &world, "wide");
+        println!("{kinds} kinds of tasks, members of {cpus} cores: {:?}", began.elapsed());
+        assert_eq!(said.asks.as_ref().map(|asks| asks.min_pods), Some(4_000));
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+}

@@ -236,7 +236,7 @@ fn a_command_that_was_carried_out_is_not_carried_out_again_while_it_can_not_be_d
     world.patch("Queue", "q", &json!({"status": {"state": "Open"}}));
     world.settle();
     assert_eq!(world.state("q").0, "Open", "the edit is the last word");
-    world.pass(5);
+    world.pass(8);
     assert!(world.get("Command", "closequeue-q").is_null());
     assert_eq!(world.state("q").0, "Open");
 }

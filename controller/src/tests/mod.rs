@@ -358,6 +358,38 @@ fn a_job_without_a_queue_is_in_the_default_queue_which_we_create_defect_8() {
     assert_eq!(world.used("default"), "4");
 }
 
+/// With the webhook of queues away, each answer was followed by the next try: 21,807 in 54 s.
+#[test]
+fn a_default_queue_that_can_not_be_created_is_tried_less_and_less_often() {
+    let mut world = World::empty();
+    let away = || ("queues", Failure::Transient("failed calling webhook".into()));
+    world.fail = std::iter::repeat_with(away).take(100_000).collect();
+    world.pass(1);
+    let tried = |world: &World| 100_000 - world.fail.len();
+    assert_eq!(tried(&world), 1);
+    world.pass(60);
+    assert_eq!(tried(&world), 6, "after 1, 3, 7, 15 and 31 seconds");
+    world.pass(3_600);
+    assert!((50..70).contains(&tried(&world)), "{}", tried(&world));
+    world.fail.clear();
+    world.pass(65);
+    assert_eq!(world.get("Queue", "default")["status"]["state"], "Open");
+}
+
+#[test]
+fn a_pod_group_that_can_not_be_written_is_tried_less_and_less_often() {
+    let mut world = World::new(10);
+    let away = || ("podgroups", Failure::Transient("away".into()));
+    world.fail = std::iter::repeat_with(away).take(100_000).collect();
+    world.job("a", "q", 4);
+    world.pass(600);
+    let tried = 100_000 - world.fail.len();
+    assert!((5..20).contains(&tried), "{tried}");
+    world.fail.clear();
+    world.pass(70);
+    assert_eq!(world.says("a").0, "Admitted");
+}
+
 #[test]
 fn an_existing_default_queue_is_left_alone() {
     let mut world = World::empty();
