@@ -231,13 +231,25 @@ impl Fleet {
         let members = dir.join("members");
         fs::create_dir_all(&members).map_err(failed(&members))?;
         let path = dir.join("host.kubeconfig");
-        fs::write(&path, self.host.kubeconfig()).map_err(failed(&path))?;
+        write_secret(&path, &self.host.kubeconfig()).map_err(failed(&path))?;
         for member in &self.members {
             let path = members.join(format!("{}.kubeconfig", member.name));
-            fs::write(&path, member.kubeconfig()).map_err(failed(&path))?;
+            write_secret(&path, &member.kubeconfig()).map_err(failed(&path))?;
         }
         Ok(())
     }
+}
+
+/// Writes a file that its owner alone may read, also where there was one that others may.
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    io::Write::write_all(&mut file, text.as_bytes())
 }
 
 async fn serve_api(
@@ -365,5 +377,25 @@ async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Er
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failed(Failure::Transient(error.to_string()))),
         Err(_) => Err(failed(Failure::Transient(format!("it was not established within {PATIENCE:?}")))),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_is_its_owners_alone_also_where_one_was_open_to_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+        fs::write(&old, "old and long").unwrap();
+        fs::set_permissions(&old, PermissionsExt::from_mode(0o644)).unwrap();
+        for path in [&new, &old] {
+            write_secret(path, "text").unwrap();
+            assert_eq!((mode(path), fs::read_to_string(path).unwrap().as_str()), (0o600, "text"));
+        }
     }
 }
