@@ -109,6 +109,8 @@ pub mod karmada {
     pub const CLUSTER_POLICY_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
     /// Label of a binding that something other than a policy made.
     pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
+    /// Where Karmada keeps the Secrets by which it reaches members.
+    pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
     /// Works of cluster `x` are in namespace `karmada-es-x`.
     pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
 }

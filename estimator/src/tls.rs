@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use caldera_runtime::tls::{Identity, TlsError, install_provider, parse_identity, parse_roots};
-use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use caldera_runtime::tls::{Identity, TlsError, client_verifier, install_provider, parse_identity};
+use rustls::ServerConfig;
 
 /// A server's configuration; with `client_ca` only clients that it has signed may ask.
 ///
@@ -16,11 +16,7 @@ pub fn server_config(identity: &Identity, client_ca: Option<&str>) -> Result<Arc
     let builder = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13]);
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
-        Some(pem) => {
-            let verifier = WebPkiClientVerifier::builder(Arc::new(parse_roots(pem)?)).build();
-            let verifier = verifier.map_err(|error| TlsError::Pem { what: "client CA", message: error.to_string() })?;
-            builder.with_client_cert_verifier(verifier)
-        }
+        Some(pem) => builder.with_client_cert_verifier(client_verifier(pem)?),
     };
     let mut config = builder.with_single_cert(certs, key).map_err(|source| TlsError::Config { source })?;
     config.alpn_protocols = vec![b"h2".to_vec()];

@@ -14,6 +14,7 @@ use rcgen::{
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
 pub use served::{RELOAD_EVERY, ServedTls};
@@ -89,13 +90,26 @@ impl Authority {
     pub fn new(name: &str) -> Result<Self, TlsError> {
         let failed = |source| TlsError::Make { subject: name.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let params = authority_params(name);
         let cert = params.self_signed(&key).map_err(failed)?;
         Ok(Self { issuer: Issuer::new(params, key), cert_pem: cert.pem() })
+    }
+
+    /// The authority of this name that was made before, from its certificate and its key.
+    ///
+    /// # Errors
+    /// If the key is unusable.
+    pub fn from_pem(name: &str, pem: &Identity) -> Result<Self, TlsError> {
+        let unusable = |error: rcgen::Error| TlsError::Pem { what: "private key", message: error.to_string() };
+        let key = KeyPair::from_pem(&pem.key_pem).map_err(unusable)?;
+        parse_roots(&pem.cert_pem)?;
+        Ok(Self { issuer: Issuer::new(authority_params(name), key), cert_pem: pem.cert_pem.clone() })
+    }
+
+    /// Its certificate and its key.
+    #[must_use]
+    pub fn to_pem(&self) -> Identity {
+        Identity { cert_pem: self.cert_pem.clone(), key_pem: self.issuer.key().serialize_pem() }
     }
 
     /// A server's certificate for these names and addresses.
@@ -134,6 +148,14 @@ impl Authority {
     }
 }
 
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params
+}
+
 fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
@@ -145,14 +167,33 @@ fn common_name(name: &str) -> DistinguishedName {
 /// # Errors
 /// If the PEM is unusable.
 pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    server_config_for(identity, None)
+}
+
+/// The same; with `client_ca` for clients alone that it has signed.
+///
+/// # Errors
+/// If a PEM is unusable.
+pub fn server_config_for(identity: &Identity, client_ca: Option<&str>) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     install_provider();
     let (certs, key) = parse_identity(identity)?;
-    let mut config = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(certs, key)
-        .map_err(|source| TlsError::Config { source })?;
+    let builder = rustls::ServerConfig::builder();
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(pem) => builder.with_client_cert_verifier(client_verifier(pem)?),
+    };
+    let mut config = builder.with_single_cert(certs, key).map_err(|source| TlsError::Config { source })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Takes clients whose certificate one of these authorities has signed.
+///
+/// # Errors
+/// If the PEM is unusable.
+pub fn client_verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let verifier = WebPkiClientVerifier::builder(Arc::new(parse_roots(pem)?)).build();
+    verifier.map_err(|error| TlsError::Pem { what: "client CA", message: error.to_string() })
 }
 
 /// The certificate chain and the key of an identity.

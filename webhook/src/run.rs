@@ -89,13 +89,17 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let bodies = BodyBounds {
-            one: LARGEST_OBJECT + ENVELOPE,
-            all: 16 << 20,
-            reserve: 4 << 20,
-            within: Duration::from_secs(10),
-        };
-        Self { bounds: Bounds::default(), bodies, memory: 80 << 20 }
+        Self::for_objects_of(LARGEST_OBJECT)
+    }
+}
+
+impl Limits {
+    /// With room for the largest object: five of it at once, and its values, which take many times its text.
+    #[must_use]
+    pub fn for_objects_of(bytes: usize) -> Self {
+        let one = bytes + ENVELOPE;
+        let bodies = BodyBounds { one, all: 5 * one, reserve: one, within: Duration::from_secs(10) };
+        Self { bounds: Bounds::default(), bodies, memory: 27 * bytes }
     }
 }
 
@@ -310,6 +314,8 @@ fn look_through(route: &'static str, body: HeldBody, most: usize) -> Asked {
     let glance = Glance::of_body(&body);
     let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
     let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
+    // A queue is small, and is copied while it is reviewed.
+    let most = if route.ends_with("-queue") { most / 8 } else { most };
     let specs = (cost >= COSTLY).then(|| GlancedSpecs::of_body(&body)).unwrap_or_default();
     let verdict = if is_job && specs.created_tasks > MOST_TASKS {
         Some(Verdict::deny_invalid(task_count_refusal(specs.created_tasks).sentence()))

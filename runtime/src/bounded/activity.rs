@@ -62,10 +62,13 @@ impl Activity {
         self.close.cancelled().await;
     }
 
-    /// Since when no request is open, if none is.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    /// Whether a request is open, and since when it is so.
+    pub(super) fn busy_since(&self) -> (bool, Instant) {
         let state = self.state();
-        state.open.is_empty().then_some(state.idle)
+        match state.open.first_key_value() {
+            Some((_, since)) => (true, *since),
+            None => (false, state.idle),
+        }
     }
 
     fn observe_bytes(&self, now: Instant) {

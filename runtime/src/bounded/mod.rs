@@ -2,7 +2,7 @@
 //!
 //! Rules:
 //! - There are at most so many connections. One more takes the place of the one that is idle longest; where none is
-//!   idle it is not taken.
+//!   idle, of the one whose request is open longest: an honest one is answered in no time.
 //! - TLS must be spoken within a time, a first or begun request must have its headers within a time, an answer must be
 //!   taken within a time, and a connection without requests is closed after a time. It is longer than the 90 s after
 //!   which Go's clients close theirs, so that no API server loses a request to it.
@@ -108,15 +108,12 @@ pub async fn serve_bounded(
                 }
             },
         };
-        let Some(place) = Connections::take_place(&connections) else {
-            tracing::debug!("a connection was not taken: there are as many as may be, and none is idle");
-            continue;
-        };
+        let place = Connections::take_place(&connections);
         let (tls, routes, stop, end) = (tls.clone(), routes.clone(), stop.clone(), end.clone());
         tasks.spawn(async move {
             tokio::select! {
                 () = end.cancelled() => {}
-                () = place.activity.closed() => tracing::debug!("an idle connection made room for another"),
+                () = place.activity.closed() => tracing::debug!("a connection made room for another"),
                 () = serve_socket(tcp, tls, routes, &place, bounds, stop) => {}
             }
         });
@@ -210,17 +207,17 @@ struct Place {
 }
 
 impl Connections {
-    fn take_place(self: &Arc<Self>) -> Option<Place> {
+    fn take_place(self: &Arc<Self>) -> Place {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.bounds.connections {
-            let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
-            let (_, id) = idle.min()?;
-            open.remove(&id).iter().for_each(|activity| activity.close());
+            let since = open.iter().map(|(id, activity)| (activity.busy_since(), *id));
+            let longest = since.min().and_then(|(_, id)| open.remove(&id));
+            longest.iter().for_each(|activity| activity.close());
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let activity = Arc::new(Activity::begin_at(Instant::now()));
         open.insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, among: Arc::clone(self) })
+        Place { id, activity, among: Arc::clone(self) }
     }
 }
 

@@ -130,18 +130,19 @@ async fn one_connection_too_many_takes_the_place_of_the_one_that_is_idle_longest
 }
 
 #[tokio::test]
-async fn a_connection_with_a_request_keeps_its_place() {
+async fn where_all_connections_have_requests_the_one_that_is_open_longest_goes() {
     let (to, room, ..) = serve(short(), BODIES);
     let mut busy = Vec::new();
-    for _ in 0..4 {
+    for count in 1..=4 {
         busy.push(connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await);
+        while room.taken() < count * 9 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
-    while room.taken() < 4 * 9 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(read_until(&mut connect(to, ASK).await, NEVER).await, "");
-    busy[0].write_all(b"9").await.unwrap();
-    assert!(read_until(&mut busy[0], "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
+    assert!(read_until(&mut connect(to, ASK).await, "hello").await.contains("hello"));
+    assert_eq!(read_until(&mut busy[0], NEVER).await, "");
+    busy[1].write_all(b"9").await.unwrap();
+    assert!(read_until(&mut busy[1], "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
 }
 
 #[tokio::test]
