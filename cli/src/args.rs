@@ -275,17 +275,22 @@ pub struct EstimatorArgs {
     pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub member: MemberArgs,
-    /// Where gRPC listens. karmada-scheduler asks the Service karmada-scheduler-estimator-NAME at this port.
-    #[arg(long, default_value = "0.0.0.0:10352", value_name = "ADDRESS")]
-    pub listen: SocketAddr,
-    /// PEM certificate chain of the server; without it TLS is not spoken. It is read again when it changes, and so are
-    /// its key and the clients' bundle.
+    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 with --insecure. karmada-scheduler asks the
+    /// Service karmada-scheduler-estimator-NAME at this port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Speaks no TLS: whoever reaches it may ask.
+    #[arg(long, conflicts_with = "grpc_auth_cert_file")]
+    pub insecure: bool,
+    /// PEM certificate chain of the server. It is read again when it changes, and so are its key and the clients'
+    /// bundle.
     #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
     pub grpc_auth_cert_file: Option<PathBuf>,
     /// PEM private key of the server.
     #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
     pub grpc_auth_key_file: Option<PathBuf>,
-    /// PEM bundle: only clients with a certificate that it has signed may ask.
+    /// PEM bundle: only clients with a certificate that it has signed may ask. Wanted unless
+    /// --insecure-skip-grpc-client-verify is given.
     #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
     pub grpc_client_ca_file: Option<PathBuf>,
     /// Lets anybody ask, whatever certificate they have.
@@ -307,13 +312,24 @@ pub struct WebhookArgs {
     /// PEM private key.
     #[arg(long, requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Registers the webhook configurations with this URL (https://host:port) at start, trusting the authority made
-    /// at start (or --ca-bundle).
+    /// Registers the webhook configurations with this URL (https://host:port) at start, trusting --ca-bundle, or the
+    /// authority that all replicas share: the first one makes it and keeps it in Secret caldera-webhook-authority of the
+    /// lease's namespace.
     #[arg(long, value_name = "URL")]
     pub register_url: Option<String>,
     /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
     #[arg(long, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
+    /// PEM bundle: only clients with a certificate that it has signed are served. API servers take theirs from
+    /// --admission-control-config-file.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// KiB of the largest object. An API server takes requests of 3072.
+    #[arg(long, default_value_t = 3_072, value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    pub largest_object: u32,
+    /// Connections at once. One more closes the one that is idle longest.
+    #[arg(long, default_value_t = 128, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub connections: u32,
     #[command(flatten)]
     pub trusted: TrustedArgs,
 }
@@ -411,6 +427,13 @@ pub struct ManifestsArgs {
     /// Only these groups; all if not given.
     #[arg(long = "only", value_enum)]
     pub only: Vec<ManifestGroup>,
+    /// Lets the webhook register itself, for `caldera webhook --register-url`.
+    #[arg(long)]
+    pub registers_webhooks: bool,
+    /// Name of a Secret by which Karmada reaches a member (`spec.secretRef` of its Cluster). May be repeated. Without it
+    /// all Secrets of the namespace karmada-cluster may be read.
+    #[arg(long = "member-secret", value_name = "NAME")]
+    pub member_secrets: Vec<String>,
     #[command(flatten)]
     pub trusted: TrustedArgs,
     #[command(flatten)]
@@ -436,6 +459,14 @@ pub struct DeployArgs {
     /// it.
     #[arg(long = "collector", value_name = "CLUSTER")]
     pub collectors: Vec<String>,
+    /// With --deployments: a namespace whose pods may call the webhook, where Karmada's API server and controllers run.
+    /// May be repeated.
+    #[arg(long = "caller", value_name = "NAMESPACE", default_value = "karmada-system")]
+    pub callers: Vec<String>,
+    /// With --deployments: a network from which the webhook may be called, for an API server outside the cluster. May be
+    /// repeated.
+    #[arg(long = "caller-address", value_name = "CIDR")]
+    pub caller_addresses: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,13 @@
 //! Runs one component against any Karmada: `caldera webhook`, `controller`, `scheduler`, `inventory` and `estimator`.
 
-use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use caldera_core::queue::{OrderPolicy, preemption::EvictionRate};
@@ -12,7 +19,7 @@ use caldera_runtime::{
     members::collector,
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Authority, Identity, RELOAD_EVERY, ServedTls, server_config},
+    tls::{Identity, RELOAD_EVERY, ServedTls, server_config_for},
 };
 use jiff::SignedDuration;
 use kube::Client;
@@ -24,6 +31,7 @@ use crate::{
         WebhookArgs,
     },
     stack,
+    webhook_identity::webhook_identity,
 };
 
 /// The lease whose holder admits workloads.
@@ -154,24 +162,47 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
+/// Certificate, key and the clients' bundle; none for plain text. What is missing for TLS on both sides must be given up
+/// in words.
+fn estimator_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
+    if args.insecure {
+        return Ok(None);
+    }
+    let (Some(cert), Some(key)) = (&args.grpc_auth_cert_file, &args.grpc_auth_key_file) else {
+        anyhow::bail!(
+            "give --grpc-auth-cert-file and --grpc-auth-key-file, or --insecure to let whoever reaches it ask in plain \
+             text"
+        );
+    };
+    let mut files = vec![cert.clone(), key.clone()];
+    if !args.insecure_skip_grpc_client_verify {
+        let bundle = args.grpc_client_ca_file.clone();
+        files.push(
+            bundle.context("give --grpc-client-ca-file, or --insecure-skip-grpc-client-verify to let anybody ask")?,
+        );
+    }
+    Ok(Some(files))
+}
+
+/// Plain text is spoken on the loopback alone, unless an address is given.
+fn estimator_address(args: &EstimatorArgs) -> SocketAddr {
+    let host = if args.insecure { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    args.listen.unwrap_or_else(|| (host, caldera_crds::estimator::PORT).into())
+}
+
 pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = connect_client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
     let (ready, _) = serve_admin(args.admin, &stop).await?;
-    let tls = match (&args.grpc_auth_cert_file, &args.grpc_auth_key_file) {
-        (Some(cert), Some(key)) => {
-            let client_ca = args.grpc_client_ca_file.as_ref().filter(|_| !args.insecure_skip_grpc_client_verify);
-            let files = [cert, key].into_iter().chain(client_ca).cloned().collect();
-            Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-                caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
-            })?)
-        }
-        _ => None,
+    let tls = match estimator_files(&args)? {
+        Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
+            caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
+        })?),
+        None => None,
     };
-    let failed = || format!("failed to listen on {}", args.listen);
-    let listener = std::net::TcpListener::bind(args.listen).with_context(failed)?;
-    listener.set_nonblocking(true).with_context(failed)?;
+    let listen = estimator_address(&args);
+    let listener = std::net::TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
     let config = caldera_estimator::serve::Config {
         listener,
         tls,
@@ -249,11 +280,19 @@ where
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the webhook's clients may take of it. Room for bodies and their values follows from the largest object.
+fn webhook_limits(args: &WebhookArgs) -> caldera_webhook::Limits {
+    let mut limits = caldera_webhook::Limits::for_objects_of(args.largest_object as usize * 1024);
+    limits.bounds.connections = args.connections as usize;
+    limits
+}
+
 pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
     let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
-    let (identity, ca_pem) = webhook_identity(&args)?;
+    let (identity, ca_pem) = webhook_identity(&args, &client).await?;
+    let client_ca = args.client_ca.as_deref().map(read_file).transpose()?;
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     if let Some(url) = &args.register_url {
@@ -264,49 +303,23 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     }
     let renewed = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
-            Some(ServedTls::from_files(vec![cert.clone(), key.clone()], RELOAD_EVERY, |pems| {
-                server_config(&read_identity(pems))
-            })?)
+            let files = [cert, key].into_iter().chain(&args.client_ca).cloned().collect();
+            ServedTls::from_files(files, RELOAD_EVERY, |pems| {
+                server_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
+            })?
         }
-        _ => None,
+        _ => server_config_for(&identity, client_ca.as_deref())?.into(),
     };
-    let trusted = args.trusted.to_writers();
-    let defaults = caldera_webhook::Config::new(listener, identity);
-    let config = caldera_webhook::Config { renewed, trusted, ready, registry, ..defaults };
+    let config = caldera_webhook::Config {
+        renewed: Some(renewed),
+        limits: webhook_limits(&args),
+        trusted: args.trusted.to_writers(),
+        ready,
+        registry,
+        ..caldera_webhook::Config::new(listener, identity)
+    };
     caldera_webhook::run(config, client, stop).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The certificate to serve, and what clients must trust.
-fn webhook_identity(args: &WebhookArgs) -> anyhow::Result<(Identity, String)> {
-    if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        let identity = Identity { cert_pem: read_file(cert)?, key_pem: read_file(key)? };
-        let trusted = match &args.ca_bundle {
-            Some(bundle) => read_file(bundle)?,
-            None => identity.cert_pem.clone(),
-        };
-        return Ok((identity, trusted));
-    }
-    let authority = Authority::new("caldera-webhook")?;
-    let host = args.register_url.as_deref().map(host_of).unwrap_or_default();
-    let mut names = vec!["localhost", "caldera-webhook", "caldera-webhook.caldera-system.svc"];
-    let mut addresses = vec![std::net::Ipv4Addr::LOCALHOST.into(), args.listen.ip()];
-    match host.parse() {
-        Ok(address) => addresses.push(address),
-        Err(_) if host.is_empty() => {}
-        Err(_) => names.push(host),
-    }
-    Ok((authority.issue_server_identity("caldera-webhook", &names, &addresses)?, authority.cert_pem))
-}
-
-/// `https://host:port/path` -> `host`.
-fn host_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    }
 }
 
 #[cfg(test)]
@@ -317,14 +330,24 @@ mod tests {
     use crate::args::{Args, Command};
 
     #[test]
-    fn the_host_of_a_url_is_found() {
-        for (url, host) in [
-            ("https://10.0.0.1:8443/x", "10.0.0.1"),
-            ("https://webhook.example.com", "webhook.example.com"),
-            ("https://[::1]:8443", "::1"),
-        ] {
-            assert_eq!(host_of(url), host);
-        }
+    fn an_estimator_speaks_plain_text_only_where_that_is_said_and_then_on_the_loopback() {
+        let args = |flags: &[&str]| {
+            let words = ["caldera", "estimator", "--cluster", "m"].iter().chain(flags);
+            match Args::try_parse_from(words).unwrap().command {
+                Command::Estimator(args) => args,
+                other => panic!("{other:?}"),
+            }
+        };
+        let pair = ["--grpc-auth-cert-file=c", "--grpc-auth-key-file=k"];
+        assert!(estimator_files(&args(&[])).unwrap_err().to_string().contains("--insecure"));
+        assert!(estimator_files(&args(&pair)).unwrap_err().to_string().contains("--grpc-client-ca-file"));
+        let files = |more: &str| estimator_files(&args(&[pair[0], pair[1], more])).unwrap().unwrap().len();
+        assert_eq!([files("--grpc-client-ca-file=b"), files("--insecure-skip-grpc-client-verify")], [3, 2]);
+        assert_eq!(estimator_files(&args(&["--insecure"])).unwrap(), None);
+        let address = |flags: &[&str]| estimator_address(&args(flags)).to_string();
+        assert_eq!(address(&pair), "0.0.0.0:10352");
+        assert_eq!(address(&["--insecure"]), "127.0.0.1:10352");
+        assert_eq!(address(&["--insecure", "--listen=0.0.0.0:1"]), "0.0.0.0:1");
     }
 
     fn decided(flags: &[&str]) -> caldera_controller::Config {

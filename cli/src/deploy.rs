@@ -21,7 +21,7 @@ const CERTIFICATE_DIR: &str = "/etc/caldera/tls";
 const LEASE_NAMESPACE: &str = "caldera-system";
 
 /// What is deployed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Deploy {
     /// The image that has `caldera` as its entry point.
     pub image: String,
@@ -29,6 +29,10 @@ pub struct Deploy {
     pub namespace: String,
     /// Members that get a collector.
     pub collectors: Vec<String>,
+    /// Namespaces whose pods may call the webhook: those of the Karmada API server and controllers.
+    pub callers: Vec<String>,
+    /// Networks from which it may be called, too.
+    pub caller_addresses: Vec<String>,
 }
 
 /// One component's process.
@@ -82,6 +86,7 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
     for part in &parts {
         objects.extend(of_part(deploy, part));
     }
+    objects.extend(network_policies(deploy));
     objects.push(service_object(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
     objects.push(service_object(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
     objects
@@ -112,7 +117,8 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
         }),
     ];
     if let Some((image, cluster)) = collector_of {
-        let deploy = Deploy { image: image.to_owned(), namespace: namespace_name.to_owned(), collectors: Vec::new() };
+        let (image, namespace) = (image.to_owned(), namespace_name.to_owned());
+        let deploy = Deploy { image, namespace, ..Deploy::default() };
         objects.push(deployment_object(&deploy, &Part { name: name.to_owned(), ..collector_part(cluster, true) }));
     }
     objects
@@ -169,6 +175,8 @@ fn deployment_object(deploy: &Deploy, part: &Part<'_>) -> Value {
         "name": part.subcommand,
         "image": deploy.image,
         "args": args,
+        // Threads share what is free: else each keeps its own.
+        "env": [{"name": "MALLOC_ARENA_MAX", "value": "2"}],
         "ports": ports,
         "livenessProbe": probe("/healthz"),
         "readinessProbe": probe("/readyz"),
@@ -217,6 +225,37 @@ fn service_object(deploy: &Deploy, name: &str, component: Option<&str>, (port_na
         "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(component)},
         "spec": {"selector": selector, "ports": [{"name": port_name, "port": port, "targetPort": port_name}]},
     })
+}
+
+/// Who may reach what: the webhook's port from the namespaces of its callers and from the networks that are given, the
+/// admin ports from namespaces with the label `caldera.dev/monitoring`, and nothing else. (A kubelet's probes always
+/// arrive.)
+fn network_policies(deploy: &Deploy) -> [Value; 2] {
+    let policy = |name: &str, pods: Value, rule: Value| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(None)},
+            "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": [rule]},
+        })
+    };
+    let namespaces = |expression: Value| json!({"namespaceSelector": {"matchExpressions": [expression]}});
+    let by_name = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": deploy.callers});
+    let mut callers = vec![namespaces(by_name)];
+    callers.extend(deploy.caller_addresses.iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}})));
+    let watchers = [namespaces(json!({"key": "caldera.dev/monitoring", "operator": "Exists"}))];
+    let ports = |port: u16| json!([{"protocol": "TCP", "port": port}]);
+    [
+        policy(
+            "caldera-webhook",
+            json!({"app.kubernetes.io/name": "caldera-webhook"}),
+            json!({"from": callers, "ports": ports(WEBHOOK_PORT)}),
+        ),
+        policy(
+            "caldera-admin",
+            json!({"app.kubernetes.io/part-of": "caldera"}),
+            json!({"from": watchers, "ports": ports(ADMIN_PORT)}),
+        ),
+    ]
 }
 
 fn namespace_object(name: &str) -> Value {

@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
                     text = format!("{text}: {cause}");
                 }
             }
-            eprintln!("caldera: {text}");
+            eprintln!("caldera: {}", caldera_cli::output::escape_controls(&text));
             ExitCode::FAILURE
         }
     }

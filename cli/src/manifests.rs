@@ -4,7 +4,6 @@
 use std::{fs, process::ExitCode};
 
 use anyhow::Context;
-use caldera_controller::settings;
 use caldera_runtime::{
     watch::api_resource,
     write::{Body, Write},
@@ -16,6 +15,7 @@ use crate::{
     args::{DeployArgs, ManifestGroup, ManifestsArgs},
     deploy::{self, Deploy},
     output,
+    roles::{Granted, component_roles},
 };
 
 /// Prints what was asked for as YAML documents.
@@ -38,7 +38,8 @@ fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
-        let deploy = Deploy { image, namespace, collectors: args.collectors.clone() };
+        let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
+        let deploy = Deploy { image, namespace, collectors: args.collectors.clone(), callers, caller_addresses };
         return Ok(Some(deploy::beside_karmada(&deploy)));
     }
     if !args.member {
@@ -65,7 +66,10 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
         objects.extend(caldera_crds::manifests::federation_crds());
     }
     if wanted(ManifestGroup::Rbac) {
-        objects.extend(component_roles());
+        objects.extend(component_roles(&Granted {
+            registers: args.registers_webhooks,
+            member_secrets: args.member_secrets.clone(),
+        }));
     }
     if wanted(ManifestGroup::Policies) {
         objects.extend(propagation_policies());
@@ -136,137 +140,6 @@ pub fn propagation_policies() -> Vec<Value> {
         policy("caldera-queues", json!([{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}])),
         policy("caldera-priority-classes", json!([{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}])),
     ]
-}
-
-/// API groups, their resources, and what may be done with them.
-type Rule = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
-
-const READ: &[&str] = &["get", "list", "watch"];
-const WORKLOADS: Rule =
-    (&["batch.volcano.sh", "apps", "batch", ""], &["jobs", "deployments", "statefulsets", "pods", "namespaces"], READ);
-const BINDINGS: Rule = (&["work.karmada.io"], &["resourcebindings"], &["get", "list", "watch", "patch"]);
-const CLUSTERS: Rule = (&["cluster.karmada.io"], &["clusters"], READ);
-const PROXY: Rule = (&["cluster.karmada.io"], &["clusters/proxy"], &["get"]);
-const SECRETS: Rule = (&[""], &["secrets"], &["get"]);
-const EVENTS: Rule = (&[""], &["events"], &["create", "patch"]);
-const CLASSES: Rule = (&["scheduling.k8s.io"], &["priorityclasses"], READ);
-const QUEUES: Rule = (&["scheduling.volcano.sh"], &["queues"], READ);
-const LEASES: Rule = (&["coordination.k8s.io"], &["leases"], &["get", "create", "update", "patch"]);
-const INVENTORIES: Rule = (&["federation.caldera.dev"], &["clusterinventories"], READ);
-const LINKS: Rule = (&["federation.caldera.dev"], &["federationtopologies"], READ);
-
-fn policy_rule((groups, resources, verbs): Rule) -> Value {
-    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
-}
-
-/// The settings that the controller publishes, and nothing else of its namespace.
-fn settings_rule(verbs: &[&str]) -> Value {
-    json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [settings::NAME], "verbs": verbs})
-}
-
-fn cluster_role(name: &str, rules: Vec<Value>) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}}, "rules": rules,
-    })
-}
-
-/// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
-/// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
-/// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
-fn reader_roles() -> [Value; 2] {
-    let rules: [Rule; 9] = [
-        (&["scheduling.volcano.sh"], &["queues", "podgroups"], READ),
-        (&["batch.volcano.sh"], &["jobs"], READ),
-        (&["apps"], &["deployments", "statefulsets"], READ),
-        (&["batch"], &["jobs"], READ),
-        (&[""], &["pods", "namespaces"], READ),
-        CLASSES,
-        (&["work.karmada.io"], &["resourcebindings"], READ),
-        CLUSTERS,
-        (&["federation.caldera.dev"], &["clusterinventories", "federationtopologies"], READ),
-    ];
-    let mut all: Vec<Value> = rules.map(policy_rule).into();
-    all.push(settings_rule(&["get"]));
-    let mut reader = cluster_role("caldera-reader", all);
-    reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
-    [reader, cluster_role("caldera-member-reader", vec![policy_rule(PROXY)])]
-}
-
-/// What each component may do on the Karmada API, and no more; and what readers may.
-pub fn component_roles() -> Vec<Value> {
-    let configurations: Rule = (
-        &["admissionregistration.k8s.io", "config.karmada.io"],
-        &[
-            "mutatingwebhookconfigurations",
-            "validatingwebhookconfigurations",
-            "resourceinterpreterwebhookconfigurations",
-        ],
-        &["get", "list", "watch", "create", "patch"],
-    );
-    let webhook = [WORKLOADS, BINDINGS, QUEUES, CLASSES, (&["work.karmada.io"], &["works"], READ), configurations];
-    let controller: [Rule; 14] = [
-        WORKLOADS,
-        BINDINGS,
-        CLUSTERS,
-        PROXY,
-        SECRETS,
-        EVENTS,
-        CLASSES,
-        (QUEUES.0, QUEUES.1, &["get", "list", "watch", "create", "patch"]),
-        (QUEUES.0, &["queues/status"], &["patch"]),
-        (&["bus.volcano.sh"], &["commands"], &["get", "list", "watch", "delete"]),
-        (QUEUES.0, &["podgroups"], &["get", "list", "watch", "create", "patch", "delete"]),
-        LEASES,
-        INVENTORIES,
-        LINKS,
-    ];
-    // A collector that runs inside its member could do without proxy and secrets.
-    let collect: Rule = (INVENTORIES.0, INVENTORIES.1, &["get", "list", "watch", "create", "patch", "delete"]);
-    let inventory = [CLUSTERS, PROXY, SECRETS, LEASES, collect];
-    let estimator = [CLUSTERS, PROXY, SECRETS, INVENTORIES];
-    let scheduler: [Rule; 16] = [
-        WORKLOADS,
-        BINDINGS,
-        (BINDINGS.0, &["clusterresourcebindings"], BINDINGS.2),
-        (&["policy.karmada.io"], &["propagationpolicies", "clusterpropagationpolicies"], READ),
-        (&["federation.caldera.dev"], &["clusterscores"], READ),
-        LINKS,
-        (LINKS.0, &["federationtopologies/status"], &["patch"]),
-        (BINDINGS.0, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
-        CLUSTERS,
-        PROXY,
-        SECRETS,
-        EVENTS,
-        CLASSES,
-        QUEUES,
-        LEASES,
-        INVENTORIES,
-    ];
-    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "caldera-system"}})];
-    for component in ["webhook", "controller", "scheduler", "inventory", "estimator"] {
-        objects.push(json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": format!("caldera-{component}"), "namespace": "caldera-system"},
-        }));
-    }
-    let mut bind = |component: &str, rules: &[Rule], more: Option<Value>| {
-        let name = format!("caldera-{component}");
-        objects.push(cluster_role(&name, rules.iter().copied().map(policy_rule).chain(more).collect()));
-        objects.push(json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "caldera-system"}],
-        }));
-    };
-    bind("webhook", &webhook, None);
-    bind("controller", &controller, Some(settings_rule(&["get", "create", "patch"])));
-    bind("inventory", &inventory, None);
-    bind("estimator", &estimator, None);
-    bind("scheduler", &scheduler, None);
-    objects.extend(reader_roles());
-    objects
 }
 
 /// A server-side apply of `object`, whose plural follows from its kind as for every kind used here.

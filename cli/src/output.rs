@@ -1,4 +1,7 @@
 //! Prints answers as tables for people, or as JSON or YAML for programs.
+//!
+//! Rule: what comes from the API is text that anybody wrote. Characters that a terminal obeys, or that turn the
+//! direction of what follows, are shown and not sent; in a cell of a table that holds for line breaks, too.
 
 use std::io::Write as _;
 
@@ -41,10 +44,25 @@ pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(
     Ok(())
 }
 
-/// Writes to standard output. A closed pipe, as of `| head`, is no error: the reader has seen enough.
+/// The text with what a terminal would obey made visible. Lines stay lines.
+pub fn escape_controls(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c == '\n' || !(c.is_control() || turns) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+    }
+    shown
+}
+
+/// Writes to standard output, what a terminal would obey made visible. A closed pipe, as of `| head`, is no error: the reader has seen enough.
 pub fn write_stdout(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(escape_controls(text).as_bytes()).and_then(|()| out.flush());
 }
 
 /// Columns without lines, as kubectl prints them.
@@ -52,7 +70,8 @@ pub fn format_columns<const N: usize>(header: [&str; N], rows: impl IntoIterator
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     for row in rows {
-        table.add_row(row.map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }));
+        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell.replace('\n', "\\n") };
+        table.add_row(row.map(shown));
     }
     let mut text = String::new();
     for line in table.lines() {
@@ -107,6 +126,15 @@ mod tests {
         ] {
             assert_eq!(format_duration(seconds), text);
         }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        let attack = "\u{1b}]0;owned\u{7}\u{1b}[2Jq\r\u{9b}31m\u{8}\u{202e}x\u{7f}\nnext \u{e4} \u{2713}";
+        let shown = escape_controls(attack);
+        assert!(!shown.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{shown:?}");
+        assert!(shown.starts_with("\\u{1b}]0;owned\\u{7}") && shown.ends_with("\nnext \u{e4} \u{2713}"), "{shown}");
+        assert_eq!(format_columns(["A"], [["x\nFORGED".to_owned()]]), "A\nx\\nFORGED\n");
     }
 
     #[test]

@@ -94,7 +94,9 @@ fn groups_are_printed_alone() {
         "Namespace",
         "ServiceAccount",
         "ClusterRole",
-        "ClusterRoleBinding"
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
     ])));
 }
 
@@ -164,6 +166,16 @@ async fn what_runs_the_components_applies_and_its_ports_files_and_accounts_are_t
         assert_eq!(deployment["spec"]["template"]["spec"]["automountServiceAccountToken"], false);
     }
     assert!(objects.iter().all(|object| object["kind"] == "Namespace" || object["metadata"]["namespace"] == "ops"));
+    // The webhook is reached by who calls it and by nobody else.
+    let policies = of_kind(&objects, "NetworkPolicy");
+    let webhook = policies.iter().find(|policy| policy["metadata"]["name"] == "caldera-webhook").unwrap();
+    let rule = &webhook["spec"]["ingress"][0];
+    assert_eq!(rule["ports"][0]["port"], 8443);
+    assert_eq!(
+        rule["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"],
+        serde_json::json!(["karmada-system"])
+    );
+    assert_eq!(policies.len(), 2);
     for service in of_kind(&objects, "Service") {
         let (selector, port) = (&service["spec"]["selector"], &service["spec"]["ports"][0]["targetPort"]);
         let chosen = |deployment: &&&Value| {

@@ -13,6 +13,7 @@ use crate::{
     world,
 };
 use load::{Protocol, Target};
+use reviews::Review;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -73,6 +74,25 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
             }
             println!("{what}: at {}/s, ms: p50 {p50}; p99 {p99}; p999 {p999}; clock late p99 {late}", args.rate);
         }
+    }
+    beside_the_largest(&target, &args, &kinds[0].1).await
+}
+
+/// Reviews at a fixed rate while the largest jobs are reviewed, one after the other on a connection of its own.
+async fn beside_the_largest(target: &Target, args: &Args, small: &[Review]) -> anyhow::Result<()> {
+    let lasts = Duration::from_secs(args.seconds);
+    for path in ["/mutate-job", "/validate-job"] {
+        let large = [reviews::make_largest_review(path)];
+        let bytes = large[0].body.len();
+        let (alone, taken) = load::load_closed_loop(target, Protocol::Http2, 1, &large, lasts).await?;
+        println!("{path}, the largest job, {bytes} bytes: alone {alone:.1} a second; {taken}");
+        let (at_rate, beside) = tokio::try_join!(
+            load::load_open_loop(target, Protocol::Http2, args.connections, small, args.rate, lasts),
+            load::load_closed_loop(target, Protocol::Http2, 1, &large, lasts),
+        )?;
+        println!("{path}, the largest job beside {} reviews a second: {}", args.rate, beside.1);
+        let late = format_millis(at_rate.late.p99());
+        println!("{} reviews a second beside the largest job: {}; clock late p99 {late} ms", args.rate, at_rate.taken);
     }
     Ok(())
 }

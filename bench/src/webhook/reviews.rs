@@ -53,6 +53,32 @@ pub fn make_work_reviews(count: usize, size: usize) -> Vec<Review> {
     (0..count).map(review).collect()
 }
 
+/// The largest job that an API server takes, being created: about 3 MiB, each task after the one before.
+pub fn make_largest_review(path: &'static str) -> Review {
+    let mut job = world::make_job(0, "q0");
+    let mut task = job["spec"]["tasks"][0].take();
+    task["template"]["metadata"]["annotations"] = json!({"padding": ""});
+    let tasks = LARGEST_TASKS;
+    let each = (3 << 20) / tasks;
+    let padding = each.saturating_sub(task.to_string().len() + 48);
+    task["template"]["metadata"]["annotations"]["padding"] = "x".repeat(padding).into();
+    let numbered = |at: usize| {
+        let mut task = task.clone();
+        task["name"] = format!("t{at}").into();
+        if let Some(before) = at.checked_sub(1) {
+            task["dependsOn"] = json!({"name": [format!("t{before}")]});
+        }
+        task
+    };
+    job["spec"]["tasks"] = (0..tasks).map(numbered).collect();
+    job["spec"]["minAvailable"] = 1.into();
+    let body = make_review("jobs", "Job", "batch.volcano.sh", "v1alpha1", "large", job);
+    Review { path, body: Bytes::from(body.to_string()) }
+}
+
+/// Tasks of the largest job: as many as are promised to be taken.
+const LARGEST_TASKS: usize = 5_000;
+
 /// A binding that is placed: two of the four pods in cluster `m1`.
 pub fn make_placed_binding(i: usize) -> Value {
     let mut object = world::make_binding(i, "");

@@ -65,7 +65,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json { serde_json::to_string_pretty(&summary)? + "\n" } else { summary.to_string() };
     output::write_stdout(&text);
     if let Err(error) = played {
-        eprintln!("caldera: {error:#}");
+        eprintln!("caldera: {}", output::escape_controls(&format!("{error:#}")));
     }
     if args.keep {
         if let Some(dir) = &args.dir {

@@ -1,0 +1,288 @@
+//! Roles on the Karmada API: what each component may do, and what readers may.
+//!
+//! Rules: exactly the verbs that are used, one rule for each API group. Leases, ConfigMaps and Secrets are granted in one
+//! namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may be
+//! changed only where registration is asked for, and only ours.
+
+use caldera_controller::settings;
+use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
+use serde_json::{Value, json};
+
+use crate::webhook_identity::AUTHORITY_SECRET;
+
+/// Namespace of the service accounts and leases.
+const NAMESPACE: &str = "caldera-system";
+
+/// What is granted beside what every installation needs.
+#[derive(Debug, Clone, Default)]
+pub struct Granted {
+    /// `caldera webhook --register-url` is used.
+    pub registers: bool,
+    /// Names of the Secrets by which members are reached, in Karmada's namespace for them; without any, all there.
+    pub member_secrets: Vec<String>,
+}
+
+/// API group, its resources, and what may be done with them.
+type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const FOLLOW: &[&str] = &["list", "watch"];
+const READ: &[&str] = &["get", "list", "watch"];
+const WORKLOADS: [Rule; 4] = [
+    ("batch.volcano.sh", &["jobs"], FOLLOW),
+    ("apps", &["deployments", "statefulsets"], FOLLOW),
+    ("batch", &["jobs"], FOLLOW),
+    ("", &["pods", "namespaces"], FOLLOW),
+];
+/// Proxied requests are `get` whatever they are; what they may do in the member is the member's to say.
+const MEMBERS: [Rule; 2] =
+    [("cluster.karmada.io", &["clusters"], FOLLOW), ("cluster.karmada.io", &["clusters/proxy"], &["get"])];
+const BINDINGS: &str = "work.karmada.io";
+const QUEUES: &str = "scheduling.volcano.sh";
+const OURS: &str = "federation.caldera.dev";
+const EVENTS: Rule = ("", &["events"], &["create"]);
+const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
+const CONFIGURATIONS: [Rule; 2] = [
+    ("admissionregistration.k8s.io", &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &[]),
+    ("config.karmada.io", &["resourceinterpreterwebhookconfigurations"], &[]),
+];
+
+fn policy_rule((group, resources, verbs): Rule) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+fn named_rule(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs})
+}
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/part-of": "caldera"})
+}
+
+/// A role, and its binding to the component's account; of one namespace where one is given.
+fn bound_role(component: &str, namespace: Option<&str>, rules: Vec<Value>) -> [Value; 2] {
+    let (group, name) = ("rbac.authorization.k8s.io", format!("caldera-{component}"));
+    let (role, binding) =
+        if namespace.is_some() { ("Role", "RoleBinding") } else { ("ClusterRole", "ClusterRoleBinding") };
+    let mut metadata = json!({"name": name, "labels": labels()});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    [
+        json!({"apiVersion": format!("{group}/v1"), "kind": role, "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": binding, "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": role, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+        }),
+    ]
+}
+
+/// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
+/// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
+/// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
+fn reader_roles() -> [Value; 2] {
+    let rules: [Rule; 9] = [
+        (QUEUES, &["queues", "podgroups"], READ),
+        ("batch.volcano.sh", &["jobs"], READ),
+        ("apps", &["deployments", "statefulsets"], READ),
+        ("batch", &["jobs"], READ),
+        ("", &["pods", "namespaces"], READ),
+        ("scheduling.k8s.io", &["priorityclasses"], READ),
+        (BINDINGS, &["resourcebindings"], READ),
+        ("cluster.karmada.io", &["clusters"], READ),
+        (OURS, &["clusterinventories", "federationtopologies"], READ),
+    ];
+    let role = |name: &str, rules: Vec<Value>| {
+        let metadata = json!({"name": name, "labels": labels()});
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules,
+        })
+    };
+    let mut all: Vec<Value> = rules.map(policy_rule).into();
+    // In whatever namespace the controller's lease is.
+    all.push(named_rule("", "configmaps", &[settings::NAME], &["get"]));
+    let mut reader = role("caldera-reader", all);
+    reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
+    [reader, role("caldera-member-reader", vec![policy_rule(MEMBERS[1])])]
+}
+
+/// The rules of each component for all namespaces.
+fn cluster_rules(component: &str) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    match component {
+        "webhook" => {
+            // What the cache lacks is read.
+            rules.extend(WORKLOADS.map(|(group, resources, _)| (group, resources, READ)));
+            rules.extend([(BINDINGS, &["resourcebindings"][..], READ), (QUEUES, &["queues"], FOLLOW), CLASSES]);
+        }
+        "controller" => {
+            rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
+            rules.extend([
+                (BINDINGS, &["resourcebindings"][..], &["list", "watch", "patch"][..]),
+                (QUEUES, &["queues"], &["list", "watch", "create", "patch"]),
+                (QUEUES, &["queues/status"], &["patch"]),
+                (QUEUES, &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
+                ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
+                (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),
+                EVENTS,
+                CLASSES,
+            ]);
+        }
+        "scheduler" => {
+            rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
+            rules.extend([
+                (BINDINGS, &["resourcebindings", "clusterresourcebindings"][..], &["list", "watch", "patch"][..]),
+                (BINDINGS, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
+                ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW),
+                (QUEUES, &["queues"], FOLLOW),
+                (OURS, &["clusterinventories", "federationtopologies", "clusterscores"], FOLLOW),
+                (OURS, &["federationtopologies/status"], &["patch"]),
+                EVENTS,
+                CLASSES,
+            ]);
+        }
+        // A collector that runs inside its member could do without proxy and secrets.
+        "inventory" => {
+            rules.extend(MEMBERS);
+            rules.push((OURS, &["clusterinventories"], &["get", "list", "watch", "create", "patch", "delete"]));
+        }
+        "estimator" => {
+            rules.extend(MEMBERS);
+            rules.push((OURS, &["clusterinventories"], FOLLOW));
+        }
+        _ => {}
+    }
+    rules
+}
+
+/// The rules of each component in its own namespace.
+fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
+    let lease = |names: &[&str], verbs: &[&str]| named_rule("coordination.k8s.io", "leases", names, verbs);
+    let create_lease = || policy_rule(("coordination.k8s.io", &["leases"], &["create"]));
+    let held = &["get", "patch"];
+    match component {
+        "controller" => vec![
+            create_lease(),
+            lease(&["caldera-controller"], held),
+            named_rule("", "configmaps", &[settings::NAME], &["create", "patch"]),
+        ],
+        // It reads the controller's lease, too.
+        "scheduler" => {
+            vec![create_lease(), lease(&["caldera-scheduler"], held), lease(&["caldera-controller"], &["get"])]
+        }
+        // Each member's has a name of its own.
+        "inventory" => vec![policy_rule(("coordination.k8s.io", &["leases"], &["get", "create", "patch"]))],
+        "webhook" if granted.registers => {
+            vec![policy_rule(("", &["secrets"], &["create"])), named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"])]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What each component may do on the Karmada API, and no more; and what readers may.
+#[must_use]
+pub fn component_roles(granted: &Granted) -> Vec<Value> {
+    // Karmada makes its own when the first member joins.
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let mut objects = vec![namespace(NAMESPACE), namespace(CLUSTER_NAMESPACE)];
+    let components = ["webhook", "controller", "scheduler", "inventory", "estimator"];
+    for component in components {
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": format!("caldera-{component}"), "namespace": NAMESPACE},
+        }));
+    }
+    for component in components {
+        let mut rules: Vec<Value> = cluster_rules(component).into_iter().map(policy_rule).collect();
+        if component == "webhook" && granted.registers {
+            rules.extend(registration_rules());
+        }
+        objects.extend(bound_role(component, None, rules));
+        let own = own_rules(component, granted);
+        if !own.is_empty() {
+            objects.extend(bound_role(component, Some(NAMESPACE), own));
+        }
+        if cluster_rules(component).contains(&MEMBERS[1]) {
+            let mut secrets = policy_rule(("", &["secrets"], &["get"]));
+            if !granted.member_secrets.is_empty() {
+                secrets["resourceNames"] = json!(granted.member_secrets);
+            }
+            objects.extend(bound_role(component, Some(CLUSTER_NAMESPACE), vec![secrets]));
+        }
+    }
+    objects.extend(reader_roles());
+    objects
+}
+
+/// For `--register-url`: our configurations are applied, by their names.
+fn registration_rules() -> Vec<Value> {
+    let name = |group: &str| if group == "config.karmada.io" { "caldera" } else { "queue.caldera.dev" };
+    let rule = |(group, resources, _): Rule| {
+        json!({
+            "apiGroups": [group], "resources": resources, "resourceNames": [name(group)], "verbs": ["create", "patch"],
+        })
+    };
+    CONFIGURATIONS.map(rule).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(granted: &Granted) -> Vec<(String, Value)> {
+        let all = component_roles(granted);
+        let of = |object: &Value| {
+            let place = object["metadata"]["namespace"].as_str().unwrap_or("everywhere").to_owned();
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            let rules = object["rules"].as_array().cloned().unwrap_or_default();
+            rules.into_iter().map(move |rule| (format!("{name} {place}"), rule))
+        };
+        all.iter().flat_map(of).collect()
+    }
+
+    fn has(list: &Value, word: &str) -> bool {
+        list.as_array().unwrap().iter().any(|one| one == word)
+    }
+
+    #[test]
+    fn secrets_and_leases_are_granted_in_a_namespace_and_read_by_name() {
+        let granted = Granted { registers: true, member_secrets: vec!["m1".to_owned()] };
+        for (role, rule) in rules(&granted) {
+            assert!(!has(&rule["verbs"], "*") && !has(&rule["resources"], "*"), "{role} {rule}");
+            assert_eq!(rule["apiGroups"].as_array().unwrap().len(), 1, "{role} {rule}");
+            if has(&rule["resources"], "secrets") || has(&rule["resources"], "leases") {
+                assert!(!role.ends_with("everywhere"), "{role} {rule}");
+                let is_named = rule["resourceNames"].is_array() || rule["verbs"] == json!(["create"]);
+                // Collectors have a lease for each member.
+                assert!(is_named || role == "caldera-inventory caldera-system", "{role} {rule}");
+                assert!(!has(&rule["verbs"], "list") && !has(&rule["verbs"], "update"), "{role} {rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn configurations_of_webhooks_are_changed_only_where_that_is_asked_for_and_only_ours() {
+        let about = |granted: &Granted| {
+            let all = rules(granted);
+            all.into_iter()
+                .filter(|(_, rule)| rule["resources"].to_string().contains("webhookconfigurations"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(about(&Granted::default()), []);
+        for (role, rule) in about(&Granted { registers: true, ..Granted::default() }) {
+            assert_eq!((role.as_str(), &rule["verbs"]), ("caldera-webhook everywhere", &json!(["create", "patch"])));
+            assert!(["caldera", "queue.caldera.dev"].iter().any(|name| rule["resourceNames"] == json!([name])));
+        }
+    }
+
+    #[test]
+    fn who_only_looks_writes_nothing() {
+        for (role, rule) in rules(&Granted::default()) {
+            let looks = ["caldera-webhook ", "caldera-estimator ", "caldera-reader ", "caldera-member-reader "];
+            if looks.iter().any(|name| role.starts_with(name)) {
+                let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
+                assert!(rule["verbs"].as_array().unwrap().iter().all(reads), "{role} {rule}");
+            }
+        }
+    }
+}
