@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use crate::clock::write_seconds;
+use crate::crd_names::{Taken, is_settled, settle_names};
 use crate::fields::Writer;
 use crate::meta;
 use crate::resource::{CustomResource, Generation, NameRule, Resource, Rules, ScalePaths, Subresource};
@@ -113,6 +114,7 @@ pub fn after_commit(server: &ApiServer, resource: &Resource, stored: &Arc<Object
 pub fn after_removal(server: &ApiServer, resource: &Resource, gone: &Arc<Object>) {
     if resource.storage == STORAGE {
         unregister_versions(server, meta::object_name(&gone.value), &kind_storage(&gone.value));
+        settle_others(server, text_at(&gone.value, "/spec/group"));
     }
 }
 
@@ -128,26 +130,28 @@ fn establish_definition(server: &ApiServer, stored: &Arc<Object>) {
     if !crd.get("status").is_some_and(Value::is_object) {
         crd["status"] = json!({});
     }
-    let (accepted, reason, message) = match name_conflict(server, old) {
-        None => ("True", "NoConflicts", "no conflicts found".to_owned()),
-        Some((reason, message)) => ("False", reason, message),
-    };
-    set_condition(&mut crd, "NamesAccepted", accepted, reason, &message, &now);
-    if accepted == "True" {
-        crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
-        set_condition(
-            &mut crd,
-            "Established",
-            "True",
-            "InitialNamesAccepted",
-            "the initial names have been accepted",
-            &now,
-        );
-    } else if !is_established(&crd) {
+    let wanted = old.pointer("/spec/names").unwrap_or(&Value::Null);
+    let before = old.pointer("/status/acceptedNames").unwrap_or(&Value::Null);
+    let settled = settle_names(wanted, before, &taken_names(server, text_at(old, "/spec/group")));
+    let accepted = settled.conflict.is_none();
+    let renamed = settled.names != *before;
+    match settled.conflict {
+        None => set_condition(&mut crd, "NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
+        Some((reason, message)) => set_condition(&mut crd, "NamesAccepted", "False", reason, &message, &now),
+    }
+    if renamed {
+        crd["status"]["acceptedNames"] = settled.names;
+    }
+    if is_established(&crd) {
+        // It stays so.
+    } else if accepted {
+        let message = "the initial names have been accepted";
+        set_condition(&mut crd, "Established", "True", "InitialNamesAccepted", message, &now);
+    } else {
         set_condition(&mut crd, "Established", "False", "NotAccepted", "not all names are accepted", &now);
     }
     set_approval(&mut crd, &now);
-    if accepted == "True" || is_established(old) {
+    if is_established(&crd) {
         register_versions(server, &crd);
     }
     if crd == *old {
@@ -164,33 +168,36 @@ fn establish_definition(server: &ApiServer, stored: &Arc<Object>) {
     }
     let key = Key::new("", meta::object_name(old));
     // Whoever changed it meanwhile comes by here as well.
+    let group = text_at(old, "/spec/group").to_owned();
     let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), Change::Put(crd, stored.form));
+    if renamed {
+        settle_others(server, &group);
+    }
+}
+
+/// The names of a group that its definitions have.
+fn taken_names(server: &ApiServer, group: &str) -> Taken {
+    let mut taken = Taken::default();
+    for other in server.store().list(STORAGE, None).iter().filter(|o| text_at(&o.value, "/spec/group") == group) {
+        taken.add(other.value.pointer("/status/acceptedNames").unwrap_or(&Value::Null));
+    }
+    taken
+}
+
+/// Names became free: whoever waits for one in the group may have it now.
+fn settle_others(server: &ApiServer, group: &str) {
+    let all = server.store().list(STORAGE, None);
+    for other in all.iter().filter(|o| text_at(&o.value, "/spec/group") == group && !meta::is_deleting(&o.value)) {
+        let names = |path: &str| other.value.pointer(path).unwrap_or(&Value::Null);
+        if !is_settled(names("/spec/names"), names("/status/acceptedNames")) {
+            establish_definition(server, other);
+        }
+    }
 }
 
 fn is_established(crd: &Value) -> bool {
     let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|c| text_at(c, "/type") == "Established" && text_at(c, "/status") == "True")
-}
-
-/// Names that another kind of the group has already.
-fn name_conflict(server: &ApiServer, crd: &Value) -> Option<(&'static str, String)> {
-    let (name, group) = (meta::object_name(crd), text_at(crd, "/spec/group"));
-    let names = |path: &str| text_at(crd, &format!("/spec/names/{path}")).to_owned();
-    let (kind, list_kind, singular) = (names("kind"), names("listKind"), names("singular"));
-    let registry = server.registry();
-    let others = registry.iter().filter(|r| r.group == group && r.custom.as_ref().is_none_or(|c| c.crd_name != name));
-    for other in others {
-        if other.kind == kind || other.list_kind == kind {
-            return Some(("KindConflict", format!("{} is already in use", crate::error::go_quote(&kind))));
-        }
-        if other.kind == list_kind || other.list_kind == list_kind {
-            return Some(("ListKindConflict", format!("{} is already in use", crate::error::go_quote(&list_kind))));
-        }
-        if other.singular == singular {
-            return Some(("SingularConflict", format!("{} is already in use", crate::error::go_quote(&singular))));
-        }
-    }
-    None
 }
 
 /// Groups of the Kubernetes community need an approval.
@@ -273,13 +280,14 @@ fn build_resource(
     storage: Option<Arc<Resource>>,
     schemas: &Arc<BTreeMap<String, Arc<TypeSchema>>>,
 ) -> Resource {
-    let names = |member: &str| match (member, text_at(crd, &format!("/spec/names/{member}"))) {
-        ("singular", "") => text_at(crd, "/spec/names/kind").to_lowercase(),
-        ("listKind", "") => format!("{}List", text_at(crd, "/spec/names/kind")),
+    let accepted = |member: &str| text_at(crd, &format!("/status/acceptedNames/{member}"));
+    let names = |member: &str| match (member, accepted(member)) {
+        ("singular", "") => accepted("kind").to_lowercase(),
+        ("listKind", "") => format!("{}List", accepted("kind")),
         (_, given) => given.to_owned(),
     };
     let list = |member: &str| -> Vec<String> {
-        let list = crd.pointer(&format!("/spec/names/{member}")).and_then(Value::as_array);
+        let list = crd.pointer(&format!("/status/acceptedNames/{member}")).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|v| v.as_str().map(Into::into)).collect()
     };
     let (group, kind, name) = (text_at(crd, "/spec/group"), names("kind"), text_at(version, "/name"));

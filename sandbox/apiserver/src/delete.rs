@@ -73,7 +73,7 @@ pub async fn delete_object(call: &mut Call) -> Result<Reply, Status> {
     if options.propagation.is_none() && call.resource.storage == "jobs.batch" {
         call.warn(JOB_WARNING);
     }
-    let outcome = delete_one(call, &name, &options).await?;
+    let outcome = delete_one(call, &name, &options, Reviewed::ByName).await?;
     Ok(match outcome {
         Deleted::Pending(payload) => Reply::Object { code: 200, payload },
         Deleted::Gone(payload) if answers_with_object(&call.resource) => Reply::Object { code: 200, payload },
@@ -96,15 +96,32 @@ pub enum Deleted {
     Gone(Payload),
 }
 
+/// How admission sees a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reviewed {
+    ByName,
+    /// Among a collection.
+    Nameless,
+    /// An eviction was reviewed as such.
+    Never,
+}
+
 /// Deletes one object of the call's kind.
-pub async fn delete_one(call: &mut Call, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
-    let mut reviewed = false;
+pub async fn delete_one(
+    call: &mut Call,
+    name: &str,
+    options: &DeleteOptions,
+    admission: Reviewed,
+) -> Result<Deleted, Status> {
+    let mut reviewed = admission == Reviewed::Never;
+    // A deletion among a collection goes by no name.
+    let admitted = if admission == Reviewed::ByName { name } else { "" };
     for _ in 0..ATTEMPTS {
         let live = call.get(name).ok_or_else(|| call.not_found(name))?;
         let value = view_value(&call.resource, &live);
         check_preconditions(call, options, &value)?;
         if !reviewed {
-            admit_deletion(call, name, options, &value).await?;
+            admit_deletion(call, name, admitted, options, &value).await?;
             reviewed = true;
             // The webhooks took time: look again.
             continue;
@@ -142,7 +159,13 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
     Ok(())
 }
 
-async fn admit_deletion(call: &mut Call, name: &str, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
+async fn admit_deletion(
+    call: &mut Call,
+    name: &str,
+    admitted: &str,
+    options: &DeleteOptions,
+    value: &Value,
+) -> Result<(), Status> {
     let resource = call.resource.clone();
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
@@ -152,7 +175,7 @@ async fn admit_deletion(call: &mut Call, name: &str, options: &DeleteOptions, va
         subresource: "",
         subresource_kind: None,
         namespace: &namespace,
-        name,
+        name: admitted,
         old_object: Some(value),
         options: &options.value,
         dry_run: options.dry_run,
@@ -162,7 +185,7 @@ async fn admit_deletion(call: &mut Call, name: &str, options: &DeleteOptions, va
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
     if admission::any_concerned(&call.server, &attributes) {
-        let tidy = |_: &mut Value| {};
+        let tidy = |_: &mut Value| Ok(());
         admission::run_mutating(&call.server, &attributes, None, &tidy, &mut call.warnings).await?;
         admission::run_validating(&call.server, &attributes, None, &mut call.warnings).await?;
     }
@@ -340,7 +363,7 @@ pub async fn delete_collection(call: &mut Call) -> Result<Reply, Status> {
         let object = payload.value();
         call.info.namespace = meta::metadata_text(object, "namespace").to_owned();
         let name = meta::object_name(object).to_owned();
-        let outcome = delete_one(call, &name, &options).await;
+        let outcome = delete_one(call, &name, &options, Reviewed::Nameless).await;
         call.info.namespace.clone_from(&collection_namespace);
         match outcome {
             Err(status) if status.code != 404 => return Err(status),

@@ -65,7 +65,7 @@ async fn answer_request(
     body: Body,
     warnings: &mut Vec<String>,
 ) -> Result<Response, Status> {
-    let user = match crate::auth::authenticate_request(server, &parts.headers)? {
+    let user = match crate::auth::authenticate_request(server, &parts.headers, warnings)? {
         Some(user) => user,
         None => match anonymous {
             Anonymous::Is(user) => user,
@@ -361,9 +361,8 @@ fn refusal_response(status: Status, encoding: Encoding) -> Response {
 }
 
 fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
-    for warning in warnings {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r', '\t'], " ");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+    for header in crate::warning::warning_headers(warnings) {
+        if let Ok(value) = HeaderValue::from_str(&header) {
             response.headers_mut().append(HeaderName::from_static("warning"), value);
         }
     }

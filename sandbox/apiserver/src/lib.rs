@@ -13,6 +13,8 @@ mod builtin;
 mod call;
 pub mod clock;
 mod crd;
+mod crd_names;
+mod data;
 mod delete;
 mod discovery;
 pub mod error;
@@ -41,6 +43,7 @@ pub mod store;
 mod strategy;
 mod subresource;
 mod table;
+mod warning;
 mod watch;
 mod write;
 

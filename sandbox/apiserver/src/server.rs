@@ -57,6 +57,7 @@ pub(crate) struct State {
     pub(crate) registry: ArcSwap<Registry>,
     pub(crate) admission: crate::admission::Index,
     pub(crate) impersonations: crate::auth::Impersonations,
+    pub(crate) tokens: crate::auth::token::Tokens,
     pub(crate) openapi: crate::discovery::Cache,
     store: Mutex<Store>,
 }
@@ -80,6 +81,7 @@ impl ApiServer {
             registry: ArcSwap::from_pointee(crate::builtin::builtin_registry()),
             admission: crate::admission::Index::default(),
             impersonations: crate::auth::Impersonations::default(),
+            tokens: crate::auth::token::Tokens::default(),
             openapi: crate::discovery::Cache::default(),
             store: Mutex::new(store),
             options,

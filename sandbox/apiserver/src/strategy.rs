@@ -339,7 +339,7 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
             crate::admission::validate_binding(object)
         }
-        ("", "configmaps" | "secrets") => data_errors(resource, object, old),
+        ("", "configmaps" | "secrets") => crate::data::data_errors(resource, object, old),
         ("", "pods") => crate::podspec::validate_pod(object, old),
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),
         ("batch", "jobs") => {
@@ -388,63 +388,6 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<Fie
         }
     }
     errors
-}
-
-/// ConfigMaps and Secrets: names of keys, size, and what `immutable` and `type` forbid.
-fn data_errors(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    const LIMIT: usize = 1024 * 1024;
-    let mut errors = Vec::new();
-    let mut size = 0;
-    for member in ["data", "binaryData"] {
-        for (key, value) in object.get(member).and_then(Value::as_object).into_iter().flatten() {
-            for problem in data_key_problems(key) {
-                errors.push(FieldError::invalid_text(format!("{member}[{key}]"), key, &problem));
-            }
-            let text = value.as_str().map_or(0, str::len);
-            // Encoded bytes count decoded.
-            size += if member == "data" && resource.plural == "configmaps" { text } else { text / 4 * 3 };
-        }
-    }
-    if size > LIMIT {
-        let field = if resource.plural == "configmaps" { "" } else { "data" };
-        errors.push(FieldError::too_long(field, LIMIT));
-    }
-    let Some(old) = old else { return errors };
-    if resource.plural == "secrets" && old.get("type") != object.get("type") {
-        let value = object.get("type").cloned().unwrap_or_else(|| "".into());
-        errors.push(FieldError::invalid("type", &value, "field is immutable"));
-    }
-    if old.get("immutable") == Some(&Value::Bool(true)) {
-        for member in ["immutable", "data", "binaryData"] {
-            if old.get(member) != object.get(member) {
-                errors.push(FieldError::forbidden(member, "field is immutable when `immutable` is set"));
-            }
-        }
-    }
-    errors
-}
-
-fn data_key_problems(key: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if key.len() > 253 {
-        problems.push("must be no more than 253 characters".to_owned());
-    }
-    let ok = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-    if !ok {
-        problems.push(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or \
-             'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-                .to_owned(),
-        );
-    }
-    if key == "." {
-        problems.push("must not be '.'".to_owned());
-    } else if key == ".." {
-        problems.push("must not be '..'".to_owned());
-    } else if key.starts_with("..") {
-        problems.push("must not start with '..'".to_owned());
-    }
-    problems
 }
 
 fn lease_errors(object: &Value) -> Vec<FieldError> {

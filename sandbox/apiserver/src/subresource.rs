@@ -45,7 +45,7 @@ pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
         "scale" => return scale::serve_scale(call).await,
         "binding" => return bind_pod(call).await,
         "eviction" => return evict_pod(call).await,
-        "token" => return create_token(call),
+        "token" => return create_token(call).await,
         _ => return read_log(call),
     };
     match verb.as_str() {
@@ -123,7 +123,7 @@ async fn admit_body(
         user: &user,
     };
     if admission::any_concerned(&call.server, &attributes) {
-        let as_it_is = |_: &mut Value| {};
+        let as_it_is = |_: &mut Value| Ok(());
         admission::run_mutating(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
         admission::run_validating(&call.server, &attributes, Some(body), &mut call.warnings).await?;
     }
@@ -245,7 +245,7 @@ async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     }
     let delete_options = DeleteOptions::from_value(value)?;
     check_budget(call, &pod.value, delete_options.dry_run)?;
-    match delete_one(call, &name, &delete_options).await? {
+    match delete_one(call, &name, &delete_options, crate::delete::Reviewed::Never).await? {
         Deleted::Pending(_) | Deleted::Gone(_) => Ok(created_status()),
     }
 }
@@ -312,27 +312,33 @@ fn read_log(call: &Call) -> Result<Reply, Status> {
 }
 
 /// A token for a service account: opaque, and not accepted as a credential.
-fn create_token(call: &Call) -> Result<Reply, Status> {
-    let account = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
+async fn create_token(call: &mut Call) -> Result<Reply, Status> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut request = read_document(call)?;
-    let seconds_wanted = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
-    let now = call.server.now();
-    let expires = now.checked_add(jiff::SignedDuration::from_secs(seconds_wanted)).unwrap_or(now);
     request["kind"] = "TokenRequest".into();
     request["apiVersion"] = "authentication.k8s.io/v1".into();
-    if request.pointer("/spec/audiences").is_none() {
-        request["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+    let spec = request.pointer("/spec").cloned().unwrap_or_default();
+    let seconds = spec.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
+    let bound = spec.get("boundObjectRef").cloned().unwrap_or_default();
+    let audiences = spec.get("audiences").filter(|a| a.as_array().is_some_and(|list| !list.is_empty())).cloned();
+    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound});
+    let name = call.info.name.clone();
+    admit_body(call, &options, Operation::Create, &name, None, &mut request).await?;
+    let account = call.get(&name).ok_or_else(|| call.not_found(&name))?;
+    auth::token::check_request(call, &request, &account.value)?;
+    auth::token::check_duration(seconds)?;
+    if bound.is_object() {
+        auth::token::check_bound(call, &bound)?;
     }
-    request["spec"]["expirationSeconds"] = seconds_wanted.into();
-    if request.pointer("/spec/boundObjectRef").is_none() {
-        request["spec"]["boundObjectRef"] = Value::Null;
-    }
+    let audiences = audiences.unwrap_or_else(|| json!([auth::token::AUDIENCE]));
+    let listed = audiences.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    request["spec"]["audiences"] = audiences;
+    let (namespace, now) = (call.namespace().to_owned(), write_seconds(call.server.now()));
     let metadata = meta::metadata_mut(&mut request);
-    metadata.insert("name".into(), call.info.name.clone().into());
-    metadata.insert("namespace".into(), call.namespace().into());
-    metadata.insert("creationTimestamp".into(), write_seconds(now).into());
+    metadata.insert("name".into(), name.into());
+    metadata.insert("namespace".into(), namespace.into());
+    metadata.insert("creationTimestamp".into(), now.into());
     metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
-    request["status"] =
-        json!({"token": uuid::Uuid::new_v4().simple().to_string(), "expirationTimestamp": write_seconds(expires)});
+    request["status"] = auth::token::issue_token(call, &account.value, listed, seconds);
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
 }

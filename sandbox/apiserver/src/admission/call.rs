@@ -55,6 +55,10 @@ pub async fn call_webhook(
     body: Vec<u8>,
 ) -> Result<Bytes, String> {
     let seconds = webhook.timeout.as_secs();
+    if !webhook.client.ca.is_empty() && CertificateDer::pem_slice_iter(&webhook.client.ca).next().is_none() {
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        return Err(format!("could not get REST client: {why}"));
+    }
     let destination = find_destination(server, webhook).map_err(|(url, why)| failed_call(&url, seconds, &why))?;
     let target = format!("{}{}?timeout={seconds}s", destination.connect, destination.path);
     let request = http::Request::post(&target)
@@ -83,6 +87,10 @@ pub async fn call_webhook(
         .map_err(|_| failed_call(&destination.shown, seconds, "context deadline exceeded"))?
         .map_err(|why| failed_call(&destination.shown, seconds, &why))?;
     if (200..300).contains(&status) {
+        if bytes.is_empty() {
+            let why = format!("0-length response with status code: {status} and content type: {kind}");
+            return Err(format!("failed to call webhook: {why}"));
+        }
         return Ok(bytes);
     }
     Err(format!("failed to call webhook: {}", review::http_failure(status, &kind, &bytes)))
@@ -209,14 +217,31 @@ fn transport_text(error: &hyper_util::client::legacy::Error, connect: &str) -> S
                 let address = connect.trim_start_matches("https://");
                 return format!("dial tcp {address}: connect: connection refused");
             }
-            if let Some(rustls::Error::InvalidCertificate(_)) =
-                io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            {
-                return "tls: failed to verify certificate: x509: certificate signed by unknown authority".into();
+            if let Some(text) = io.get_ref().and_then(|inner| inner.downcast_ref()).and_then(certificate_text) {
+                return text;
             }
+        }
+        if let Some(text) = cause.downcast_ref().and_then(certificate_text) {
+            return text;
         }
         chain.push(cause.to_string());
         source = cause.source();
     }
     chain.join(": ")
+}
+
+/// What Go says of a certificate that it does not trust.
+fn certificate_text(error: &rustls::Error) -> Option<String> {
+    use rustls::CertificateError as C;
+    let why = match error {
+        rustls::Error::InvalidCertificate(C::Expired | C::ExpiredContext { .. }) => {
+            "certificate has expired or is not yet valid"
+        }
+        rustls::Error::InvalidCertificate(C::NotValidForName | C::NotValidForNameContext { .. }) => {
+            "certificate is not valid for the requested name"
+        }
+        rustls::Error::InvalidCertificate(_) => "certificate signed by unknown authority",
+        _ => return None,
+    };
+    Some(format!("tls: failed to verify certificate: x509: {why}"))
 }

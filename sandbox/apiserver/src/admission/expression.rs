@@ -17,7 +17,7 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue}
 use serde_json::{Value, json};
 
 use super::authorizer::{self, Asker};
-use crate::schema::{LIBRARIES, Node, Type, infer_type};
+use crate::schema::{Node, Type, infer_type};
 
 /// What all expressions of one object may cost, and one of them (`apis/cel/config.go`).
 pub const BUDGET: u64 = 10_000_000;
@@ -292,10 +292,6 @@ fn check_tree(tree: &IdedExpr, source: &str, names: &Names, wanted: Wanted) -> R
         scopes.push(("variables".into(), Type::Dyn));
         scopes.extend(variables.iter().map(|(name, found)| (format!("variables.{name}"), *found)));
     }
-    if let Some(name) = unknown_function(tree) {
-        let text = format!("undeclared reference to '{name}' (in container '')");
-        return Err(format!("compilation failed: ERROR: <input>:1:1: {text}\n | {source}\n | ^"));
-    }
     let output = infer_type(tree, source, scopes)?;
     let found = if is_dynamic(tree) { "dyn" } else { output.name() };
     let unknown = matches!(output, Type::Dyn | Type::Other) && !is_dynamic(tree);
@@ -318,36 +314,6 @@ fn is_dynamic(tree: &IdedExpr) -> bool {
         Expr::Call(call) if call.func_name == operators::INDEX => call.args.first().is_some_and(is_dynamic),
         _ => false,
     }
-}
-
-/// Functions that take no dot before them or a value there.
-const KNOWN: &str = "abs add allowed asApproximateFloat asInteger bool bytes charAt check cidr compareTo contains \
-    containsCIDR containsIP distinct double duration dyn endsWith error errored exists_one existsOne family filter find \
-    findAll first flatten format getDate getDayOfMonth getDayOfWeek getDayOfYear getEscapedPath getFullYear getHost \
-    getHostname getHours getMilliseconds getMinutes getMonth getPort getQuery getScheme getSeconds group hasValue indexOf \
-    int ip isCIDR isGlobalUnicast isGreaterThan isIP isInteger isLessThan isLinkLocalMulticast isLinkLocalUnicast \
-    isLoopback isQuantity isSemver isSorted isURL isUnspecified join last lastIndexOf lowerAscii major map masked matches \
-    max min minor name namespace optFlatMap optMap or orValue patch path prefixLength quantity reason replace resource \
-    reverse semver serviceAccount sign size slice sort sortBy split startsWith string sub subresource substring sum \
-    timestamp trim type uint unwrapOpt upperAscii url validate value";
-
-/// A function that is in no library, or a message type, of which there are none.
-fn unknown_function(tree: &IdedExpr) -> Option<String> {
-    let mut found = None;
-    visit_tree(tree, &mut |part| match &part.expr {
-        Expr::Call(call) => {
-            let operator = !call.func_name.starts_with(|c: char| c.is_alphabetic());
-            let library = |name: &String| LIBRARIES.contains(&name.as_str());
-            let dotted =
-                matches!(call.target.as_deref(), Some(IdedExpr { expr: Expr::Ident(name), .. }) if library(name));
-            if !operator && !dotted && !KNOWN.split_whitespace().any(|known| known == call.func_name) {
-                found = found.take().or_else(|| Some(call.func_name.clone()));
-            }
-        }
-        Expr::Struct(made) => found = found.take().or_else(|| Some(made.type_name.clone())),
-        _ => {}
-    });
-    found
 }
 
 /// The parts of an expression.

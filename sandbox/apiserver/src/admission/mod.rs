@@ -72,6 +72,9 @@ pub struct Attributes<'a> {
     pub user: &'a User,
 }
 
+/// Decodes an object that a webhook patched.
+pub type Tidy<'t> = dyn Fn(&mut Value) -> Result<(), String> + Send + Sync + 't;
+
 /// Why a call did not lead to a verdict on the write.
 enum Failure {
     /// The webhook could not be asked: its failure policy decides.
@@ -99,12 +102,12 @@ pub fn any_concerned(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
 
 /// Runs the mutating webhooks over `object` (`None` on a delete), collecting their warnings.
 ///
-/// After each patch the caller's `tidy` must hold again: it prunes and defaults the object as storage would.
+/// After each patch the caller's `tidy` decodes the object again: it prunes and defaults, or says why it cannot.
 pub async fn run_mutating(
     server: &ApiServer,
     attributes: &Attributes<'_>,
     mut object: Option<&mut Value>,
-    tidy: &(dyn Fn(&mut Value) + Send + Sync),
+    tidy: &Tidy<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let webhooks = server.state().admission.webhooks(server);
@@ -361,7 +364,7 @@ async fn mutate_once(
     attributes: &Attributes<'_>,
     form: &Form<'_>,
     object: Option<&mut Value>,
-    tidy: &(dyn Fn(&mut Value) + Send + Sync),
+    tidy: &Tidy<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<bool, Failure> {
     let answer = ask_webhook(server, webhook, attributes, form, object.as_deref(), true).await?;
@@ -398,7 +401,7 @@ async fn mutate_once(
     if converted.is_some() {
         set_api_version(&mut patched, &attributes.resource.api_version());
     }
-    tidy(&mut patched);
+    tidy(&mut patched).map_err(internal)?;
     let changed = patched != *object;
     *object = patched;
     Ok(changed)

@@ -200,6 +200,13 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, Str
     let review: Value = serde_json::from_slice(body).map_err(|error| {
         format!("failed to call webhook: couldn't get version/kind; json parse error: json: {error}")
     })?;
+    if !review.is_object() && !review.is_null() {
+        let found = crate::meta::json_type(&review);
+        return Err(format!(
+            "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of \
+             type struct"
+        ));
+    }
     let text = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default();
     let api_version = Some(text("apiVersion")).filter(|v| !v.is_empty()).unwrap_or("admission.k8s.io/v1");
     let kind = Some(text("kind")).filter(|k| !k.is_empty()).unwrap_or("AdmissionReview");

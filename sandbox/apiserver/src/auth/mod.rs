@@ -1,10 +1,13 @@
 //! Who asks, and whether they may: bearer tokens, impersonation, RBAC, access reviews.
 
+mod escalation;
 mod impersonate;
 mod rbac;
 mod review;
 mod roles;
+pub(crate) mod token;
 
+pub(crate) use escalation::refuse_escalation;
 pub use impersonate::{Impersonations, impersonate_user};
 pub use roles::{binding_errors, role_errors};
 
@@ -70,11 +73,40 @@ pub struct RequestInfo {
     pub name: String,
 }
 
-/// The user behind the request's `Authorization` header; `None` when there is no credential.
-pub fn authenticate_request(server: &ApiServer, headers: &HeaderMap) -> Result<Option<User>, Status> {
-    let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
-    let token = header.to_str().ok().and_then(|h| h.strip_prefix("Bearer ")).unwrap_or_default();
-    server.state().users.get(token.trim()).cloned().map(Some).ok_or_else(Status::unauthorized)
+/// The user behind the request's bearer token (`authentication/request/bearertoken`); `None` when there is none. Another
+/// kind of credential is nobody's.
+pub fn authenticate_request(
+    server: &ApiServer,
+    headers: &HeaderMap,
+    warnings: &mut Vec<String>,
+) -> Result<Option<User>, Status> {
+    let header = headers.get(http::header::AUTHORIZATION).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let parts: Vec<&str> = header.trim().splitn(3, ' ').collect();
+    let [scheme, token, rest @ ..] = parts.as_slice() else { return Ok(None) };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(None);
+    }
+    if token.is_empty() {
+        if !rest.is_empty() {
+            warnings.push(SPACE_WARNING.into());
+        }
+        return Ok(None);
+    }
+    find_user(server, token, &[token::AUDIENCE.into()]).map(|(user, _)| Some(user)).ok_or_else(Status::unauthorized)
+}
+
+const SPACE_WARNING: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// Whose token this is for these audiences, and for which of them.
+fn find_user(server: &ApiServer, token: &str, audiences: &[String]) -> Option<(User, Vec<String>)> {
+    match server.state().users.get(token) {
+        Some(user) => {
+            let own: Vec<String> = audiences.iter().filter(|a| *a == token::AUDIENCE).cloned().collect();
+            (!own.is_empty()).then(|| (user.clone(), own))
+        }
+        None => server.state().tokens.find_user(server, token, audiences),
+    }
 }
 
 /// Whether a user may do something, and why (as in the status of an access review).

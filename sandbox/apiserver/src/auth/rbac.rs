@@ -182,20 +182,26 @@ fn describe_subject(subject: &Value, namespace: &str) -> String {
     format!("{kind} {}", go_quote(&format!("{name}/{home}")))
 }
 
-fn role_rules(server: &ApiServer, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
+pub fn role_rules(server: &ApiServer, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
     let (collection, key) = match kind {
         "ClusterRole" => (format!("clusterroles.{GROUP}"), Key::new("", name)),
         _ => (format!("roles.{GROUP}"), Key::new(namespace, name)),
     };
     let stored = server.store().get(&collection, &key);
     match stored {
-        Some(role) => {
-            let rules = role.value.get("rules").and_then(Value::as_array);
-            Some(rules.into_iter().flatten().map(Rule::read).collect())
-        }
+        Some(role) => Some(read_rules(&role.value)),
         None if kind == "ClusterRole" => bootstrap_role(name),
         None => None,
     }
+}
+
+pub fn read_rules(role: &Value) -> Vec<Rule> {
+    role.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
+}
+
+/// What the administrator's role says.
+pub fn every_rule() -> Vec<Rule> {
+    bootstrap_role("cluster-admin").unwrap_or_default()
 }
 
 /// The roles of `bootstrappolicy` that matter to clients, by name. They are not objects here.

@@ -34,7 +34,11 @@ pub fn answer_review(
             review_subject_access(server, user, &spec)
         }
         "SelfSubjectRulesReview" => review_rules(server, user, text_of(&spec, "namespace"))?,
-        "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
+        "SelfSubjectReview" => {
+            // An object of its own: nothing of the body is in it.
+            body["metadata"] = json!({"creationTimestamp": crate::clock::write_seconds(server.now())});
+            json!({"userInfo": user_info(user)})
+        }
         "TokenReview" => review_token(server, &spec)?,
         _ => return Ok(body),
     };
@@ -181,8 +185,10 @@ fn review_token(server: &ApiServer, spec: &Value) -> Result<Value, Status> {
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    Ok(match server.state().users.get(token) {
-        Some(user) => json!({"authenticated": true, "user": user_info(user)}),
+    let given = texts_of(spec, "audiences");
+    let audiences = if given.is_empty() { vec![super::token::AUDIENCE.to_owned()] } else { given };
+    Ok(match super::find_user(server, token, &audiences) {
+        Some((user, audiences)) => json!({"authenticated": true, "user": user_info(&user), "audiences": audiences}),
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
 }

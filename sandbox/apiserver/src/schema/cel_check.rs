@@ -108,8 +108,19 @@ pub fn infer_type<'a>(
     Checker { source, scopes }.infer(expression)
 }
 
+/// Functions that take no dot before them or a value there.
+const KNOWN: &str = "abs add allowed asApproximateFloat asInteger bool bytes charAt check cidr compareTo contains \
+    containsCIDR containsIP distinct double duration dyn endsWith error errored exists_one existsOne family filter find \
+    findAll first flatten format getDate getDayOfMonth getDayOfWeek getDayOfYear getEscapedPath getFullYear getHost \
+    getHostname getHours getMilliseconds getMinutes getMonth getPort getQuery getScheme getSeconds group hasValue indexOf \
+    int ip isCIDR isGlobalUnicast isGreaterThan isIP isInteger isLessThan isLinkLocalMulticast isLinkLocalUnicast \
+    isLoopback isQuantity isSemver isSorted isURL isUnspecified join last lastIndexOf lowerAscii major map masked matches \
+    max min minor name namespace optFlatMap optMap or orValue patch path prefixLength quantity reason replace resource \
+    reverse semver serviceAccount sign size slice sort sortBy split startsWith string sub subresource substring sum \
+    timestamp trim type uint unwrapOpt upperAscii url validate value";
+
 /// The dotted functions of the libraries: the names before their dots are no variables.
-pub const LIBRARIES: [&str; 10] =
+const LIBRARIES: [&str; 10] =
     ["base64", "cel", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
 impl<'s, 'a> Checker<'s, 'a> {
@@ -129,7 +140,11 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     fn infer(&mut self, expression: &Expression) -> Result<Type<'a>, String> {
         match &expression.expr {
-            Expr::Unspecified | Expr::Struct(_) => Ok(Type::Dyn),
+            Expr::Unspecified => Ok(Type::Dyn),
+            Expr::Struct(made) => {
+                let name = &made.type_name;
+                Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')")))
+            }
             Expr::Literal(literal) => Ok(match literal {
                 LiteralValue::Boolean(_) => Type::Bool,
                 LiteralValue::Int(_) => Type::Int,
@@ -217,6 +232,13 @@ impl<'s, 'a> Checker<'s, 'a> {
     }
 
     fn call(&mut self, call: &CallExpr) -> Result<Type<'a>, String> {
+        let name = &call.func_name;
+        let library = matches!(call.target.as_deref().map(|target| &target.expr),
+            Some(Expr::Ident(of)) if LIBRARIES.contains(&of.as_str()));
+        let operator = !name.starts_with(char::is_alphabetic);
+        if !operator && !library && !KNOWN.split_whitespace().any(|known| known == name) {
+            return Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')")));
+        }
         let target = call.target.as_ref().map(|target| self.infer(target)).transpose()?;
         let arguments = call.args.iter().map(|argument| self.infer(argument)).collect::<Result<Vec<_>, _>>()?;
         let first = arguments.first().copied().unwrap_or(Type::Dyn);

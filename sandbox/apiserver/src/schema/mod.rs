@@ -34,7 +34,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use builtin::Wire;
-pub(crate) use cel_check::{LIBRARIES, Type, infer_type};
+pub(crate) use cel_check::{Type, infer_type};
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Shape};

@@ -107,6 +107,30 @@ pub(super) fn tidy_decoded(resource: &Resource, value: &mut Value) -> Result<Vec
     Ok(unknown)
 }
 
+/// As `tidy_decoded`, for what a webhook made of an object. A built-in kind knows what it is without being told.
+pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(), String> {
+    let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, api_version) = (text(value, "kind"), text(value, "apiVersion"));
+    if resource.is_custom() {
+        if kind.is_empty() {
+            return Err(format!("Object 'Kind' is missing in '{value}'"));
+        }
+    } else if !value.is_object() {
+        let found = meta::json_type(value);
+        return Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value"
+        ));
+    } else {
+        if !kind.is_empty() && kind != resource.kind {
+            let version = api_version.rsplit('/').next().unwrap_or_default();
+            return Err(format!("converting ({version}.{kind}) to (core.{}): unknown conversion", resource.kind));
+        }
+        value["kind"] = resource.kind.clone().into();
+        value["apiVersion"] = resource.api_version().into();
+    }
+    tidy_decoded(resource, value).map(drop)
+}
+
 /// All of that but the defaults.
 pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
     if let Some(why) = resource.schema.decode_error(value) {

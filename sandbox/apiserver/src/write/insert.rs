@@ -46,15 +46,11 @@ pub(super) async fn insert_object(
     };
     let webhooks = admission::any_concerned(&call.server, &attributes);
     if webhooks {
-        let before = object.clone();
-        let tidy = |value: &mut Value| {
-            let _ = tidy_decoded(&resource, value);
-        };
+        let tidy = |value: &mut Value| tidy_patched(&resource, value);
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
-        if object != before {
-            tidy(&mut object);
-        }
+        settle_namespace(call, &mut object)?;
     }
+    crate::auth::refuse_escalation(call, &object, None)?;
     let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     complete_new(call, &mut object, &now);
     strategy::prepare_create(&call.server, &resource, &mut object, &mut call.warnings)?;

@@ -86,15 +86,14 @@ pub(super) async fn replace_object(
         !matches!(part, Part::Named("binding") | Part::Scale) && admission::any_concerned(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
-        let tidy = |value: &mut Value| {
-            let _ = tidy_decoded(&resource, value);
-        };
+        let tidy = |value: &mut Value| tidy_patched(&resource, value);
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         if object != before {
-            let _ = tidy_decoded(&resource, &mut object);
+            settle_namespace(call, &mut object)?;
             strategy::restore_parts(&resource, part, &mut object, old);
         }
     }
+    crate::auth::refuse_escalation(call, &object, Some(old))?;
     check_version(call, &name, &sent_version, live)?;
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), live.revision.to_string().into());
     strategy::prepare_update(&resource, part, &mut object, old)?;
