@@ -275,8 +275,8 @@ pub struct EstimatorArgs {
     pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub member: MemberArgs,
-    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 with --insecure. karmada-scheduler asks the
-    /// Service karmada-scheduler-estimator-NAME at this port.
+    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 where no TLS is spoken. karmada-scheduler asks
+    /// the Service karmada-scheduler-estimator-NAME at this port.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
     /// Speaks no TLS: whoever reaches it may ask.
@@ -289,8 +289,7 @@ pub struct EstimatorArgs {
     /// PEM private key of the server.
     #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
     pub grpc_auth_key_file: Option<PathBuf>,
-    /// PEM bundle: only clients with a certificate that it has signed may ask. Wanted unless
-    /// --insecure-skip-grpc-client-verify is given.
+    /// PEM bundle: only clients with a certificate that it has signed may ask. It is wanted unless anybody may.
     #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
     pub grpc_client_ca_file: Option<PathBuf>,
     /// Lets anybody ask, whatever certificate they have.
@@ -320,8 +319,8 @@ pub struct WebhookArgs {
     /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
     #[arg(long, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
-    /// PEM bundle: only clients with a certificate that it has signed are served. API servers take theirs from
-    /// --admission-control-config-file.
+    /// PEM bundle: only clients with a certificate that it has signed are served. An API server takes its own from its
+    /// admission configuration.
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
     /// KiB of the largest object. An API server takes requests of 3072.

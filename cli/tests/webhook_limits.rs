@@ -17,8 +17,10 @@ use caldera_sandbox::fleet::{Config, Fleet};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use tokio_util::sync::CancellationToken;
 
-/// The limit of the issue, in kB as Linux counts.
+/// The limit of the issue, in kB as Linux counts, for the program as it is released. Of its own it maps
+/// [`PROGRAM_KB`]; a build for tests maps more of itself, which is no matter here.
 const MOST_KB: u64 = 120_000;
+const PROGRAM_KB: u64 = 20_000;
 /// A machine that is busy may take as long.
 const AT_LAST: Duration = Duration::from_secs(120);
 
@@ -165,13 +167,13 @@ fn attack(webhook: &Webhook) {
         let began = Instant::now();
         let answer = webhook.review("validate-job", &honest).unwrap_or_else(|| panic!("no answer {when}"));
         assert!(answer.contains("\"allowed\":true"), "{when}: {answer}");
+        let [now, highest, file] = ["VmRSS", "VmHWM", "RssFile"].map(|field| webhook.memory(field));
+        let released = highest - file + file.min(PROGRAM_KB);
         println!(
-            "{when}: RSS {} kB, highest {} kB, an honest review took {:?}",
-            webhook.memory("VmRSS"),
-            webhook.memory("VmHWM"),
+            "{when}: RSS {now} kB, highest {highest} kB, of which {file} kB are the program; an honest review took {:?}",
             began.elapsed()
         );
-        assert!(webhook.memory("VmHWM") < MOST_KB, "{when}");
+        assert!(released < MOST_KB, "{when}: {released} kB");
     };
     answers("before");
     let megabytes = vec![b' '; 3_000_000];
