@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_runtime::tls::{Authority, install_provider, parse_roots};
+use caldera_runtime::tls::{Authority, install_provider, parse_identity, parse_roots};
 use caldera_sandbox::fleet::{Config, Fleet};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ struct Webhook {
     process: Child,
     address: SocketAddr,
     trust: Arc<ClientConfig>,
+    authority: Authority,
 }
 
 impl Drop for Webhook {
@@ -41,7 +42,8 @@ impl Drop for Webhook {
 }
 
 impl Webhook {
-    fn start(dir: &Path) -> Self {
+    /// With `clients`, for clients alone that this authority has signed.
+    fn start(dir: &Path, clients: Option<&Authority>) -> Self {
         let authority = Authority::new("test").unwrap();
         let identity =
             authority.issue_server_identity("webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()]).unwrap();
@@ -49,18 +51,28 @@ impl Webhook {
         fs::write(&cert, &identity.cert_pem).unwrap();
         fs::write(&key, &identity.key_pem).unwrap();
         let roots = parse_roots(&authority.cert_pem).unwrap();
-        let trust = Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
+        let trust = ClientConfig::builder().with_root_certificates(roots);
+        let bundle = dir.join("clients.crt");
+        let trust = match clients {
+            None => trust.with_no_client_auth(),
+            Some(authority) => {
+                fs::write(&bundle, &authority.cert_pem).unwrap();
+                let (chain, key) = parse_identity(&authority.issue_client_identity("api-server").unwrap()).unwrap();
+                trust.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_caldera"))
             .arg("webhook")
             .args(["--listen", &address.to_string()])
             .args([Path::new("--kubeconfig"), &dir.join("host.kubeconfig")])
             .args([Path::new("--tls-cert"), &cert, Path::new("--tls-key"), &key])
+            .args(clients.iter().flat_map(|_| [Path::new("--client-ca"), &bundle]))
             // As in the Deployment that `caldera manifests` prints.
             .env("MALLOC_ARENA_MAX", "2")
             .spawn()
             .unwrap();
-        let webhook = Self { process, address, trust };
+        let webhook = Self { process, address, trust: Arc::new(trust), authority };
         let began = Instant::now();
         while webhook.ask("GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n", b"").is_none_or(|answer| !answer.contains(" 200 "))
         {
@@ -157,7 +169,26 @@ async fn the_webhook_stays_below_120_mb_through_the_whole_attack_and_answers() {
     let dir = tempfile::tempdir().unwrap();
     fleet.write_kubeconfigs(dir.path()).unwrap();
     let path = dir.path().to_owned();
-    tokio::task::spawn_blocking(move || attack(&Webhook::start(&path))).await.unwrap();
+    tokio::task::spawn_blocking(move || attack(&Webhook::start(&path, None))).await.unwrap();
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_bundle_only_clients_that_it_has_signed_are_served() {
+    install_provider();
+    let stop = CancellationToken::new();
+    let fleet = Fleet::start(Config::with_members(0), &stop).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fleet.write_kubeconfigs(dir.path()).unwrap();
+    let path = dir.path().to_owned();
+    let ask_all = move || {
+        let mut webhook = Webhook::start(&path, Some(&Authority::new("clients").unwrap()));
+        assert!(webhook.review("validate-job", &job(2)).is_some_and(|answer| answer.contains("\"allowed\":true")));
+        let roots = parse_roots(&webhook.authority.cert_pem).unwrap();
+        webhook.trust = Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
+        assert_eq!(webhook.review("validate-job", &job(2)), None);
+    };
+    tokio::task::spawn_blocking(ask_all).await.unwrap();
     stop.cancel();
 }
 
