@@ -435,6 +435,9 @@ pub struct ManifestsArgs {
     pub member_secrets: Vec<String>,
     #[command(flatten)]
     pub trusted: TrustedArgs,
+    /// Whoever names a queue needs verb `use` on it (queues.scheduling.volcano.sh).
+    #[arg(long)]
+    pub require_queue_access: bool,
     #[command(flatten)]
     pub deploy: DeployArgs,
 }

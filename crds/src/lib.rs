@@ -17,6 +17,7 @@ pub mod manifests;
 pub mod names;
 pub mod placement;
 pub mod published;
+pub mod queue_access;
 pub mod queue_admission;
 mod schema;
 pub mod score;

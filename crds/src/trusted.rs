@@ -1,8 +1,8 @@
 //! Trusted writers: whose word counts on what is admitted and placed.
 //!
 //! Rule: what the controller, the scheduler and Karmada write on bindings and Works is theirs alone. Stock Karmada lets
-//! everybody with role `edit` write both, and their statuses. So the webhook refuses such a write by anybody else, and a
-//! ValidatingAdmissionPolicy does while the webhook is away. Both are made of the lists in this file.
+//! everybody with role `edit` write both, and their statuses. So the webhook refuses such a write by anybody else, and
+//! a ValidatingAdmissionPolicy does while the webhook is away. Both are made of the lists in this file.
 //!
 //! What stays the users' is the suspension, but for lifting the one that is ours, and all other labels and annotations.
 
@@ -101,8 +101,8 @@ impl TrustedWriters {
 
 /// Annotations of a binding that say what is admitted and placed.
 pub const BINDING_ANNOTATIONS: [&str; 6] = [GATE, ADMISSION, EPOCH, PLAN, PRIORITY, EVICTION];
-/// Fields of a binding's spec that decide what runs where. Karmada sends a workload to the clusters in `clusters` and in
-/// `requiredBy`, and keeps it where `gracefulEvictionTasks` says.
+/// Fields of a binding's spec that decide what runs where. Karmada sends a workload to the clusters in `clusters` and
+/// in `requiredBy`, and keeps it where `gracefulEvictionTasks` says.
 pub const BINDING_SPEC: [&str; 9] = [
     "clusters",
     "components",
@@ -215,7 +215,9 @@ pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
             "what is admitted (annotations caldera.dev)",
         ),
         rule(
-            format!("!('{GATE}' in variables.before && variables.before['{GATE}'] == '{GATE_CLOSED}' && {unsuspended})"),
+            format!(
+                "!('{GATE}' in variables.before && variables.before['{GATE}'] == '{GATE_CLOSED}' && {unsuspended})"
+            ),
             "the end of the suspension that keeps a job in its queue",
         ),
     ];
@@ -324,7 +326,8 @@ mod tests {
         for stranger in ["system:serviceaccount:team:caldera-controller", "system:masters", ""] {
             assert!(!trusted.trusts(stranger, ["system:authenticated", "edit"]), "{stranger}");
         }
-        let own: TrustedWriters = ["user:ops", "group:platform"].map(|word| word.parse().unwrap()).into_iter().collect();
+        let own: TrustedWriters =
+            ["user:ops", "group:platform"].map(|word| word.parse().unwrap()).into_iter().collect();
         assert!(own.trusts("ops", []) && own.trusts("x", ["platform"]) && !own.trusts("x", ["system:masters"]));
         for word in ["ops", "user:", "role:x", ""] {
             assert!(word.parse::<Writer>().is_err(), "{word}");

@@ -5,7 +5,11 @@
 
 use std::collections::HashMap;
 
-use caldera_crds::trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change};
+use caldera_crds::{
+    queue_access::queue_access_policies,
+    trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change},
+    workload::{names_queue, queue_of},
+};
 use kube_cel::{
     KubeCelExt,
     cel::{Context, Program, Value as CelValue, to_value},
@@ -43,9 +47,8 @@ fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
     context.add_variable_from_value("request", to_value(&request).unwrap());
     let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
     let list = |name: &str| policy["spec"][name].as_array().unwrap().clone();
-    let holds = |value: &Value, context: &Context<'_>| {
-        evaluate(&text(value, "expression"), context) == CelValue::Bool(true)
-    };
+    let holds =
+        |value: &Value, context: &Context<'_>| evaluate(&text(value, "expression"), context) == CelValue::Bool(true);
     if !list("matchConditions").iter().all(|condition| holds(condition, &context)) {
         return Vec::new();
     }
@@ -88,7 +91,10 @@ fn binding(annotations: &Value, spec: Value) -> Value {
 }
 
 fn waiting() -> Value {
-    binding(&json!({"caldera.dev/gate": "closed"}), json!({"suspension": {"scheduling": true}, "schedulerName": "caldera"}))
+    binding(
+        &json!({"caldera.dev/gate": "closed"}),
+        json!({"suspension": {"scheduling": true}, "schedulerName": "caldera"}),
+    )
 }
 
 fn placed() -> Value {
@@ -103,7 +109,8 @@ fn placed() -> Value {
 #[test]
 fn a_forged_record_is_refused_without_the_webhook() {
     let mut forged = waiting();
-    forged["metadata"]["annotations"] = json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{\"queue\":\"q\"}"});
+    forged["metadata"]["annotations"] =
+        json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{\"queue\":\"q\"}"});
     forged["spec"]["suspension"]["scheduling"] = false.into();
     let refused = tenant_writes(Some(&waiting()), &forged);
     assert!(refused[0].contains("what is admitted"), "{refused:?}");
@@ -217,4 +224,71 @@ fn what_is_not_queued_is_everybodys() {
     let mut gated = old;
     gated["metadata"]["annotations"] = json!({"caldera.dev/gate": "closed"});
     assert!(!refusals(&bindings, &Write { user: TENANT, status: false, old: Some(&gated), new: &new }).is_empty());
+}
+
+/// The queues that a write names, by the policy of its kind.
+fn named(kind: usize, variable: &str, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let policies = queue_access_policies();
+    let policy = policies.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").nth(kind).unwrap();
+    let mut context = Context::default().with_all();
+    context.add_variable_from_value("object", to_value(new).unwrap());
+    context.add_variable_from_value("oldObject", to_value(old).unwrap());
+    let variables = policy["spec"]["variables"].as_array().unwrap();
+    let expression = variables.iter().find(|found| found["name"] == variable).unwrap()["expression"].as_str().unwrap();
+    let CelValue::List(all) = evaluate(expression, &context) else { panic!("{expression} is no list") };
+    let text = |value: &CelValue| match value {
+        CelValue::String(text) => text.to_string(),
+        other => panic!("{other:?} is no name"),
+    };
+    all.iter().map(text).collect()
+}
+
+#[test]
+fn a_queue_that_is_named_anywhere_is_asked_about() {
+    let job =
+        |spec: Value| json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}, "spec": spec});
+    assert_eq!(named(0, "names", None, &job(json!({"queue": "ml"}))), ["ml"]);
+    for none in [json!({}), json!({"queue": ""})] {
+        assert!(named(0, "names", None, &job(none)).is_empty(), "queue default is everybody's");
+    }
+    assert_eq!(named(0, "before", Some(&job(json!({"queue": "ml"}))), &job(json!({}))), ["ml"]);
+    assert!(named(0, "before", None, &job(json!({"queue": "ml"}))).is_empty());
+    let places = [
+        "/metadata/annotations",
+        "/metadata/labels",
+        "/spec/template/metadata/annotations",
+        "/spec/template/metadata/labels",
+    ];
+    for place in places {
+        for key in ["volcano.sh/queue-name", "scheduling.volcano.sh/queue-name"] {
+            let empty = json!({"annotations": {}, "labels": {}});
+            let mut web = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": empty,
+                "spec": {"template": {"metadata": empty}},
+            });
+            web.pointer_mut(place).unwrap()[key] = "ml".into();
+            let told = named(1, "names", None, &web);
+            assert_eq!(!told.is_empty(), names_queue(&web), "{place} {key}");
+            assert!(told.is_empty() || told == [queue_of(&web).as_str()], "{place} {key}");
+        }
+    }
+    assert!(
+        named(1, "names", None, &json!({"metadata": {"name": "p"}, "spec": {}})).is_empty(),
+        "a Pod has no template"
+    );
+}
+
+#[test]
+fn every_expression_of_the_policies_is_one() {
+    let all = admission_policies(&TrustedWriters::default()).into_iter().chain(queue_access_policies());
+    for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
+        for part in ["matchConditions", "variables", "validations"] {
+            for entry in policy["spec"][part].as_array().into_iter().flatten() {
+                for field in ["expression", "messageExpression"] {
+                    let Some(expression) = entry[field].as_str() else { continue };
+                    Program::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+                }
+            }
+        }
+    }
 }

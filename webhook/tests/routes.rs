@@ -126,8 +126,7 @@ async fn objects_of_a_wrong_shape_are_denied_or_left_alone_but_always_answered()
 async fn a_works_plan_that_memory_lacks_is_read_from_the_api() {
     let plan = json!({"clusters": {"m1": {"tasks": {"t": {"replicas": 4, "minAvailable": 3}}, "minAvailable": 3}}});
     let mut placed = binding("batch.volcano.sh/v1alpha1", "Job");
-    let record =
-        json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
+    let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
     placed["metadata"]["annotations"] = json!({
         "caldera.dev/gate": "open", "caldera.dev/plan": plan.to_string(), "caldera.dev/admission": record.to_string(),
     });

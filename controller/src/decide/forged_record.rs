@@ -102,8 +102,8 @@ impl GrantHistory {
                 // What was granted once is not granted again by saying so.
                 self.sent = None;
             }
-            self.fault = (binding.gate.is_some() && !binding.clusters.is_empty())
-                .then_some(RecordFault::PlacedWithoutRecord);
+            self.fault =
+                (binding.gate.is_some() && !binding.clusters.is_empty()).then_some(RecordFault::PlacedWithoutRecord);
             return self.fault;
         };
         let granted = count_granted(&now.admission);

@@ -175,8 +175,8 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
     Some(Increase { kind: IncreaseKind::Copies, ask })
 }
 
-/// True if a task, or the whole gang, needs more pods than were admitted, or more for those that were. Of an elastic gang each task's own minimum
-/// counts only where Volcano counts it.
+/// True if a task, or the whole gang, needs more pods than were admitted, or more for those that were. Of an elastic
+/// gang each task's own minimum counts only where Volcano counts it.
 #[must_use]
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
     let of = |task: &Task| record.pods_of(&task.name);

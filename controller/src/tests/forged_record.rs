@@ -25,8 +25,7 @@ fn record(queue: &str, pods: u32, cpu: &str) -> String {
 
 /// One patch of a binding, as the attack has it.
 fn forge(world: &mut World, name: &str, record: &str, epoch: Option<&str>, clusters: &Value) {
-    let annotations =
-        json!({"caldera.dev/gate": "open", "caldera.dev/admission": record, "caldera.dev/epoch": epoch});
+    let annotations = json!({"caldera.dev/gate": "open", "caldera.dev/admission": record, "caldera.dev/epoch": epoch});
     let spec = json!({"suspension": {"scheduling": false}, "clusters": clusters});
     world.patch("ResourceBinding", name, &json!({"metadata": {"annotations": annotations}, "spec": spec}));
 }
@@ -46,7 +45,10 @@ fn assert_taken_away(world: &World, name: &str, writes_before: usize) {
     let binding = world.get("ResourceBinding", name);
     assert!(annotation(world, name, "caldera.dev/admission").is_null(), "{binding}");
     assert_eq!(annotation(world, name, "caldera.dev/gate"), "closed");
-    assert_eq!((&binding["spec"]["clusters"], &binding["spec"]["suspension"]["scheduling"]), (&json!([]), &json!(true)));
+    assert_eq!(
+        (&binding["spec"]["clusters"], &binding["spec"]["suspension"]["scheduling"]),
+        (&json!([]), &json!(true))
+    );
     let writes = world.writes[writes_before..].iter().filter(|write| write.name == name);
     assert_eq!(writes.filter(|write| write.resource.plural == "resourcebindings").count(), 1);
     assert!(world.events().contains(&("Warning".into(), "ForgedRecord".into())), "{:?}", world.events());

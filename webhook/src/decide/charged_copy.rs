@@ -10,14 +10,9 @@ use caldera_core::{admission::Admission, gang::Gang, resources::Resources};
 use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
 use serde_json::Value;
 
-/// Why this copy of a workload may not go to a cluster that was given so many replicas (0: a whole copy). `class` is the
-/// priority class of the workload on the host, where that is known.
-pub fn hold_against_record(
-    copy: &Value,
-    record: &Admission,
-    replicas: u32,
-    class: Option<&str>,
-) -> Result<(), String> {
+/// Why this copy of a workload may not go to a cluster that was given so many replicas (0: a whole copy). `class` is
+/// the priority class of the workload on the host, where that is known.
+pub fn hold_against_record(copy: &Value, record: &Admission, replicas: u32, class: Option<&str>) -> Result<(), String> {
     let queue = queue_of(copy);
     if queue != record.queue {
         return Err(format!("it names queue {queue}, and was admitted to queue {}", record.queue));
@@ -29,7 +24,10 @@ pub fn hold_against_record(
     let gang = read_gang(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
     let host_class = |name: &str| name.is_empty() || name == own;
     if let Some(task) = gang.tasks.iter().find(|task| class.is_some() && !host_class(&task.priority_class)) {
-        return Err(format!("its task {} names priority class {:?}, and it names {own:?}", task.name, task.priority_class));
+        return Err(format!(
+            "its task {} names priority class {:?}, and it names {own:?}",
+            task.name, task.priority_class
+        ));
     }
     let most = |granted: u32| if replicas > 0 && gang.tasks.len() == 1 { granted.min(replicas) } else { granted };
     if let Some(task) = gang.tasks.iter().find(|task| task.replicas > most(record.pods_of(&task.name))) {
@@ -40,8 +38,8 @@ pub fn hold_against_record(
     match asked.iter().find(|(name, amount)| *amount > record.charged.get(name.as_str())) {
         None => Ok(()),
         Some((name, amount)) => Err(format!(
-            "at its requests the job asks for {name} {amount}, and queue {queue} is charged {}: it goes out once the rest is \
-             admitted",
+            "at its requests the job asks for {name} {amount}, and queue {queue} is charged {}: it goes out once the \
+             rest is admitted",
             record.charged.get(name.as_str()).shown_as(amount)
         )),
     }
@@ -99,7 +97,8 @@ mod tests {
         let told = hold(&job(["1", "7"])).unwrap_err();
         assert!(told.contains("asks for cpu 29, and queue q is charged 9"), "{told}");
         let mut gpus = job(["1", "2"]);
-        gpus["spec"]["tasks"][1]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1".into();
+        gpus["spec"]["tasks"][1]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] =
+            "1".into();
         assert!(hold(&gpus).unwrap_err().contains("nvidia.com/gpu 4"));
         let mut second = job(["1", "2"]);
         let container = json!({"name": "d", "image": "i", "resources": {"requests": {"cpu": "1"}}});

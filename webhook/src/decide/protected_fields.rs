@@ -35,7 +35,10 @@ pub fn refuse_forged_work(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &Tr
     let Some(old) = old else { return Some(refuse(user, "a Work that carries a workload")) };
     let fields = ["/spec", "/metadata/annotations", "/metadata/labels"];
     let changed = fields.into_iter().find(|field| old.pointer(field) != new.pointer(field))?;
-    Some(refuse(user, &format!("{} of a Work that carries a workload", changed.trim_start_matches('/').replace('/', "."))))
+    Some(refuse(
+        user,
+        &format!("{} of a Work that carries a workload", changed.trim_start_matches('/').replace('/', ".")),
+    ))
 }
 
 /// The whole request, if it is somebody's who is not trusted.
@@ -102,7 +105,8 @@ mod tests {
         let write = ("ns", Some(&old), &forged);
         assert_eq!(
             judge(refuse_forged_binding, "tenant", write).unwrap(),
-            "metadata.annotations[caldera.dev/gate] is written by Caldera and Karmada alone, and user \"tenant\" is neither"
+            "metadata.annotations[caldera.dev/gate] is written by Caldera and Karmada alone, and user \"tenant\" is \
+             neither"
         );
         let ours = "system:serviceaccount:caldera-system:caldera-controller";
         assert_eq!(judge(refuse_forged_binding, ours, write), None);

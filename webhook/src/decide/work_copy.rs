@@ -172,7 +172,8 @@ mod tests {
     }
 
     fn binding(plan: Option<u32>) -> CachedBinding {
-        let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
+        let record =
+            json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
         let mut object = json!({
             "metadata": {"annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": record.to_string()}},
             "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": [{"name": "m1", "replicas": 4}]},
@@ -218,23 +219,23 @@ mod tests {
         let mut cache = Cache::default();
         cache.put_binding(key(), binding(Some(4)));
         let mut object = work(4);
-        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "7"}}}]}});
+        let pod =
+            json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "7"}}}]}});
         object["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"] = pod;
         // Memory may be behind: it is read once more.
         assert_eq!(review(&object, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
         let mut grown = binding(Some(4));
         let live = LiveRead::Binding(Some(Box::new(grown.clone())));
-        let Verdict::Deny(denial) = review(&object, None, Snapshot { cache: &cache, live: Some(&live) }) else { panic!() };
+        let Verdict::Deny(denial) = review(&object, None, Snapshot { cache: &cache, live: Some(&live) }) else {
+            panic!()
+        };
         assert_eq!(denial.code, 503);
         assert!(denial.message.contains("cpu 28, and queue default is charged 0"), "{}", denial.message);
         let mut record = grown.admission.as_deref().unwrap().clone();
         record.charged.set("cpu", "28".parse().unwrap());
         grown.admission = Some(std::sync::Arc::new(record));
         let live = LiveRead::Binding(Some(Box::new(grown)));
-        assert!(matches!(
-            review(&object, None, Snapshot { cache: &cache, live: Some(&live) }),
-            Verdict::Allow { .. }
-        ));
+        assert!(matches!(review(&object, None, Snapshot { cache: &cache, live: Some(&live) }), Verdict::Allow { .. }));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What a binding is charged, from what the API says about it and nothing else.
 //!
-//! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place
-//! up to the record at any time without asking again), and what pods beyond the record ask for, if there are any; a
-//! copy counts once for each cluster. Pods that ask for more than they were admitted for do not leave the host. As pods finish, what is left is charged; an ended one is charged nothing. To hold less, a
-//! binding needs a smaller record. A binding that was placed without an admission is charged in the same way, so that
-//! the ledger says what the clusters run. Whatever records and clusters say, nothing is charged beyond what the workload
-//! can ask for; and that an admitted job has ended is believed only where it is placed.
+//! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place up
+//! to the record at any time without asking again), and what pods beyond the record ask for, if there are any; a copy
+//! counts once for each cluster. Pods that ask for more than they were admitted for do not leave the host. As pods
+//! finish, what is left is charged; an ended one is charged nothing. To hold less, a binding needs a smaller record. A
+//! binding that was placed without an admission is charged in the same way, so that the ledger says what the clusters
+//! run. Whatever records and clusters say, nothing is charged beyond what the workload can ask for; and that an
+//! admitted job has ended is believed only where it is placed.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +96,8 @@ fn amount_beyond(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
 
 /// Pods of a task in all clusters.
 fn count_placed(facts: &ChargeFacts<'_>, name: &TaskName) -> u64 {
-    let of_gang = |gang| facts.clusters.iter().flat_map(move |(cluster, replicas)| pods_in(facts, gang, cluster, *replicas));
+    let of_gang =
+        |gang| facts.clusters.iter().flat_map(move |(cluster, replicas)| pods_in(facts, gang, cluster, *replicas));
     let placed = facts.gang.into_iter().flat_map(of_gang).filter(|(task, _)| task.name == *name);
     placed.fold(0, |sum, (_, pods)| sum.saturating_add(u64::from(pods)))
 }
