@@ -454,3 +454,18 @@ fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
         assert_eq!(targets(&verdict(&mut world).step), goes);
     }
 }
+
+/// Whoever could write a plan could bring the scheduler down: two clusters of 4294967295 pods are more than a number holds.
+#[test]
+fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
+    let mut forged = binding(4);
+    let share = json!({"tasks": {"w": {"replicas": u32::MAX, "minAvailable": u32::MAX}}, "minAvailable": u32::MAX});
+    let plan = json!({"clusters": {"m0": share, "m1": share}});
+    let applied = forged["spec"]["placement"].to_string();
+    forged["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
+    forged["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = applied.into();
+    forged["spec"]["clusters"] = json!([{"name": "m0", "replicas": i32::MAX}, {"name": "m1", "replicas": i32::MAX}]);
+    let mut index = index(&[10, 10], &[job(4, 4), forged]);
+    let verdict = verdict(&mut index);
+    assert_eq!(targets(&verdict.step).iter().map(|(_, pods)| pods).sum::<i64>(), 4, "{verdict:?}");
+}

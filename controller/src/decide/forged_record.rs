@@ -114,11 +114,15 @@ impl GrantHistory {
             return self.fault;
         }
         let is_ours = self.sent.as_ref() == Some(now);
-        let is_less = || before.as_ref().is_some_and(|before| is_within(&now.admission, &before.admission));
+        let is_less = before.as_ref().is_some_and(|before| is_within(&now.admission, &before.admission));
+        if is_less && !is_ours {
+            // Nor is what was taken from it.
+            self.sent = None;
+        }
         let of_this_lease = now.epoch.as_deref() == epoch;
         let waits = binding.clusters.is_empty()
             || before.as_ref().is_some_and(|before| placed <= count_granted(&before.admission));
-        let is_sound = is_first || is_ours || (self.fault.is_none() && is_less()) || (!of_this_lease && waits);
+        let is_sound = is_first || is_ours || (self.fault.is_none() && is_less) || (!of_this_lease && waits);
         self.fault = if is_sound {
             None
         } else if term_of(now.epoch.as_deref()) > term_of(epoch) {

@@ -201,6 +201,18 @@ fn a_record_that_is_made_larger_by_hand_is_taken_away() {
 }
 
 #[test]
+fn what_was_taken_from_a_record_is_not_had_again_by_writing_the_old_one() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    world.settle();
+    let before = world.writes.len();
+    forge(&mut world, "a-job", &record("q", 1, "1"), Some(US), &json!([]));
+    forge(&mut world, "a-job", &record("q", 2, "2"), Some(US), &json!([]));
+    world.settle();
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
 fn a_grant_without_an_epoch_is_granted_anew_or_taken_back_as_a_stale_one() {
     let mut world = world();
     world.job("first", "q", 2);

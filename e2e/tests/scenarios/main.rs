@@ -8,6 +8,7 @@
 mod bad_input;
 mod bad_luck;
 mod examples;
+mod forged;
 mod give_back;
 mod lifecycle;
 mod links;

@@ -309,7 +309,8 @@ fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bo
         }
         let held = |task: &caldera_core::gang::Task| -> u32 {
             let shares = previous.into_iter().flat_map(|plan| plan.clusters.values());
-            shares.filter_map(|share| share.tasks.get(&task.name)).map(|share| share.replicas).sum()
+            let parts = shares.filter_map(|share| share.tasks.get(&task.name));
+            parts.fold(0, |sum, part| sum.saturating_add(part.replicas))
         };
         return binding.plan.is_some() && gang.tasks.iter().all(|task| held(task) == task.replicas);
     }
