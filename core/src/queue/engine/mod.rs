@@ -2,8 +2,8 @@
 //!
 //! Events go in ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), and
 //! [`Engine::release_next`] answers with one release at a time, so that the order is made anew after each. A shape of
-//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` scans for the
-//! shapes that have enough. The decisions are those of considering every job again after every event: the tests hold
+//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds
+//! the shapes that have enough. The decisions are those of considering every job again after every event: the tests hold
 //! the engine against that model.
 
 mod capacity;
@@ -125,8 +125,13 @@ pub struct Engine {
     queue_order: QueueOrder,
     /// Queues where quota came free.
     freed: BTreeSet<Node>,
-    /// Queues of which some inadmissible job may have enough quota now.
-    rescan: BTreeSet<Node>,
+    /// Queues of which another inadmissible job may have enough quota now.
+    search: BTreeSet<Node>,
+    /// By queue, the first inadmissible job that has enough quota.
+    eligible: BTreeMap<Node, requeue::Eligible>,
+    /// How often they were compared since quota came free.
+    comparisons: usize,
+    short_of_quota: requeue::ShortOfQuota,
     /// Classes that fit nowhere now, with the shapes that lack it.
     refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
     reservations: Reservations,
@@ -177,7 +182,10 @@ impl Default for Engine {
             unused_shapes: Vec::new(),
             queue_order: QueueOrder::default(),
             freed: BTreeSet::new(),
-            rescan: BTreeSet::new(),
+            search: BTreeSet::new(),
+            eligible: BTreeMap::new(),
+            comparisons: 0,
+            short_of_quota: requeue::ShortOfQuota::default(),
             refusals: BTreeMap::new(),
             reservations: Reservations::default(),
             now: 0,
@@ -390,7 +398,7 @@ impl Engine {
         self.reservations.mark_all_dirty();
         self.requeue_behind_reservations();
         self.mark_all_unsatisfiable();
-        self.rescan_all_queues();
+        self.search_all_queues();
         self.restart_order();
     }
 

@@ -19,7 +19,7 @@ impl Engine {
         if self.policy == policy {
             return;
         }
-        for (node, shape, _) in self.short_of_quota() {
+        for (node, shape, _) in self.short_of_quota.iter().collect::<Vec<_>>() {
             self.requeue_shape(node, shape);
         }
         self.policy = policy;
@@ -79,7 +79,7 @@ impl Engine {
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
             let cause = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
-            self.rescan.insert(node);
+            self.search.insert(node);
             let front = cause.and_then(Inadmissible::cause).map(|cause| ReservationId { cause, queue: node });
             self.reservations.dirty.extend(front);
             self.reservations.dirty.extend(self.reservations.of_queue(node));
@@ -88,8 +88,13 @@ impl Engine {
 }
 
 fn head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
+    let (job, _) = slot.line.next_candidate(slot.spec.as_ref()?.dequeue)?;
+    head_of(policy, slot, job)
+}
+
+/// What a queue would enter with for this job; `None` if its jobs may not start.
+pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<Head> {
     let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
-    let (job, _) = slot.line.next_candidate(spec.dequeue)?;
     let priority = if policy == OrderPolicy::Fifo { 0 } else { spec.priority };
     Some(Head { priority, job: job.clone() })
 }

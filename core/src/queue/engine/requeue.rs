@@ -1,89 +1,179 @@
 //! Which inadmissible jobs are considered again after quota came free.
 //!
-//! Rule: Kueue's requeue of inadmissible workloads, one job of each queue at a time. Pending jobs that ask for the same are
-//! one shape, and a shape that did not fit remembers the ceiling that it would have broken and what must be free there.
-//! When quota comes free, the shapes of all queues below are scanned, and of each queue the first in line that has enough
-//! is considered again. Whether it was released or did not fit after all, its queue is then scanned for the next one.
-//! The decisions are those of considering every job again after every event. `docs/benchmarks.md` says what a scan costs.
+//! Rule: Kueue's requeue of inadmissible workloads, one job of each queue at a time. Pending jobs that ask for the same
+//! are one shape, and a shape that did not fit remembers the ceiling that it would have broken and how much must be
+//! free there. [`ShortOfQuota`] has the shapes by that. When quota comes free at a ceiling, of all queues of which a shape
+//! needs no more than is free there the first such job in order is considered again, and then the first of those that
+//! still have enough: what the first one took, nobody looks for. The decisions are those of considering every job again
+//! after every event.
 
-use crate::queue::{
-    engine::Engine,
-    pending::line::{Inadmissible, ShapeId},
-    quota::{admission, amounts::Dim, tree::Node},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
 };
 
-impl Engine {
-    /// Considers again, of each queue where quota came free, the first in line that has enough.
-    pub(crate) fn requeue_eligible(&mut self) {
-        if !self.freed.is_empty() {
-            let freed = std::mem::take(&mut self.freed);
-            let is_below = |node: &Node| self.slots[node.index()].path.iter().any(|at| freed.contains(at));
-            self.rescan.extend(self.index.values().copied().filter(is_below));
+use crate::queue::{
+    engine::{Engine, ordering},
+    pending::{
+        line::{Inadmissible, ShapeId},
+        queue_order::Head,
+    },
+    quota::{
+        admission,
+        amounts::Dim,
+        tree::{Node, Slot},
+    },
+};
+
+/// So often the eligible jobs are compared after quota came free: if it is enough for more of them, it is cheaper to
+/// consider the first of every queue.
+const COMPARISONS: usize = if cfg!(test) { 2 } else { 64 };
+
+/// An inadmissible shape that has enough quota, with its first job and what must be free for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Eligible {
+    pub(crate) shape: ShapeId,
+    head: Head,
+    needed: (Node, Dim, i128),
+}
+
+/// A resource at a ceiling, and the queue whose jobs lack it.
+type Ceiling = (Node, Node, Dim);
+
+/// The shapes that lack quota, by how much must be free at the ceiling that they would break.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShortOfQuota(BTreeMap<Ceiling, BTreeSet<(i128, ShapeId)>>);
+
+impl ShortOfQuota {
+    fn insert(&mut self, queue: Node, shape: ShapeId, cause: Inadmissible) {
+        if let Some((at, dim, needed)) = cause.needed_quota() {
+            self.0.entry((at, queue, dim)).or_default().insert((needed, shape));
         }
-        while let Some(node) = self.rescan.pop_first() {
-            let first = self.find_first_eligible(node);
-            self.slots[node.index()].line.may_have_eligible = first.is_some();
-            if let Some(shape) = first {
-                self.requeue_shape(node, shape);
+    }
+
+    fn remove(&mut self, queue: Node, shape: ShapeId, cause: Inadmissible) {
+        let Some((at, dim, needed)) = cause.needed_quota() else { return };
+        if let Some(by_need) = self.0.get_mut(&(at, queue, dim)) {
+            by_need.remove(&(needed, shape));
+            if by_need.is_empty() {
+                self.0.remove(&(at, queue, dim));
             }
         }
     }
 
+    /// Every shape, with its queue and the ceiling.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Node, ShapeId, (Node, Dim))> {
+        self.0
+            .iter()
+            .flat_map(|((at, queue, dim), by_need)| by_need.iter().map(|(_, shape)| (*queue, *shape, (*at, *dim))))
+    }
+
+    /// Those of these queues of which a shape needs no more than is free at this ceiling.
+    pub(crate) fn queues_with_enough(
+        &self,
+        slots: &[Slot],
+        at: Node,
+        queues: RangeInclusive<Node>,
+    ) -> impl Iterator<Item = Node> {
+        let short = self.0.range((at, *queues.start(), Dim::FIRST)..=(at, *queues.end(), Dim::LAST));
+        let enough = short.filter(move |((_, _, dim), by_need)| {
+            let free = admission::free_quota(&slots[at.index()], *dim);
+            by_need.first().is_some_and(|(least, _)| free.is_none_or(|free| *least <= free))
+        });
+        enough.map(|((_, queue, _), _)| *queue)
+    }
+}
+
+impl Engine {
+    /// A shape becomes inadmissible.
+    pub(crate) fn set_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
+        self.slots[node.index()].line.mark_inadmissible(shape, cause);
+        self.short_of_quota.insert(node, shape, cause);
+    }
+
+    /// It is inadmissible no more; what it lacked, if it was.
+    pub(crate) fn set_admissible(&mut self, node: Node, shape: ShapeId) -> Option<Inadmissible> {
+        let cause = self.slots[node.index()].line.requeue_shape(shape)?;
+        self.short_of_quota.remove(node, shape, cause);
+        if self.eligible.get(&node).is_some_and(|job| job.shape == shape) {
+            self.search.insert(node);
+        }
+        Some(cause)
+    }
+
+    /// Considers again the first in order of those that have enough quota, unless an admissible job goes before it.
+    pub(crate) fn requeue_eligible(&mut self) {
+        if !self.freed.is_empty() {
+            self.comparisons = 0;
+        }
+        for at in std::mem::take(&mut self.freed) {
+            self.search.extend(self.short_of_quota.queues_with_enough(&self.slots, at, Node::ROOT..=Node::LAST));
+        }
+        let mut search = std::mem::take(&mut self.search);
+        search.extend(self.eligible.iter().filter(|(_, job)| !self.is_free(job.needed)).map(|(node, _)| *node));
+        for node in search {
+            match self.find_first_eligible(node) {
+                Some(job) => drop(self.eligible.insert(node, job)),
+                None => drop(self.eligible.remove(&node)),
+            }
+        }
+        if self.eligible.len() < 2 || self.comparisons >= COMPARISONS {
+            let all = std::mem::take(&mut self.eligible);
+            return all.into_iter().for_each(|(node, job)| self.requeue_shape(node, job.shape));
+        }
+        self.comparisons += 1;
+        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.head(node)?)));
+        let path = |node: Node| &*self.slots[node.index()].path;
+        let compare =
+            |a: (Node, &Head), b: (Node, &Head)| self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1));
+        let first = self.eligible.iter().map(|(node, job)| (*node, &job.head)).min_by(|a, b| compare(*a, *b));
+        let first = first.filter(|first| next.is_none_or(|next| compare(*first, next).is_lt()));
+        if let Some(node) = first.map(|(node, _)| node)
+            && let Some(job) = self.eligible.remove(&node)
+        {
+            self.requeue_shape(node, job.shape);
+        }
+    }
+
     /// The first in line of a queue that was short of quota and has enough now. Of a fifo queue only the head counts.
-    fn find_first_eligible(&self, node: Node) -> Option<ShapeId> {
+    pub(crate) fn find_first_eligible(&self, node: Node) -> Option<Eligible> {
         let slot = &self.slots[node.index()];
-        if slot.problem.is_some() {
-            return None;
-        }
-        if slot.is_fifo() {
-            let (_, head) = slot.line.first_satisfiable()?;
-            return self.has_enough_quota(node, head).then_some(head);
-        }
-        let eligible = slot.line.inadmissible_shapes().filter(|(_, cause)| self.is_quota_free(*cause));
-        eligible.min_by_key(|(shape, _)| slot.line.first_of(*shape)).map(|(shape, _)| shape)
+        let mut enough =
+            slot.path.iter().flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, node..=node));
+        enough.next()?;
+        let needed = |shape| {
+            let needed = slot.line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
+            needed.filter(|needed| self.is_free(*needed))
+        };
+        let (job, shape, needed) = if slot.is_fifo() {
+            let (job, shape) = slot.line.first_satisfiable()?;
+            (job, shape, needed(shape)?)
+        } else {
+            slot.line.waiting_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
+        };
+        Some(Eligible { shape, head: ordering::head_of(self.policy, slot, job)?, needed })
     }
 
-    /// A job of a queue was considered, or left it: others of the queue may still have enough.
-    pub(crate) fn rescan_for_more(&mut self, node: Node) {
-        if self.slots[node.index()].line.may_have_eligible {
-            self.rescan.insert(node);
-        }
-    }
-
-    /// Ceilings are others than they were: all queues are scanned, and who waits for a queue no longer above is requeued.
-    pub(crate) fn rescan_all_queues(&mut self) {
-        for (node, shape, (at, _)) in self.short_of_quota() {
+    /// Ceilings are others than they were: all queues are searched, and who waits for a queue no longer above is requeued.
+    pub(crate) fn search_all_queues(&mut self) {
+        for (node, shape, (at, _)) in self.short_of_quota.iter().collect::<Vec<_>>() {
             if !self.slots[node.index()].path.contains(&at) {
                 self.requeue_shape(node, shape);
             }
         }
         self.freed.clear();
-        self.rescan = self.index.values().copied().collect();
-    }
-
-    /// Every shape that a ceiling makes wait, with its queue and the ceiling.
-    pub(crate) fn short_of_quota(&self) -> Vec<(Node, ShapeId, (Node, Dim))> {
-        let of_queue = |node: &Node| {
-            let node = *node;
-            self.slots[node.index()].line.inadmissible_shapes().filter_map(move |(shape, cause)| match cause {
-                Inadmissible::Quota(at, dim, _) | Inadmissible::Reserved(at, dim, _) => Some((node, shape, (at, dim))),
-                Inadmissible::BehindReservation(_) | Inadmissible::Capacity | Inadmissible::Never => None,
-            })
-        };
-        self.index.values().flat_map(of_queue).collect()
+        self.eligible.clear();
+        self.comparisons = 0;
+        self.search = self.index.values().copied().collect();
     }
 
     /// Whether the ceiling that makes a shape wait has as much free as it needs.
     pub(crate) fn has_enough_quota(&self, node: Node, shape: ShapeId) -> bool {
-        self.slots[node.index()].line.inadmissible_cause(shape).is_some_and(|cause| self.is_quota_free(cause))
+        let cause = self.slots[node.index()].line.inadmissible_cause(shape);
+        cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| self.is_free(needed))
     }
 
-    fn is_quota_free(&self, cause: Inadmissible) -> bool {
-        match cause {
-            Inadmissible::Quota(at, dim, needed) | Inadmissible::Reserved(at, dim, needed) => {
-                admission::free_quota(&self.slots[at.index()], dim).is_none_or(|free| needed <= free)
-            }
-            Inadmissible::BehindReservation(_) | Inadmissible::Capacity | Inadmissible::Never => false,
-        }
+    fn is_free(&self, (at, dim, needed): (Node, Dim, i128)) -> bool {
+        admission::free_quota(&self.slots[at.index()], dim).is_none_or(|free| needed <= free)
     }
 }

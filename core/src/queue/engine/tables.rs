@@ -102,7 +102,7 @@ impl Engine {
         }
         self.update_blocked(node, shape);
         self.refresh_head(node);
-        self.rescan_for_more(node);
+        self.search.insert(node);
     }
 
     pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {

@@ -41,6 +41,14 @@ impl Inadmissible {
             Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
         }
     }
+
+    /// How much of which resource must be free at which queue.
+    pub(crate) const fn needed_quota(self) -> Option<(Node, Dim, i128)> {
+        match self {
+            Self::Quota(at, dim, needed) | Self::Reserved(at, dim, needed) => Some((at, dim, needed)),
+            Self::BehindReservation(_) | Self::Capacity | Self::Never => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -49,11 +57,11 @@ pub(crate) struct Line {
     shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
     /// The first job of every shape that is not inadmissible.
     admissible: BTreeSet<(JobKey, ShapeId)>,
+    /// The first job of every shape that is.
+    waiting: BTreeSet<(JobKey, ShapeId)>,
     inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
     unsatisfiable: BTreeSet<ShapeId>,
-    /// More than one inadmissible shape may have enough quota now.
-    pub(crate) may_have_eligible: bool,
 }
 
 impl Line {
@@ -125,6 +133,11 @@ impl Line {
         self.jobs.iter().filter(|(_, shape)| !self.unsatisfiable.contains(shape))
     }
 
+    /// The first job of every inadmissible shape, in order.
+    pub(crate) fn waiting_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
+        self.waiting.iter()
+    }
+
     /// Inadmissible shapes and what each lacks.
     pub(crate) fn inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
         self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
@@ -156,11 +169,12 @@ impl Line {
 
     pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId) {
         let same = self.shapes.entry(shape).or_default();
-        if !self.inadmissible.contains_key(&shape) && same.first().is_none_or(|first| key < *first) {
+        let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
+        if same.first().is_none_or(|first| key < *first) {
             if let Some(first) = same.first() {
-                self.admissible.remove(&(first.clone(), shape));
+                firsts.remove(&(first.clone(), shape));
             }
-            self.admissible.insert((key.clone(), shape));
+            firsts.insert((key.clone(), shape));
         }
         same.insert(key.clone());
         self.jobs.insert(key, shape);
@@ -172,9 +186,10 @@ impl Line {
         let Some(same) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();
-        let was_awake = self.admissible.remove(&(key.clone(), shape));
+        let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
+        let was_first = firsts.remove(&(key.clone(), shape));
         match next {
-            Some(next) if was_awake => drop(self.admissible.insert((next, shape))),
+            Some(next) if was_first => drop(firsts.insert((next, shape))),
             Some(_) => {}
             None => {
                 self.shapes.remove(&shape);
@@ -186,7 +201,9 @@ impl Line {
 
     pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, cause: Inadmissible) {
         if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
-            self.admissible.remove(&(first.clone(), shape));
+            let first = (first.clone(), shape);
+            self.admissible.remove(&first);
+            self.waiting.insert(first);
             self.inadmissible.insert(shape, cause);
         }
     }
@@ -196,7 +213,9 @@ impl Line {
         let cause = self.inadmissible.remove(&shape)?;
         self.unsatisfiable.remove(&shape);
         if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
-            self.admissible.insert((first.clone(), shape));
+            let first = (first.clone(), shape);
+            self.waiting.remove(&first);
+            self.admissible.insert(first);
         }
         Some(cause)
     }

@@ -139,6 +139,17 @@ impl QueueOrder {
         }
     }
 
+    /// Which of two jobs goes first, whether or not their queues entered with them: each with the path of its queue.
+    pub(crate) fn compare_jobs(&self, a: (&[Node], &Head), b: (&[Node], &Head)) -> Ordering {
+        // From the top down; a leaf stands for whatever would be below it.
+        let share = |path: &[Node], depth| self.seats[path[(path.len() - 1).saturating_sub(depth)].index()].share;
+        let by_share = || {
+            let mut orders = (1..a.0.len().max(b.0.len())).map(|depth| share(a.0, depth).cmp(&share(b.0, depth)));
+            orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        };
+        b.1.priority.cmp(&a.1.priority).then_with(by_share).then_with(|| a.1.job.cmp(&b.1.job))
+    }
+
     /// The leaf whose job is next.
     pub(crate) fn best(&self) -> Option<Node> {
         self.seats.first()?.best
@@ -181,7 +192,7 @@ impl QueueOrder {
         self.seats[parent.index()].best = winner.and_then(|winner| self.seats[winner.index()].best);
     }
 
-    fn head(&self, node: Node) -> Option<&Head> {
+    pub(crate) fn head(&self, node: Node) -> Option<&Head> {
         self.seats[self.seats[node.index()].best?.index()].head.as_ref()
     }
 
@@ -318,6 +329,11 @@ mod tests {
                         tournament.enter(&path, world.head(node.index()), what, |at| world.shares[at.index()]);
                     }
                     prop_assert_eq!(tournament.best(), world.best());
+                    let waiting: Vec<_> =
+                        (0..n).filter_map(|queue| Some((world.path(queue), world.head(queue)?))).collect();
+                    let first =
+                        waiting.iter().min_by(|a, b| tournament.compare_jobs((&a.0, &a.1), (&b.0, &b.1)));
+                    prop_assert_eq!(first.map(|(path, _)| path[0]), world.best());
                 }
             }
         }

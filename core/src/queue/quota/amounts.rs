@@ -12,6 +12,7 @@ pub(crate) struct Dim(u32);
 
 impl Dim {
     pub(crate) const FIRST: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u32::MAX);
 
     pub(crate) const fn index(self) -> usize {
         self.0 as usize

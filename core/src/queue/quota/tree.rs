@@ -26,6 +26,7 @@ pub(crate) struct Node(pub(crate) u32);
 
 impl Node {
     pub(crate) const ROOT: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u32::MAX);
 
     pub(crate) const fn index(self) -> usize {
         self.0 as usize

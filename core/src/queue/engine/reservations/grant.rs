@@ -268,8 +268,7 @@ impl Engine {
             return;
         }
         self.mark_backoff_reservations();
-        let short = self.short_of_quota().into_iter();
-        let short = short.map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
+        let short = self.short_of_quota.iter().map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
         let roomless =
             self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.sleepers);
         let all: Vec<(Shortage, Node, ShapeId)> =

@@ -11,7 +11,7 @@ use crate::queue::{
 
 impl Engine {
     pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
-        self.slots[node.index()].line.mark_inadmissible(shape, cause);
+        self.set_inadmissible(node, shape, cause);
         self.mark_unsatisfiable(node, shape, cause);
         // It was asked after quota was reserved for it: in vain, as it turns out.
         if cause == Inadmissible::Never {
@@ -36,7 +36,7 @@ impl Engine {
             }
         }
         self.refresh_head(node);
-        self.rescan_for_more(node);
+        self.search.insert(node);
     }
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
@@ -45,8 +45,8 @@ impl Engine {
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
         let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
-        self.slots[node.index()].line.mark_inadmissible(shape, cause);
-        self.rescan.insert(node);
+        self.set_inadmissible(node, shape, cause);
+        self.search.insert(node);
         self.register_blocked(ReservationId { cause: Shortage::Quota(at, dim), queue: node }, shape);
         self.refresh_head(node);
     }
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     pub(crate) fn requeue_shape(&mut self, node: Node, shape: ShapeId) {
-        let Some(cause) = self.slots[node.index()].line.requeue_shape(shape) else { return };
+        let Some(cause) = self.set_admissible(node, shape) else { return };
         self.reservations.remove_blocked(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
             self.reservations.forget_blocked(node, shape);
@@ -108,7 +108,7 @@ impl Engine {
     /// are kept for.
     pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId) {
         let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
-        self.rescan_for_more(node);
+        self.search.insert(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,
             Inadmissible::Capacity => self.lacks_what_is_kept(node, shape),

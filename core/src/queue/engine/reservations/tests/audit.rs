@@ -45,9 +45,40 @@ impl Engine {
         self.audit_holders();
     }
 
+    /// The search for inadmissible jobs that have enough quota finds in each queue what a scan of its shapes finds. Only
+    /// those behind a job that is yet to be considered may be left for later.
+    pub(crate) fn audit_requeue(&self) {
+        if self.is_quota_outdated {
+            return;
+        }
+        let freed = self
+            .freed
+            .iter()
+            .flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, Node::ROOT..=Node::LAST));
+        let searched: BTreeSet<Node> = freed.chain(self.search.iter().copied()).collect();
+        for node in self.index.values() {
+            let Slot { line, problem, .. } = &self.slots[node.index()];
+            let fifo = self.slots[node.index()].is_fifo();
+            let is_head = |shape: &ShapeId| line.first_satisfiable().is_some_and(|(_, head)| head == *shape);
+            let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
+            let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
+            let scanned = eligible.min_by_key(|shape| line.first_of(*shape));
+            let is_behind =
+                |first: &JobKey| line.next_candidate(Dequeue::Traverse).is_some_and(|(candidate, _)| candidate < first);
+            let known = self.eligible.get(node).filter(|job| self.has_enough_quota(*node, job.shape));
+            if let Some(job) = known.filter(|_| !searched.contains(node)) {
+                assert_eq!(Some(job.shape), scanned, "{node:?}");
+            } else if searched.contains(node) || self.eligible.contains_key(node) {
+                assert_eq!(self.find_first_eligible(*node).map(|job| job.shape), scanned, "{node:?}");
+            } else if let Some(first) = scanned.and_then(|shape| line.first_of(shape)) {
+                assert!(is_behind(first), "{first:?} has enough, and {node:?} is not searched");
+            }
+        }
+    }
+
     /// Everybody who sleeps on a ceiling and has enough is looked at again.
     pub(crate) fn wake_all_short(&mut self) {
-        for (node, shape, _) in self.short_of_quota() {
+        for (node, shape, _) in self.short_of_quota.iter().collect::<Vec<_>>() {
             if self.has_enough_quota(node, shape) {
                 self.requeue_shape(node, shape);
             }

@@ -41,7 +41,7 @@ fn full() -> Engine {
     engine(parents.chain(leaves), 24, 6)
 }
 
-/// One engine, and what it is told.
+/// One engine, and what it is told. The search for who has enough quota is held against a scan before each decision.
 struct Told {
     engine: Engine,
     /// Everybody who sleeps on a ceiling that has enough is woken before each decision.
@@ -64,13 +64,16 @@ impl Told {
 
     fn started(&mut self, now: i64) -> Vec<(JobId, Resources)> {
         self.engine.set_now(now);
+        self.engine.audit_requeue();
         let mut started = Vec::new();
         loop {
             if self.eager {
                 self.engine.resolve_quota();
                 self.engine.wake_all_short();
             }
-            let Some(release) = self.engine.release_next(|_, _| Fit::Yes) else { break };
+            let release = self.engine.release_next(|_, _| Fit::Yes);
+            self.engine.audit_requeue();
+            let Some(release) = release else { break };
             started.push((release.id, release.admission.charged));
         }
         self.engine.audit();

@@ -20,14 +20,17 @@ use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
-        Ask, CapacityGrowth, ClusterCapacity, Fit, FitClass, Fleet, JobId, OrderPolicy, QueueSpec, ReservedClusters,
-        TaskAsk,
+        Ask, CapacityGrowth, ClusterCapacity, Dequeue, Fit, FitClass, Fleet, JobId, OrderPolicy, QueueSpec,
+        ReservedClusters, TaskAsk,
         engine::{Engine, Job, JobState, RESERVATION_AFTER, Release, UnknownStart},
         pending::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
         },
-        quota::{admission, tree::Node},
+        quota::{
+            admission,
+            tree::{Node, Slot},
+        },
         reservation::{Reservation, ReservationId, Shortage},
     },
     resources::Resources,
@@ -63,6 +66,7 @@ fn known(mut job: Job, run_for: i64) -> Job {
 
 fn at(engine: &mut Engine, now: i64) -> Vec<String> {
     engine.set_now(now);
+    engine.audit_requeue();
     let released: Vec<String> =
         std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).map(|release| release.id.to_string()).collect();
     engine.audit();
