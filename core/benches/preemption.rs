@@ -71,6 +71,7 @@ fn world() -> World {
             id: JobId::from(format!("{i:08}-0000-4000-8000-000000000000")),
             queue,
             namespace: "team".into(),
+            name: format!("job{i}").into(),
             priority: (i % 3) as i32,
             preemptable: None,
             ours: true,

@@ -37,7 +37,7 @@ fn a2_13_lent_capacity_comes_back_and_who_gave_it_starts_again_later() {
         let [lender, borrower] = halves(&s).await?;
         for name in ["kept", "lent"] {
             s.submit(Kind::Job, job(name, &borrower, &[task("a", 1, "500m", "sleep 600")]), &aggregated()).await?;
-            // The first has begun before the second, by the clock that members tell the time with.
+            // Where both begin in the same second the older counts first, and then the names: as they are here.
             s.until_placed(&format!("{name}-job")).await?;
             s.until_phase(name, "Running").await?;
         }

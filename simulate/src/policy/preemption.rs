@@ -126,6 +126,7 @@ impl Preemption {
             let (id, of) = (id(job), site.job(job));
             Some(RunningJob {
                 charge: engine.charge_of(id.as_str())?,
+                name: id.as_str().into(),
                 id,
                 queue: of.queue.clone(),
                 namespace: "simulated".into(),

@@ -125,6 +125,7 @@ fn describe_running(objects: &Objects, jobs: &Jobs, binding: &Binding, state: &J
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),
         namespace: Arc::clone(&binding.key.namespace),
+        name: Arc::clone(&binding.key.name),
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
         preemptable: workload.and_then(|workload| workload.preemptable),
         ours,

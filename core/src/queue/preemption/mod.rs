@@ -80,6 +80,8 @@ pub struct RunningJob {
     pub queue: QueueName,
     /// Where its objects are.
     pub namespace: Arc<str>,
+    /// What its objects are called.
+    pub name: Arc<str>,
     /// The job's priority.
     pub priority: i32,
     /// `volcano.sh/preemptable`, where the job says so.
@@ -98,6 +100,15 @@ pub struct RunningJob {
     pub evictions: EvictionHistory,
     /// Pods of it succeeded since it was last placed.
     pub progressed: bool,
+}
+
+impl RunningJob {
+    /// Who started before whom. Kubernetes' times are whole seconds: of jobs that started in the same one, the older goes
+    /// first, and then the names decide. So the answer is one that a user can work out, which UIDs would not be. A job
+    /// that is only admitted starts last.
+    pub(crate) fn start_order(&self) -> impl Ord {
+        (self.started.unwrap_or(i64::MAX), self.created, &self.namespace, &self.name, &self.id)
+    }
 }
 
 /// A pending job that wants others evicted.

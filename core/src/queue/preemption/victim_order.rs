@@ -152,11 +152,11 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// Among the jobs of one queue, or of lower priority.
-    fn victim_rank(&self, step: Candidate) -> impl Ord + use<> {
+    fn victim_rank(&self, step: Candidate) -> impl Ord + use<'a> {
         let holder = &self.law.scene.running[step.job];
         let (amount, dims) = (self.law.amount_of(step.job, step.part, step.steps), &self.law.ground.dims);
         let lost = lost_work(self.law.scene, holder, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
-        (holder.priority, lost, Reverse(holder.started.unwrap_or(i64::MAX)), Reverse(holder.id.clone()))
+        (holder.priority, lost, Reverse(holder.start_order()))
     }
 
     fn queue_urgency(&self, spot: AccountIndex, job: usize) -> Urgency {

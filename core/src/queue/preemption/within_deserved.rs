@@ -341,7 +341,7 @@ impl Coverage {
     }
 }
 
-/// By priority, then by start; what is only admitted started last.
-fn coverage_order(holder: &RunningJob) -> (std::cmp::Reverse<i32>, i64, &str) {
-    (std::cmp::Reverse(holder.priority), holder.started.unwrap_or(i64::MAX), holder.id.as_str())
+/// By priority, then by start.
+fn coverage_order(holder: &RunningJob) -> impl Ord {
+    (std::cmp::Reverse(holder.priority), holder.start_order())
 }

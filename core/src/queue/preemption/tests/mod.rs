@@ -127,6 +127,7 @@ pub(crate) fn holder(id: &str, queue: &str, started: i64, charge: Resources) -> 
         id: id.into(),
         queue: queue.into(),
         namespace: "ns".into(),
+        name: id.into(),
         priority: 0,
         preemptable: None,
         ours: true,

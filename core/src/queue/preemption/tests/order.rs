@@ -202,6 +202,18 @@ fn in_a_queue_low_priority_then_least_lost_work_then_the_newest_goes_first() {
 }
 
 #[test]
+fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then_the_names_decide() {
+    // Half of what `b` has is deserved; the UIDs sort against age, and against the names.
+    let job = |uid: &str, name: &str, created| RunningJob { name: name.into(), created, ..holder(uid, "b", 7, cpu(1)) };
+    let victim = |jobs: [RunningJob; 2]| {
+        let world = World::new(cpu(2)).queue("a", "", cpu(1)).queue("b", "", cpu(1));
+        jobs.into_iter().fold(world, World::runs).victims(&claim("a", 0, cpu(1)))
+    };
+    assert_eq!(victim([job("u2", "older", 5), job("u1", "newer", 6)]), ["u1"]);
+    assert_eq!(victim([job("u2", "kept", 5), job("u1", "lent", 5)]), ["u1"]);
+}
+
+#[test]
 fn who_is_not_needed_after_all_is_put_back() {
     // The least that is lost comes first, and is not needed once the next one goes.
     let world = lent(&[]).runs(holder("b-old", "b", 0, cpu(4))).runs(holder("b-big", "b", 1, cpu(5)));
