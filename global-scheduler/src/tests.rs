@@ -332,6 +332,32 @@ fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
 }
 
 #[test]
+fn an_answer_about_a_deleted_binding_is_not_taken_for_the_one_made_anew() {
+    let mut world = index(&[8], &[job(2, 2), binding(2)]);
+    let old = Binding::parse_binding(&placed(binding(2), &mut world)).unwrap();
+    world.fleet.refresh_capacities();
+    let free = |world: &mut Cache| {
+        world.fleet.refresh_capacities();
+        world.fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
+    };
+    world.update_binding(old.clone());
+    let taken = free(&mut world);
+    // Deleted: a late answer does not bring it back, nor what it held.
+    world.apply_bindings(false, Event::Deleted(old.clone()));
+    let empty = free(&mut world);
+    assert!(!world.store_answer(old.clone()));
+    assert!(world.bindings.is_empty() && empty > taken && free(&mut world) == empty);
+    // Made anew: the answer says nothing about it, and it is still to be placed.
+    let mut anew = binding(2);
+    anew["metadata"]["uid"] = "made-anew".into();
+    anew["metadata"]["resourceVersion"] = "99".into();
+    world.update_binding(Binding::parse_binding(&anew).unwrap());
+    assert!(!world.store_answer(old));
+    assert!(world.bindings[&key()].place.previous.is_empty());
+    assert!(matches!(verdict(&mut world).step, Step::Place(_)));
+}
+
+#[test]
 fn no_fitting_cluster_takes_the_clusters_away() {
     let mut world = index(&[9], &[job(2, 2), binding(2)]);
     let mut object = placed(binding(2), &mut world);

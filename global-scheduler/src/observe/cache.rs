@@ -91,8 +91,7 @@ impl Cache {
         stored.into_iter().for_each(|binding| self.update_binding(binding));
     }
 
-    /// Stores the newest state of a binding, also from the answer to a write of ours. An older state that arrives later
-    /// is ignored.
+    /// Stores the newest state of a binding. An older state that arrives later is ignored.
     pub fn update_binding(&mut self, binding: Binding) {
         if let Some(known) = self.bindings.get(&binding.key) {
             let versions = (binding.comparable_version(), known.comparable_version());
@@ -117,6 +116,16 @@ impl Cache {
         if moved {
             self.requeue_unschedulable();
         }
+    }
+
+    /// Stores the state that a write of ours left. False if the binding is gone since then, or was made anew under its
+    /// name: that state says nothing about what is there now.
+    pub fn store_answer(&mut self, binding: Binding) -> bool {
+        let is_current = self.bindings.get(&binding.key).is_some_and(|known| known.uid == binding.uid);
+        if is_current {
+            self.update_binding(binding);
+        }
+        is_current
     }
 
     fn remove_binding(&mut self, key: &BindingKey) {

@@ -389,8 +389,11 @@ impl Scheduler {
             (Tag::Place(key, decision), Ok(object)) => self.confirm_placed(&key, &decision, &object),
             (Tag::Clear(key, reason, message), Ok(object)) => {
                 self.in_flight.remove(&key);
-                self.store_answer(&object);
-                self.write_refusal(&key, reason, &message);
+                if self.store_answer(&object) {
+                    self.write_refusal(&key, reason, &message);
+                } else {
+                    self.cache.mark_due(&key);
+                }
             }
             (Tag::Status(key), Ok(object)) => {
                 self.in_flight.remove(&key);
@@ -409,17 +412,18 @@ impl Scheduler {
         }
     }
 
-    fn store_answer(&mut self, object: &Value) {
-        if let Some(binding) = Binding::parse_binding(object) {
-            self.cache.update_binding(binding);
-        }
+    /// Whether the answer is about the binding that is there now.
+    fn store_answer(&mut self, object: &Value) -> bool {
+        Binding::parse_binding(object).is_some_and(|binding| self.cache.store_answer(binding))
     }
 
     /// The clusters are written: now the status, with the generation that the write returned, and the Events.
     fn confirm_placed(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
         self.in_flight.remove(key);
         self.refused_at.remove(key);
-        self.store_answer(object);
+        if !self.store_answer(object) {
+            return self.cache.mark_due(key);
+        }
         let Some(binding) = self.cache.bindings.get(key) else { return };
         let now = self.clock.now();
         let targets: &[Target] = &decision.targets;
@@ -436,10 +440,10 @@ impl Scheduler {
     fn apply_failure(&mut self, key: &BindingKey, failure: Failure) {
         let decided_on = self.in_flight.remove(key).unwrap_or_default();
         self.cache.assume_binding(key);
+        let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
         match failure {
             Failure::Conflict(_) | Failure::Exists(_) => {
                 self.metrics.conflicts.inc();
-                let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
                 if is_newer {
                     self.cache.mark_due(key);
                 } else {
@@ -447,6 +451,8 @@ impl Scheduler {
                     self.retry_later(key, false);
                 }
             }
+            // One that was made anew under the same name was not decided while the write was in flight.
+            Failure::Gone(_) if is_newer => self.cache.mark_due(key),
             Failure::Gone(_) => {}
             Failure::Transient(why) => {
                 tracing::warn!(binding = %key, why, "a write did not get through; trying again");
