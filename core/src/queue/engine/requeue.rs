@@ -1,11 +1,11 @@
 //! Which inadmissible jobs are considered again after quota came free.
 //!
-//! Rule: Kueue's requeue of inadmissible workloads, one job of each queue at a time. Pending jobs that ask for the same
-//! are one shape, and a shape that did not fit remembers the ceiling that it would have broken and how much must be
-//! free there. [`ShortOfQuota`] has the shapes by that. When quota comes free at a ceiling, of all queues of which a shape
-//! needs no more than is free there the first such job in order is considered again, and then the first of those that
-//! still have enough: what the first one took, nobody looks for. The decisions are those of considering every job again
-//! after every event.
+//! Rule: Kueue's requeue of inadmissible workloads, one job at a time. Pending jobs that ask for the same are one
+//! shape, and a shape that did not fit remembers the ceiling that it would have broken and how much must be free there.
+//! [`ShortOfQuota`] has the shapes by that. When quota comes free at a ceiling, of all queues of which a shape needs no
+//! more than is free there the first such job in order is considered again, and then the first of those that still have
+//! enough: what the first one took, nobody looks for. The decisions are those of considering every job again after
+//! every event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -154,7 +154,8 @@ impl Engine {
         Some(Eligible { shape, head: ordering::head_of(self.policy, slot, job)?, needed })
     }
 
-    /// Ceilings are others than they were: all queues are searched, and who waits for a queue no longer above is requeued.
+    /// Ceilings are others than they were: all queues are searched, and who waits for a queue no longer above is
+    /// requeued.
     pub(crate) fn search_all_queues(&mut self) {
         for (node, shape, (at, _)) in self.short_of_quota.iter().collect::<Vec<_>>() {
             if !self.slots[node.index()].path.contains(&at) {
