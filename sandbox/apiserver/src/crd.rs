@@ -110,11 +110,16 @@ pub fn after_commit(server: &ApiServer, resource: &Resource, stored: &Arc<Object
     }
 }
 
-/// Called after an object is gone.
+/// Called after an object is gone: the last one of a kind lets its definition go.
 pub fn after_removal(server: &ApiServer, resource: &Resource, gone: &Arc<Object>) {
     if resource.storage == STORAGE {
         unregister_versions(server, meta::object_name(&gone.value), &kind_storage(&gone.value));
         settle_others(server, text_at(&gone.value, "/spec/group"));
+    } else if let Some(custom) = &resource.custom {
+        let definition = server.store().get(STORAGE, &Key::new("", &custom.crd_name));
+        if let Some(definition) = definition.filter(|d| meta::is_deleting(&d.value)) {
+            clean_up(server, &definition);
+        }
     }
 }
 
@@ -423,6 +428,9 @@ fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
     let done = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);
     if done.is_ok() {
         unregister_versions(server, meta::object_name(crd), &storage);
+        if finalizers.is_empty() {
+            settle_others(server, text_at(crd, "/spec/group"));
+        }
     }
 }
 

@@ -349,6 +349,28 @@ fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// The selector of a new Job matches its pods, and is the server's unless the user takes that on.
+pub fn job_selector_errors(job: &Value) -> Vec<FieldError> {
+    let spec = job.get("spec").unwrap_or(&NULL);
+    let Some(selector) = spec.get("selector").filter(|s| s.is_object()) else {
+        return vec![FieldError::required("spec.selector", "")];
+    };
+    let parsed = LabelSelector::from_value(selector).unwrap_or_default();
+    let labels = spec.pointer("/template/metadata/labels");
+    let mut errors = Vec::new();
+    if !parsed.matches_labels(labels) {
+        let shown = labels.cloned().unwrap_or(NULL);
+        let why = "`selector` does not match template `labels`";
+        errors.push(FieldError::invalid("spec.template.metadata.labels", &shown, why));
+    }
+    let own = serde_json::json!({"batch.kubernetes.io/controller-uid": crate::meta::metadata_text(job, "uid")});
+    let manual = spec.get("manualSelector") == Some(&Value::Bool(true));
+    if !manual && !parsed.matches_labels(Some(&own)) {
+        errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
+    }
+    errors
+}
+
 fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     for member in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"] {
         if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 0) {

@@ -99,6 +99,20 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
             }
         }
     }
+    errors.extend(port_errors(&ports));
+    let spec = service.get("spec").unwrap_or(&Value::Null);
+    let supported: [(&str, &[&str]); 2] = [
+        ("sessionAffinity", &["ClientIP", "None"]),
+        ("type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]),
+    ];
+    for (member, known) in supported {
+        if let Some(value) = spec.get(member).filter(|v| !v.as_str().is_some_and(|v| known.contains(&v))) {
+            errors.push(FieldError::not_supported(format!("spec.{member}"), value, known));
+        }
+    }
+    if text_at(service, "/spec/type") == "ExternalName" && text_at(service, "/spec/externalName").is_empty() {
+        errors.push(FieldError::required("spec.externalName", ""));
+    }
     let Some(old) = old else {
         if ports.is_empty()
             && !matches!(text_at(service, "/spec/type"), "ExternalName")
@@ -119,6 +133,28 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
             field: "spec.clusterIPs[0]".into(),
             message: format!("Invalid value: {value}: may not change once set"),
         });
+    }
+    errors
+}
+
+fn port_errors(ports: &[Value]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = BTreeSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let path = format!("spec.ports[{index}]");
+        let name = text_at(port, "/name");
+        if !name.is_empty() && !names.insert(name) {
+            errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
+        }
+        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+        if !(1..=65535).contains(&number) {
+            let why = "must be between 1 and 65535, inclusive";
+            errors.push(FieldError::invalid(format!("{path}.port"), &number.into(), why));
+        }
+        let protocols = ["SCTP", "TCP", "UDP"];
+        if let Some(protocol) = port.get("protocol").filter(|p| !p.as_str().is_some_and(|p| protocols.contains(&p))) {
+            errors.push(FieldError::not_supported(format!("{path}.protocol"), protocol, &protocols));
+        }
     }
     errors
 }

@@ -264,13 +264,24 @@ fn prepare_job(object: &mut Value) {
     let uid = meta::metadata_text(object, "uid").to_owned();
     let name = meta::object_name(object).to_owned();
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    spec.insert("selector".into(), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    // What the user asks for stays, and fails validation.
+    let selector = spec.entry("selector").or_insert_with(|| json!({}));
+    if !selector.get("matchLabels").is_some_and(Value::is_object) {
+        selector["matchLabels"] = json!({});
+    }
+    if selector["matchLabels"].get("batch.kubernetes.io/controller-uid").is_none() {
+        selector["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid.clone().into();
+    }
     let Some(template) = spec.get_mut("template").filter(|t| t.is_object()) else { return };
     let metadata = meta::metadata_mut(template);
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     for prefix in ["batch.kubernetes.io/", ""] {
-        labels[format!("{prefix}controller-uid")] = uid.clone().into();
-        labels[format!("{prefix}job-name")] = name.clone().into();
+        for (label, value) in [("controller-uid", &uid), ("job-name", &name)] {
+            let label = format!("{prefix}{label}");
+            if labels.get(&label).is_none() {
+                labels[label] = value.as_str().into();
+            }
+        }
     }
     // `SetDefaults_Job`: a Job without labels takes its template's.
     let labels = labels.clone();
@@ -345,8 +356,17 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("batch", "jobs") => {
             let mut errors = crate::podspec::validate_workload(resource, object, old);
             errors.extend(completions_error(object, old));
+            if old.is_none() {
+                errors.extend(crate::podspec::job_selector_errors(object));
+            }
             errors
         }
+        ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object),
+        ("policy", "poddisruptionbudgets") => crate::small_kinds::budget_errors(object),
+        ("", "resourcequotas") => crate::small_kinds::quota_errors(object),
+        ("", "persistentvolumeclaims") if old.is_none() => crate::small_kinds::claim_errors(object),
+        ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
+        ("networking.k8s.io", "ingresses") => crate::small_kinds::ingress_errors(object),
         ("apps" | "batch", _) | ("", "replicationcontrollers") => {
             crate::podspec::validate_workload(resource, object, old)
         }

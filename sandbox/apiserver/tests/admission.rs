@@ -193,3 +193,68 @@ async fn many_admitted_writes_each_pass_both_phases() {
     assert!(statuses.iter().all(|s| *s == 201));
     assert_eq!(seen.lock().unwrap().len(), WRITES);
 }
+
+fn patching(patch: Value) -> impl Fn(&Value) -> Value + Clone + Send + Sync + 'static {
+    let patch = STANDARD.encode(patch.to_string());
+    move |_: &Value| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch})
+}
+
+/// `webhook/mutating/dispatcher.go`: what a webhook patched is decoded like a body, so it cannot store what none could.
+#[tokio::test(start_paused = true)]
+async fn a_patch_cannot_make_what_a_client_could_not_send() {
+    for (patch, status, text) in [
+        (
+            json!([{"op": "add", "path": "/data", "value": {"a": 1}}]),
+            500,
+            "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            json!([{"op": "replace", "path": "/kind", "value": "Secret"}]),
+            500,
+            "Internal error occurred: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            json!([{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+    ] {
+        let (router, _) = server(patching(patch), Duration::ZERO);
+        configure(&router, "MutatingWebhookConfiguration", "m", json!({})).await;
+        let (code, refusal, _) = send(&router, "POST", MAPS, config_map("a")).await;
+        assert_eq!((code, refusal["message"].as_str().unwrap()), (status, text));
+    }
+    let (router, _) = server(patching(json!([{"op": "remove", "path": "/apiVersion"}])), Duration::ZERO);
+    configure(&router, "MutatingWebhookConfiguration", "m", json!({})).await;
+    let (code, made, _) = send(&router, "POST", MAPS, config_map("a")).await;
+    assert_eq!((code, &made["apiVersion"]), (201, &json!("v1")));
+}
+
+/// `handlers/delete.go`: the attributes of a deletion among a collection have no name.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_among_a_collection_is_reviewed_without_a_name() {
+    let (router, seen) = server(|_: &Value| json!({"allowed": true}), Duration::ZERO);
+    for name in ["a", "b"] {
+        assert_eq!(send(&router, "POST", MAPS, config_map(name)).await.0, 201);
+    }
+    configure(&router, "ValidatingWebhookConfiguration", "v", json!({})).await;
+    assert_eq!(send(&router, "DELETE", MAPS, Value::Null).await.0, 200);
+    let seen: Vec<(Value, Value)> =
+        seen.lock().unwrap().iter().map(|r| (r["name"].clone(), r["oldObject"]["metadata"]["name"].clone())).collect();
+    assert_eq!(seen, [(Value::Null, json!("a")), (Value::Null, json!("b"))]);
+}
+
+/// A match condition over an object that is not there is an error, and an error refuses.
+#[tokio::test(start_paused = true)]
+async fn a_condition_on_the_object_of_a_deletion_refuses_it() {
+    let (router, _) = server(|_: &Value| json!({"allowed": true}), Duration::ZERO);
+    assert_eq!(send(&router, "POST", MAPS, config_map("a")).await.0, 201);
+    let conditions = json!({"matchConditions": [{"name": "c", "expression": "object.metadata.name == 'b'"}]});
+    configure(&router, "ValidatingWebhookConfiguration", "v", conditions).await;
+    let (status, refusal, _) = send(&router, "DELETE", &format!("{MAPS}/a"), Value::Null).await;
+    assert_eq!(status, 403);
+    assert_eq!(
+        refusal["message"],
+        "configmaps \"a\" is forbidden: expression 'object.metadata.name == 'b'' resulted in error: no such key: metadata"
+    );
+}

@@ -33,6 +33,9 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     let document = Document::parse(&call.body, format)
         .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?;
     let mut value = document.value.clone();
+    if value.is_null() && !resource.is_custom() {
+        value = Value::Object(serde_json::Map::new());
+    }
     if !value.is_object() {
         let found = meta::json_type(&value);
         return Err(unrecognized(&format!(

@@ -64,6 +64,7 @@ pub(super) async fn insert_object(
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }
+    crate::quota::charge_creation(&call.server, &resource, &object, options.dry_run)?;
     if sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
         return Err(Status::unknown("resourceVersion should not be set on objects to be created"));
     }

@@ -1,0 +1,211 @@
+//! Validation of built-in kinds that say little: budgets, quotas, schedules, claims, autoscalers, ingresses
+//! (`pkg/apis/{policy,core,batch,autoscaling,networking}/validation`).
+
+use serde_json::Value;
+
+use crate::limits::Amount;
+use crate::schema::FieldError;
+
+const NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// What a quota may measure by a name without a slash.
+const MEASURES: [&str; 19] = [
+    "configmaps",
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+fn spec_of(object: &Value) -> &Value {
+    object.get("spec").unwrap_or(&Value::Null)
+}
+
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    value.get(key).filter(|v| !v.is_null())
+}
+
+/// A PodDisruptionBudget.
+pub fn budget_errors(budget: &Value) -> Vec<FieldError> {
+    let spec = spec_of(budget);
+    let mut errors = Vec::new();
+    if given(spec, "minAvailable").is_some() && given(spec, "maxUnavailable").is_some() {
+        errors.push(FieldError::invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"));
+    }
+    for key in ["minAvailable", "maxUnavailable"] {
+        let field = format!("spec.{key}");
+        match given(spec, key) {
+            Some(Value::String(text)) => {
+                let percent = text.strip_suffix('%').and_then(|n| n.parse::<u64>().ok());
+                let why = match percent {
+                    None => {
+                        "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                        regex used for validation is '[0-9]+%')"
+                    }
+                    Some(n) if n > 100 => "must not be greater than 100%",
+                    Some(_) => continue,
+                };
+                errors.push(FieldError::invalid_text(field, text, why));
+            }
+            Some(number) if number.as_i64().is_some_and(|n| n < 0) => {
+                errors.push(FieldError::invalid(field, number, NEGATIVE));
+            }
+            _ => {}
+        }
+    }
+    errors
+}
+
+/// A ResourceQuota.
+pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (name, amount) in spec_of(quota).get("hard").and_then(Value::as_object).into_iter().flatten() {
+        let field = format!("spec.hard[{name}]");
+        if !name.contains('/') && !MEASURES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
+            errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quotas"));
+        }
+        if Amount::parse(amount).is_some_and(Amount::is_negative) {
+            errors.push(FieldError::invalid(field, amount, NEGATIVE));
+        }
+    }
+    errors
+}
+
+/// A CronJob, without its template.
+pub fn schedule_errors(job: &Value) -> Vec<FieldError> {
+    let spec = spec_of(job);
+    let mut errors = Vec::new();
+    let schedule = text_of(spec, "schedule");
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    if schedule.is_empty() {
+        errors.push(FieldError::required("spec.schedule", ""));
+    } else if !schedule.starts_with('@') && fields.len() != 5 {
+        let why = format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "));
+        errors.push(FieldError::invalid_text("spec.schedule", schedule, &why));
+    }
+    let policies = ["Allow", "Forbid", "Replace"];
+    if let Some(policy) =
+        given(spec, "concurrencyPolicy").filter(|p| !p.as_str().is_some_and(|p| policies.contains(&p)))
+    {
+        errors.push(FieldError::not_supported("spec.concurrencyPolicy", policy, &policies));
+    }
+    let restart = spec.pointer("/jobTemplate/spec/template/spec/restartPolicy").and_then(Value::as_str);
+    if !matches!(restart, Some("OnFailure" | "Never")) {
+        let field = "spec.jobTemplate.spec.template.spec.restartPolicy";
+        errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
+    }
+    errors
+}
+
+/// A PersistentVolumeClaim.
+pub fn claim_errors(claim: &Value) -> Vec<FieldError> {
+    let spec = spec_of(claim);
+    let mut errors = Vec::new();
+    if spec.get("accessModes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
+    }
+    match spec.pointer("/resources/requests/storage") {
+        None => errors.push(FieldError::required("spec.resources[storage]", "")),
+        Some(amount) if Amount::parse(amount).is_some_and(|a| a.is_negative()) => {
+            errors.push(FieldError::invalid("spec.resources[storage]", amount, "must be greater than zero"));
+        }
+        Some(_) => {}
+    }
+    errors
+}
+
+/// A HorizontalPodAutoscaler.
+pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
+    let spec = spec_of(autoscaler);
+    let mut errors = Vec::new();
+    let number = |key: &str| spec.get(key).and_then(Value::as_i64);
+    let (least, most) = (number("minReplicas"), number("maxReplicas").unwrap_or(0));
+    if let Some(least) = least.filter(|n| *n < 1) {
+        errors.push(FieldError::invalid("spec.minReplicas", &least.into(), "must be greater than or equal to 1"));
+    }
+    if most < 1 {
+        errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), "must be greater than 0"));
+    }
+    if least.is_some_and(|least| most < least) {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), why));
+    }
+    for key in ["kind", "name"] {
+        if text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key).is_empty() {
+            errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
+        }
+    }
+    errors
+}
+
+/// An Ingress.
+pub fn ingress_errors(ingress: &Value) -> Vec<FieldError> {
+    let spec = spec_of(ingress);
+    let ruled = spec.get("rules").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    if ruled || given(spec, "defaultBackend").is_some() {
+        return Vec::new();
+    }
+    vec![FieldError::invalid("spec", spec, "either `defaultBackend` or `rules` must be specified")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(errors: &[FieldError]) -> Vec<String> {
+        errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn a_budget_says_one_thing() {
+        let both = json!({"spec": {"minAvailable": 1, "maxUnavailable": "101%"}});
+        let found = shown(&budget_errors(&both));
+        assert!(found[0].ends_with("minAvailable and maxUnavailable cannot be both set"));
+        assert_eq!(found[1], "spec.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%");
+        assert!(budget_errors(&json!({"spec": {"minAvailable": "50%"}})).is_empty());
+    }
+
+    #[test]
+    fn a_quota_measures_what_quotas_know() {
+        let hard = json!({"spec": {"hard": {"cpu": "-1", "nope": "1", "count/jobs.batch": "1", "x.io/gpu": "1"}}});
+        assert_eq!(
+            shown(&quota_errors(&hard)),
+            [
+                "spec.hard[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quotas",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_schedule_has_five_fields() {
+        let job = |schedule: &str| {
+            let template = json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}});
+            json!({"spec": {"schedule": schedule, "concurrencyPolicy": "Allow", "jobTemplate": template}})
+        };
+        assert!(schedule_errors(&job("*/5 * * * *")).is_empty() && schedule_errors(&job("@daily")).is_empty());
+        assert_eq!(
+            shown(&schedule_errors(&job("nope"))),
+            ["spec.schedule: Invalid value: \"nope\": expected exactly 5 fields, found 1: [nope]"]
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! CustomResourceDefinitions whose names collide: apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use axum::Router;
+use axum::body::Body;
+use embedded_apiserver::{ApiServer, Options};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+async fn send(router: &Router, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let answer = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+    let status = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+fn definition(plural: &str, kind: &str, short: &[&str], rule: &str) -> Value {
+    let spec = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]});
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.names.test")},
+        "spec": {"group": "names.test", "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind, "shortNames": short},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+async fn names_of(router: &Router, plural: &str) -> (Value, String, String) {
+    let status =
+        send(router, "GET", &format!("{DEFINITIONS}/{plural}.names.test"), Value::Null).await.1["status"].clone();
+    let condition = |kind: &str| {
+        let list = status["conditions"].as_array().unwrap();
+        list.iter().find(|c| c["type"] == kind).cloned().unwrap()
+    };
+    let reason = condition("NamesAccepted")["reason"].as_str().unwrap().to_owned();
+    let established = condition("Established")["status"].as_str().unwrap().to_owned();
+    (status["acceptedNames"].clone(), reason, established)
+}
+
+#[tokio::test]
+async fn a_definition_gets_its_names_when_they_become_free() {
+    let router = ApiServer::new(Options::default()).router();
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &["th"], "true")).await.0, 201);
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition("seconds", "Thing", &["th"], "true")).await.0, 201);
+    let (names, reason, established) = names_of(&router, "seconds").await;
+    assert_eq!(names, json!({"plural": "seconds", "kind": ""}));
+    assert_eq!((reason.as_str(), established.as_str()), ("ListKindConflict", "False"));
+    let objects = "/apis/names.test/v1/namespaces/default/seconds";
+    assert_eq!(send(&router, "GET", objects, Value::Null).await.0, 404);
+    assert_eq!(send(&router, "DELETE", &format!("{DEFINITIONS}/firsts.names.test"), Value::Null).await.0, 200);
+    let (names, reason, established) = names_of(&router, "seconds").await;
+    assert_eq!((&names["kind"], &names["shortNames"]), (&json!("Thing"), &json!(["th"])));
+    assert_eq!((reason.as_str(), established.as_str()), ("NoConflicts", "True"));
+    assert_eq!(send(&router, "GET", objects, Value::Null).await.0, 200);
+}
+
+/// The finalizing controller comes back until the last object is gone.
+#[tokio::test]
+async fn a_definition_waits_for_objects_that_have_finalizers() {
+    let router = ApiServer::new(Options::default()).router();
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &[], "true")).await.0, 201);
+    let objects = "/apis/names.test/v1/namespaces/default/firsts";
+    let mut object = json!({"apiVersion": "names.test/v1", "kind": "Thing",
+        "metadata": {"name": "a", "finalizers": ["names.test/hold"]}});
+    let made = send(&router, "POST", objects, object.clone()).await.1;
+    let path = format!("{DEFINITIONS}/firsts.names.test");
+    assert_eq!(send(&router, "DELETE", &path, Value::Null).await.0, 200);
+    assert_eq!(send(&router, "GET", &path, Value::Null).await.0, 200);
+    let version =
+        send(&router, "GET", &format!("{objects}/a"), Value::Null).await.1["metadata"]["resourceVersion"].clone();
+    object["metadata"] = json!({"name": "a", "uid": made["metadata"]["uid"], "resourceVersion": version});
+    assert_eq!(send(&router, "PUT", &format!("{objects}/a"), object).await.0, 200);
+    assert_eq!(send(&router, "GET", &path, Value::Null).await.0, 404);
+    assert_eq!(send(&router, "GET", objects, Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_rule_that_calls_what_no_library_has_is_refused() {
+    let router = ApiServer::new(Options::default()).router();
+    let (status, refusal) = send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &[], "frob(self)")).await;
+    assert_eq!(status, 422);
+    assert!(refusal["message"].as_str().unwrap().contains("undeclared reference to 'frob' (in container '')"));
+}
