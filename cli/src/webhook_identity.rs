@@ -133,7 +133,7 @@ mod tests {
         let name = ServerName::try_from("webhook.example.com").unwrap();
         let now = rustls::pki_types::UnixTime::now();
         let verify = rustls::client::danger::ServerCertVerifier::verify_server_cert;
-        verify(&*verifier, &leaf, &[], &name, &[], now).unwrap();
+        verify(&verifier, &leaf, &[], &name, &[], now).unwrap();
         stop.cancel();
     }
 }

@@ -316,7 +316,7 @@ fn look_through(route: &'static str, body: HeldBody, most: usize) -> Asked {
     let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
     // A queue is small, and is copied while it is reviewed.
     let most = if route.ends_with("-queue") { most / 8 } else { most };
-    let specs = (cost >= COSTLY).then(|| GlancedSpecs::of_body(&body)).unwrap_or_default();
+    let specs = if cost >= COSTLY { GlancedSpecs::of_body(&body) } else { GlancedSpecs::default() };
     let verdict = if is_job && specs.created_tasks > MOST_TASKS {
         Some(Verdict::deny_invalid(task_count_refusal(specs.created_tasks).sentence()))
     } else if cost <= most {

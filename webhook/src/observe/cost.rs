@@ -8,7 +8,7 @@
 use std::{
     borrow::Cow,
     fmt,
-    hash::{BuildHasher, Hash, Hasher, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
     sync::LazyLock,
 };
 
@@ -146,9 +146,7 @@ static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Digest {
     fn of(kind: u8, value: impl Hash) -> Self {
-        let mut hasher = KEYS.build_hasher();
-        (kind, value).hash(&mut hasher);
-        Self { hash: hasher.finish(), ..Self::default() }
+        Self { hash: KEYS.hash_one((kind, value)), ..Self::default() }
     }
 }
 
