@@ -67,15 +67,17 @@ impl Document {
         Ok(document)
     }
 
-    /// `unknown field "x"` and `duplicate field "y"`, in document order.
-    pub fn strict_errors(&self, unknown: &[String]) -> Vec<String> {
+    /// `unknown field "x"` and `duplicate field "y"`: of a built-in kind in document order, of a custom one what the parser
+    /// found and then what its schema did not know (`apiextensions-apiserver`, `schemaCoercingDecoder`).
+    pub fn strict_errors(&self, unknown: &[String], custom: bool) -> Vec<String> {
         if unknown.is_empty() && self.duplicates.is_empty() {
             return Vec::new();
         }
         let duplicate_text = |path: &String| format!("duplicate field {}", go_quote(path));
         let unknown_text = |path: &String| format!("unknown field {}", go_quote(path));
-        if self.text.is_empty() {
-            return unknown.iter().map(unknown_text).collect();
+        if self.text.is_empty() || custom {
+            let twice = self.duplicates.iter().map(duplicate_text);
+            return twice.chain(unknown.iter().map(unknown_text)).collect();
         }
         let mut left: Vec<&String> = unknown.iter().collect();
         let mut texts = Vec::new();
@@ -281,7 +283,7 @@ mod tests {
         let document = Document::parse(text, Format::Json).unwrap();
         assert_eq!(document.value["data"], json!({"a": "2"}));
         assert_eq!(
-            document.strict_errors(&["bogus".into(), "metadata.nope".into()]),
+            document.strict_errors(&["bogus".into(), "metadata.nope".into()], false),
             ["unknown field \"metadata.nope\"", "duplicate field \"data.a\"", "unknown field \"bogus\""]
         );
     }
@@ -289,5 +291,20 @@ mod tests {
     #[test]
     fn yaml_reads_y_as_a_boolean() {
         assert_eq!(parse_yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
+    }
+
+    /// `schemaCoercingDecoder`: duplicates, then metadata, then the rest by name.
+    #[test]
+    fn a_custom_kind_tells_duplicates_before_what_it_does_not_know() {
+        let text = br#"{"zz":1,"spec":{"a":1,"a":2,"b":1},"metadata":{"nope":1}}"#;
+        let document = Document::parse(text, Format::Json).unwrap();
+        let unknown = ["metadata.nope".to_owned(), "spec.b".to_owned(), "zz".to_owned()];
+        let told = [
+            "duplicate field \"spec.a\"",
+            "unknown field \"metadata.nope\"",
+            "unknown field \"spec.b\"",
+            "unknown field \"zz\"",
+        ];
+        assert_eq!(document.strict_errors(&unknown, true), told);
     }
 }

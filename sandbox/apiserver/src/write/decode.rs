@@ -33,7 +33,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     let document = Document::parse(&call.body, format)
         .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?;
     let mut value = document.value.clone();
-    if value.is_null() && !resource.is_custom() {
+    if value.is_null() {
         value = Value::Object(serde_json::Map::new());
     }
     if !value.is_object() {
@@ -91,7 +91,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     }
     let unknown = tidy_decoded(resource, &mut value)
         .map_err(|why| unhandled_body(resource, &text(&value, "kind"), &resource.version, &why))?;
-    let strict = document.strict_errors(&unknown);
+    let strict = document.strict_errors(&unknown, resource.is_custom());
     Ok(Decoded { value, strict })
 }
 
@@ -143,6 +143,10 @@ pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Ve
     unknown.extend(resource.schema.prune(value));
     unknown.sort();
     unknown.dedup();
+    if resource.is_custom() {
+        // Metadata is looked at before the rest.
+        unknown.sort_by_key(|path| !path.starts_with("metadata."));
+    }
     Ok(unknown)
 }
 
