@@ -126,14 +126,16 @@ mod tests {
         assert_eq!(trusted, same);
         assert_ne!(one.cert_pem, other.cert_pem);
         // The one that the second issued is trusted by who trusts the first.
-        use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+        use rustls::{
+            client::danger::ServerCertVerifier as _,
+            pki_types::{CertificateDer, ServerName, pem::PemObject},
+        };
         let roots = caldera_runtime::tls::parse_roots(&trusted).unwrap();
         let verifier = rustls::client::WebPkiServerVerifier::builder(roots.into()).build().unwrap();
         let leaf = CertificateDer::from_pem_slice(other.cert_pem.as_bytes()).unwrap();
         let name = ServerName::try_from("webhook.example.com").unwrap();
         let now = rustls::pki_types::UnixTime::now();
-        let verify = rustls::client::danger::ServerCertVerifier::verify_server_cert;
-        verify(&verifier, &leaf, &[], &name, &[], now).unwrap();
+        verifier.verify_server_cert(&leaf, &[], &name, &[], now).unwrap();
         stop.cancel();
     }
 }
