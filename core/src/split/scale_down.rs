@@ -15,7 +15,7 @@ use crate::{
 pub fn scale_down(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: &[u32], placed: &mut [Vec<u32>]) {
     for (task, wanted) in wanted.iter().enumerate() {
         let held: u64 = placed.iter().map(|site| u64::from(site[task])).sum();
-        let mut over = u32::try_from(held.saturating_sub(u64::from(*wanted))).unwrap_or(u32::MAX);
+        let mut over = held.saturating_sub(u64::from(*wanted));
         if over == 0 {
             continue;
         }
@@ -23,9 +23,9 @@ pub fn scale_down(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: 
             let mut sites: Vec<usize> = (0..placed.len()).filter(|site| placed[*site][task] > 0).collect();
             sites.sort_by(|a, b| (total(&placed[*a]), Reverse(*a)).cmp(&(total(&placed[*b]), Reverse(*b))));
             for site in sites {
-                let less = over.min(placed[site][task]);
+                let less = u32::try_from(over).unwrap_or(u32::MAX).min(placed[site][task]);
                 placed[site][task] -= less;
-                over -= less;
+                over -= u64::from(less);
             }
         } else {
             let claims: Vec<(u64, &ClusterName)> =
