@@ -202,8 +202,8 @@ impl SharedCache {
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         match &self.pool {
-            Some(pool) => pool.decide_review(&asked.namespace, asked.cost, rule).await,
-            None => std::panic::catch_unwind(AssertUnwindSafe(rule)).ok(),
+            Some(pool) if asked.cost >= SMALL => pool.decide_review(&asked.namespace, asked.cost, rule).await,
+            _ => std::panic::catch_unwind(AssertUnwindSafe(rule)).ok(),
         }
     }
 }
@@ -303,6 +303,8 @@ struct Asked {
     early: Option<Outcome>,
 }
 
+/// Reviews that take less memory are decided where they arrive: that is quicker than to change threads.
+const SMALL: usize = 256 << 10;
 /// From here on a body is looked through on another thread.
 const LONG: usize = 64 << 10;
 /// From here on the specs in a body are looked at before they are built.
