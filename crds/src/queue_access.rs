@@ -61,9 +61,10 @@ fn policy(name: &str, kinds: &[WorkloadKind], names: &dyn Fn(&str) -> String) ->
                 "validations": [{
                     "expression": format!("{wanted}.all(q, {may_use})"), "reason": "Forbidden",
                     "message": "the queue that is named needs verb use on queues.scheduling.volcano.sh",
+                    // An API server lets no message ask its authorizer: of several queues it can not say which.
                     "messageExpression": format!(
-                        "'user ' + request.userInfo.username + ' may not use queue ' + \
-                         {wanted}.filter(q, !{may_use})[0]"
+                        "'user ' + request.userInfo.username + ' needs verb use on each queue that is named, such as ' + \
+                         {wanted}[0]"
                     ),
                 }],
             },

@@ -186,7 +186,7 @@ fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() 
     assert!(message.starts_with("needs 4 pods at once; 3 fit now") && message.ends_with(why), "{message}");
     // A queue that opens is room for those who wait.
     world.add_unschedulable(&key());
-    world.pop_due();
+    world.take_active_bindings();
     world.apply_member("m0", queue("Open", 9));
     assert!(!world.is_idle());
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);

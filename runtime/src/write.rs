@@ -246,7 +246,7 @@ impl<T> WriteQueue<T> {
         let key = key_of(&job.write);
         let Some(held_back) = self.busy.get_mut(&key) else {
             self.busy.insert(key, VecDeque::new());
-            self.line_of(&job).push_back(job);
+            self.select_line(&job).push_back(job);
             return;
         };
         let is_decision = is_decision(&job.write);
@@ -267,12 +267,12 @@ impl<T> WriteQueue<T> {
     /// A write of this object was answered: the next one of the same object is first in its line.
     fn release_object(&mut self, key: &ObjectKey) {
         match self.busy.get_mut(key).and_then(VecDeque::pop_front) {
-            Some(job) => self.line_of(&job).push_front(job),
+            Some(job) => self.select_line(&job).push_front(job),
             None => drop(self.busy.remove(key)),
         }
     }
 
-    fn line_of(&mut self, job: &Job<T>) -> &mut VecDeque<Job<T>> {
+    fn select_line(&mut self, job: &Job<T>) -> &mut VecDeque<Job<T>> {
         if is_decision(&job.write) { &mut self.decisions } else { &mut self.reports }
     }
 }

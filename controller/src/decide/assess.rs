@@ -23,7 +23,7 @@ pub(crate) fn assess_now(
     let workload = objects.workload_of(binding);
     let context = JobContext {
         priority: workload.map_or(0, |workload| objects.priority_of(&workload.class)),
-        copies: count_copies(objects, capacity, binding),
+        copies: count_expected_copies(objects, capacity, binding),
         opted_in: objects.is_opted_in(&binding.key.namespace),
         ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
     };
@@ -44,7 +44,7 @@ pub(crate) fn assess_now(
 }
 
 /// Clusters that each run all of it.
-fn count_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> u32 {
+fn count_expected_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> u32 {
     place_with_peers(objects, capacity, binding).map_or(1, |placement| capacity.count_copies(&placement))
 }
 
@@ -55,6 +55,6 @@ pub(crate) fn ask_of(
     binding: &Binding,
 ) -> Option<caldera_core::queue::Ask> {
     let workload = objects.workload_of(binding)?;
-    let (gang, copies) = (workload.gang.as_ref().ok()?, count_copies(objects, capacity, binding));
+    let (gang, copies) = (workload.gang.as_ref().ok()?, count_expected_copies(objects, capacity, binding));
     Some(build_ask(binding, workload, gang, copies, |class| objects.priority_of(class)))
 }

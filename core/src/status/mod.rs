@@ -25,7 +25,7 @@ pub struct JobStatus {
     #[serde(skip_serializing_if = "is_zero")]
     pub min_available: u32,
     /// By task: pods by pod phase.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_null_as_default")]
     pub task_status_count: BTreeMap<String, TaskState>,
     /// Pods by phase.
     #[serde(skip_serializing_if = "is_zero")]
@@ -55,10 +55,10 @@ pub struct JobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_duration: Option<String>,
     /// Objects that job plugins made.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_null_as_default")]
     pub controlled_resources: BTreeMap<String, String>,
     /// The phases so far.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "read_null_as_default")]
     pub conditions: Vec<JobCondition>,
 }
 
@@ -70,10 +70,10 @@ pub struct JobState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// In a word.
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "read_null_as_default")]
     pub reason: String,
     /// In a sentence.
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "read_null_as_default")]
     pub message: String,
     /// RFC 3339, whole seconds, UTC: texts sort by time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct JobState {
 #[serde(default)]
 pub struct TaskState {
     /// Pods by pod phase.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_null_as_default")]
     pub phase: BTreeMap<String, u32>,
 }
 
@@ -243,7 +243,9 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 /// `null` reads as the default.
-fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn read_null_as_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::{
-    MOST_REFUSALS, MOST_TASKS, PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer,
+    MOST_REFUSALS, MOST_TASKS, PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer_or_zero,
     read_partition, read_text,
 };
 use crate::dns::is_dns_subdomain;
@@ -38,7 +38,7 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
         let place = format!("in task: {task_name}, job: {name}");
         let texts = ["'replicas' < 0", "'minAvailable' < 0", "'minAvailable' is greater than 'replicas'"];
         refusals.extend(number_refusals(index, task, texts.map(|text| format!("{text} {place}"))));
-        replicas = replicas.saturating_add(read_integer(task, "replicas"));
+        replicas = replicas.saturating_add(read_integer_or_zero(task, "replicas"));
         refusals.extend(pods::label_refusal(task_name, &format!("spec.tasks[{index}].name")));
         if !names.insert(task_name) {
             refusals.push(Refusal::new(
@@ -58,7 +58,7 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
         refusals.extend(partition_refusal(name, index, task));
     }
     refusals.extend(pods::job_name_refusal(name));
-    let minimum = read_integer(spec, "minAvailable");
+    let minimum = read_integer_or_zero(spec, "minAvailable");
     if replicas < minimum {
         refusals.push(Refusal::new(
             "spec.minAvailable",
@@ -104,9 +104,9 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
         ("ttlSecondsAfterFinished", "'ttlSecondsAfterFinished' cannot be less than zero."),
     ]
     .into_iter()
-    .filter(|(key, _)| read_integer(spec, key) < 0)
+    .filter(|(key, _)| read_integer_or_zero(spec, key) < 0)
     .map(|(key, volcano)| {
-        Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", read_integer(spec, key)))
+        Refusal::new(format!("spec.{key}"), volcano, format!("{} is below 0", read_integer_or_zero(spec, key)))
     })
     .collect()
 }
@@ -115,7 +115,7 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
 /// above the replicas: they differ between CREATE and UPDATE.
 pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, texts: [String; 3]) -> Vec<Refusal> {
     let [negative_replicas, negative_minimum, above_replicas] = texts;
-    let replicas = read_integer(task, "replicas");
+    let replicas = read_integer_or_zero(task, "replicas");
     let mut refusals = Vec::new();
     if replicas < 0 {
         let field = format!("spec.tasks[{index}].replicas");
@@ -139,7 +139,8 @@ pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, texts: [S
 pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
     let Some(partition) = read_partition(task) else { return Vec::new() };
     let name = read_text(task, "name");
-    let (replicas, minimum) = (read_integer(task, "replicas"), task.get("minAvailable").and_then(Value::as_i64));
+    let (replicas, minimum) =
+        (read_integer_or_zero(task, "replicas"), task.get("minAvailable").and_then(Value::as_i64));
     let path = format!("spec.tasks[{index}].partitionPolicy");
     let place = format!("in task: {name}, job: {job}");
     let mut refusals = Vec::new();

@@ -136,7 +136,7 @@ pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
     if is_empty_text(spec.get("schedulerName")) {
         fill_field(spec, &["spec"], "schedulerName", json!(SCHEDULER_NAME), &mut filled);
     }
-    if read_integer(spec, "maxRetry") == 0 {
+    if read_integer_or_zero(spec, "maxRetry") == 0 {
         fill_field(spec, &["spec"], "maxRetry", json!(DEFAULT_MAX_RETRY), &mut filled);
     }
     if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
@@ -146,7 +146,7 @@ pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
             }
         }
     }
-    if read_integer(spec, "minAvailable") == 0 {
+    if read_integer_or_zero(spec, "minAvailable") == 0 {
         let sum: i64 = list_tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
         fill_field(spec, &["spec"], "minAvailable", json!(sum), &mut filled);
     }
@@ -180,12 +180,13 @@ fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Fi
         fill_field(pod, &path, "dnsPolicy", json!("ClusterFirstWithHostNet"), filled);
     }
     if task.get("minAvailable").is_none_or(Value::is_null) {
-        let minimum = read_partition(task)
-            .filter(|partition| partition.min > 0)
-            .map_or_else(|| read_integer(task, "replicas"), |partition| partition.min.saturating_mul(partition.size));
+        let minimum = read_partition(task).filter(|partition| partition.min > 0).map_or_else(
+            || read_integer_or_zero(task, "replicas"),
+            |partition| partition.min.saturating_mul(partition.size),
+        );
         fill_field(task, &path, "minAvailable", json!(minimum), filled);
     }
-    if read_integer(task, "maxRetry") == 0 {
+    if read_integer_or_zero(task, "maxRetry") == 0 {
         fill_field(task, &path, "maxRetry", json!(DEFAULT_MAX_RETRY), filled);
     }
 }
@@ -209,7 +210,7 @@ pub fn default_task_name(index: usize) -> String {
 
 /// A task's minimum where the job's is computed: its own, or all its replicas.
 fn task_minimum(task: &Map<String, Value>) -> i64 {
-    task.get("minAvailable").and_then(Value::as_i64).unwrap_or_else(|| read_integer(task, "replicas"))
+    task.get("minAvailable").and_then(Value::as_i64).unwrap_or_else(|| read_integer_or_zero(task, "replicas"))
 }
 
 struct Partition {
@@ -221,13 +222,13 @@ struct Partition {
 fn read_partition(task: &Map<String, Value>) -> Option<Partition> {
     let policy = task.get("partitionPolicy")?.as_object()?;
     Some(Partition {
-        total: read_integer(policy, "totalPartitions"),
-        size: read_integer(policy, "partitionSize"),
-        min: read_integer(policy, "minPartitions"),
+        total: read_integer_or_zero(policy, "totalPartitions"),
+        size: read_integer_or_zero(policy, "partitionSize"),
+        min: read_integer_or_zero(policy, "minPartitions"),
     })
 }
 
-fn read_integer(object: &Map<String, Value>, key: &str) -> i64 {
+fn read_integer_or_zero(object: &Map<String, Value>, key: &str) -> i64 {
     object.get(key).and_then(Value::as_i64).unwrap_or(0)
 }
 

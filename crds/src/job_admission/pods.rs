@@ -60,7 +60,7 @@ pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<
     let mut names = BTreeSet::new();
     for kind in ["containers", "initContainers"] {
         for (i, container) in list_objects(pod, kind).enumerate() {
-            container_refusals(container, &format!("template.spec.{kind}[{i}]"), &mut names, &mut errors);
+            validate_container(container, &format!("template.spec.{kind}[{i}]"), &mut names, &mut errors);
         }
     }
     let restart = read_text(pod, "restartPolicy");
@@ -90,7 +90,7 @@ impl Errors {
     }
 }
 
-fn container_refusals<'a>(
+fn validate_container<'a>(
     container: &'a Map<String, Value>,
     path: &str,
     names: &mut BTreeSet<&'a str>,

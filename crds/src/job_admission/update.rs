@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     Refusal,
     create::{number_refusals, partition_refusal, topology_refusal},
-    list_tasks, read_integer, read_text,
+    list_tasks, read_integer_or_zero, read_text,
 };
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
@@ -25,9 +25,9 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
         if let Some(refusal) = task_refusal(name, index, task) {
             return Some(refusal);
         }
-        replicas = replicas.saturating_add(read_integer(task, "replicas"));
+        replicas = replicas.saturating_add(read_integer_or_zero(task, "replicas"));
     }
-    let minimum = read_integer(new_spec, "minAvailable");
+    let minimum = read_integer_or_zero(new_spec, "minAvailable");
     if minimum > replicas {
         return Some(Refusal::new(
             "spec.minAvailable",

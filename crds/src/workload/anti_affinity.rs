@@ -33,7 +33,7 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task.name.as_str()), (QUEUE, queue)]);
     }
     let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let is_apart = list_items(terms).any(|term| keeps_off(term, &labels, namespace));
+    let is_apart = list_items(terms).any(|term| excludes_own_pods(term, &labels, namespace));
     (wants_port(&template["spec"]) || is_apart).then_some(1)
 }
 
@@ -51,7 +51,7 @@ fn wants_port(spec: &Value) -> bool {
 }
 
 /// Whether an anti-affinity term of pods with these labels selects such pods themselves.
-fn keeps_off(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bool {
+fn excludes_own_pods(term: &Value, labels: &BTreeMap<&str, &str>, namespace: &str) -> bool {
     let is_named = |list: &Value| list_items(list).any(|name| name == namespace);
     let everywhere = term["namespaceSelector"].as_object().is_some_and(|selector| {
         selector.values().all(|part| part.as_object().is_none_or(serde_json::Map::is_empty) && !part.is_array())

@@ -75,7 +75,13 @@ fn a_tenant_can_not_write_what_is_admitted_and_placed() {
         become_editor(&s, &namespace).await?;
         let path = format!("{WORK}/namespaces/{namespace}/resourcebindings/greedy-job");
         let absurd = json!({"spec": {"clusters": [{"name": "nowhere", "replicas": 2_147_483_647}]}});
-        for (attack, words) in [(forgery(&queue), "caldera.dev/"), (absurd, "clusters")] {
+        let ended = json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]}});
+        let attacks = [
+            (path.clone(), forgery(&queue), "caldera.dev/"),
+            (path.clone(), absurd, "clusters"),
+            (format!("{path}/status"), ended, "status"),
+        ];
+        for (path, attack, words) in attacks {
             match send(&s, Some("tenant"), "PATCH", &path, &attack).await {
                 Ok(binding) => bail!("it was stored: {binding}"),
                 Err(kube::Error::Api(status)) => {

@@ -260,7 +260,7 @@ impl Cache {
     }
 
     /// The bindings that are due, most urgent first; they are not due any more.
-    pub fn pop_due(&mut self) -> Vec<BindingKey> {
+    pub fn take_active_bindings(&mut self) -> Vec<BindingKey> {
         std::mem::take(&mut self.due).into_iter().map(|(_, _, key)| key).collect()
     }
 

@@ -274,7 +274,7 @@ impl Scheduler {
         if self.cache.is_idle() {
             return;
         }
-        for key in self.cache.pop_due() {
+        for key in self.cache.take_active_bindings() {
             let must_wait = self.retries.get(&key).is_some_and(|retry| retry.blocks && retry.at.is_some());
             if !must_wait && !self.in_flight.contains_key(&key) {
                 self.decide_about(&key);
@@ -322,7 +322,7 @@ impl Scheduler {
     fn write_topology_statuses(&mut self) {
         self.cache.fleet.refresh_capacities();
         let (topology, fleet) = (&self.cache.topology, &self.cache.fleet);
-        for (name, write) in self.topology_status.statuses_to_write(topology, fleet, self.clock.now()) {
+        for (name, write) in self.topology_status.take_status_writes(topology, fleet, self.clock.now()) {
             self.writer.queue_write(Tag::Topology(name), write);
         }
     }

@@ -121,7 +121,7 @@ fn whoever_has_the_higher_schedule_priority_is_looked_at_first() {
         object["spec"]["schedulePriority"] = json!({"priority": priority});
         world.update_binding(Binding::parse_binding(&object).unwrap());
     }
-    let order: Vec<String> = world.pop_due().into_iter().map(|key| key.name).collect();
+    let order: Vec<String> = world.take_active_bindings().into_iter().map(|key| key.name).collect();
     assert_eq!(order, ["c", "b", "a", "d"]);
 }
 

@@ -73,10 +73,10 @@ fn who_waits_is_looked_at_again_when_a_link_is_declared_or_its_cluster_comes() {
     let mut world = index(&[3, 4, 3], &[near(6, &hard), binding(6)]);
     assert!(refusal(&mut world).contains("of 0 domains of tier campus"));
     let wakes = |world: &mut Cache, event| {
-        world.pop_due();
+        world.take_active_bindings();
         world.add_unschedulable(&key());
         world.apply_topologies(event);
-        world.pop_due() == [key()]
+        world.take_active_bindings() == [key()]
     };
     assert!(wakes(&mut world, Event::Applied(campus())));
     assert!(!wakes(&mut world, Event::Applied(campus())), "the same again");
@@ -111,7 +111,7 @@ fn what_is_wrong_with_links_is_said_once_and_the_rest_counts() {
     world.apply_topologies(Event::Applied(declared("wrong", &wrong)));
     assert_eq!(targets(&verdict(&mut world).step).len(), 2);
     let mut told = TopologyStatusWriter::default();
-    let writes = told.statuses_to_write(&world.topology, &world.fleet, now());
+    let writes = told.take_status_writes(&world.topology, &world.fleet, now());
     assert_eq!(
         said(&writes),
         [
@@ -123,9 +123,9 @@ fn what_is_wrong_with_links_is_said_once_and_the_rest_counts() {
             ),
         ]
     );
-    assert!(told.statuses_to_write(&world.topology, &world.fleet, now()).is_empty(), "its echo is still on the way");
+    assert!(told.take_status_writes(&world.topology, &world.fleet, now()).is_empty(), "its echo is still on the way");
     told.forget_status("wrong");
-    assert_eq!(told.statuses_to_write(&world.topology, &world.fleet, now()).len(), 1);
+    assert_eq!(told.take_status_writes(&world.topology, &world.fleet, now()).len(), 1);
     // As the server has them now: nothing is left to say, not after a restart either.
     for (name, write) in writes {
         let Body::MergePatch(patch) = write.body else { panic!() };
@@ -133,5 +133,5 @@ fn what_is_wrong_with_links_is_said_once_and_the_rest_counts() {
         object.status = serde_json::from_value(patch["status"].clone()).unwrap();
         world.apply_topologies(Event::Applied(object));
     }
-    assert!(TopologyStatusWriter::default().statuses_to_write(&world.topology, &world.fleet, now()).is_empty());
+    assert!(TopologyStatusWriter::default().take_status_writes(&world.topology, &world.fleet, now()).is_empty());
 }

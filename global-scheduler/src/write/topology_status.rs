@@ -21,7 +21,7 @@ pub struct TopologyStatusWriter {
 
 impl TopologyStatusWriter {
     /// The statuses to write now, by name.
-    pub fn statuses_to_write(&mut self, links: &Links, fleet: &Fleet, now: Timestamp) -> Vec<(String, Write)> {
+    pub fn take_status_writes(&mut self, links: &Links, fleet: &Fleet, now: Timestamp) -> Vec<(String, Write)> {
         let clusters: BTreeSet<&str> = fleet.clusters().map(|(cluster, _)| cluster.name.as_str()).collect();
         let said = links.said(&clusters, fleet.linked_groups());
         self.written.retain(|name, _| said.contains_key(name));

@@ -342,7 +342,7 @@ impl Collector {
             self.write_heartbeat().await?;
         }
         for index in count..there {
-            self.delete_object(&format!("{}.{index}", self.config.cluster)).await?;
+            self.delete_part(&format!("{}.{index}", self.config.cluster)).await?;
         }
         self.stored_parts = Some(count);
         Ok(())
@@ -402,7 +402,7 @@ impl Collector {
         write::execute_write(&self.host, &write_to(name, body)).await.map(|_| size)
     }
 
-    async fn delete_object(&self, name: &str) -> Result<(), Failure> {
+    async fn delete_part(&self, name: &str) -> Result<(), Failure> {
         match write::execute_write(&self.host, &write_to(name, Body::Delete { uid: None })).await {
             Ok(_) | Err(Failure::Gone(_)) => Ok(()),
             Err(failure) => Err(failure),

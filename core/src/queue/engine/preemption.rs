@@ -69,7 +69,7 @@ impl Engine {
             let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else {
                 return None;
             };
-            if self.is_blocked_by_reservation(id.as_str()) {
+            if self.contends_with_reservation(id.as_str()) {
                 return None;
             }
             let own =

@@ -42,7 +42,7 @@ pub(crate) fn choose_victims(
     let line = VictimOrder::new(&law);
     let mut search = Search { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
     if search.add_until_enough() {
-        search.drop_unneeded();
+        search.drop_unneeded_victims();
         search.trim_surplus();
         return Ok(search.victims);
     }
@@ -105,7 +105,7 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
     }
 
     /// Puts back all who are not needed, the last ones first, as many at once as can be.
-    fn drop_unneeded(&mut self) {
+    fn drop_unneeded_victims(&mut self) {
         let mut kept = vec![true; self.steps.len()];
         let mut open = vec![(0, kept.len())];
         while let Some((from, to)) = open.pop() {

@@ -126,10 +126,10 @@ impl Engine {
         Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
     }
 
-    /// Whether a reservation of what it asks for blocks it. Nobody should be evicted for it: what came free would go to
-    /// the other, or that one's would go to it.
+    /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what came
+    /// free would go to the other, or that one's would go to it.
     #[must_use]
-    pub fn is_blocked_by_reservation(&self, id: &str) -> bool {
+    pub fn contends_with_reservation(&self, id: &str) -> bool {
         let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
         let asks =
             |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);

@@ -397,7 +397,7 @@ proptest! {
             }
             if let Some(preemptor) = preemptor {
                 let id = format!("j{preemptor:02}");
-                let preemptor = Some(id).filter(|id| play.engine.is_pending(id) && !play.engine.is_blocked_by_reservation(id));
+                let preemptor = Some(id).filter(|id| play.engine.is_pending(id) && !play.engine.contends_with_reservation(id));
                 play.engine.set_preemptor(preemptor.map(Into::into));
             }
             play.pass(now, run);

@@ -1,0 +1,111 @@
+//! The policies that `caldera manifests` prints, in force in an API server, without any webhook.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use axum::{Router, body::Body};
+use caldera_crds::{
+    manifests::{karmada_crds, volcano_crds},
+    queue_access::queue_access_policies,
+    trusted::{TrustedWriters, admission_policies},
+};
+use embedded_apiserver::{ApiServer, Options, auth::User};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+
+async fn send(router: &Router, method: &str, path: &str, body: &Value) -> (u16, String) {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let answer = router.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+    let status = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// An API server with these policies, and a user who may write everything but queues, each queue by its name.
+async fn prepare(policies: Vec<Value>, queues: &[&str]) -> (Router, Router) {
+    let server = ApiServer::new(Options::default());
+    let (admin, tenant) = (server.router(), server.router_as(User::authenticated("tenant", &[])));
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut objects: Vec<(&str, Value)> = karmada_crds()
+        .into_iter()
+        .chain(volcano_crds())
+        .map(|mut crd| {
+            crd.as_object_mut().unwrap().remove("status");
+            (definitions, crd)
+        })
+        .collect();
+    objects.push(("/api/v1/namespaces", json!({"metadata": {"name": "karmada-es-m1"}})));
+    let all = json!({"apiGroups": ["batch.volcano.sh", "work.karmada.io"], "resources": ["*"], "verbs": ["*"]});
+    let used = json!({
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": queues, "verbs": ["use"],
+    });
+    let rules = if queues.is_empty() { json!([all]) } else { json!([all, used]) };
+    let roles = format!("{RBAC}/clusterroles");
+    let granted = json!({
+        "metadata": {"name": "tenant"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenant"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant"}],
+    });
+    for (path, object) in objects {
+        assert_eq!(send(&admin, "POST", path, &object).await.0, 201);
+    }
+    assert_eq!(send(&admin, "POST", &roles, &json!({"metadata": {"name": "tenant"}, "rules": rules})).await.0, 201);
+    assert_eq!(send(&admin, "POST", &format!("{RBAC}/clusterrolebindings"), &granted).await.0, 201);
+    for policy in policies {
+        let is_policy = policy["kind"] == "ValidatingAdmissionPolicy";
+        let plural = if is_policy { "policies" } else { "policybindings" };
+        let path = format!("/apis/admissionregistration.k8s.io/v1/validatingadmission{plural}");
+        let (status, answer) = send(&admin, "POST", &path, &policy).await;
+        assert_eq!(status, 201, "{answer}");
+    }
+    (admin, tenant)
+}
+
+fn job(name: &str, queue: &str) -> Value {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"});
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"queue": queue, "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": {"spec": spec}}]},
+    })
+}
+
+#[tokio::test]
+async fn whoever_names_a_queue_needs_verb_use_on_it() {
+    let (admin, tenant) = prepare(queue_access_policies(), &["own"]).await;
+    let (status, answer) = send(&tenant, "POST", JOBS, &job("a", "other")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("user tenant needs verb use on each queue that is named, such as other"), "{answer}");
+    let (status, answer) = send(&tenant, "POST", JOBS, &job("a", "own")).await;
+    assert_eq!(status, 201, "{answer}");
+    let moved = json!({"spec": {"queue": "other"}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{JOBS}/a"), &moved).await.0, 403);
+    assert_eq!(send(&admin, "POST", JOBS, &job("b", "other")).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_tenant_writes_no_work_that_carries_a_workload_and_no_status_of_one() {
+    let (admin, tenant) = prepare(admission_policies(&TrustedWriters::default()), &[]).await;
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"},
+        "spec": {"workload": {"manifests": [job("a", "q")]}},
+    });
+    let (status, answer) = send(&tenant, "POST", WORKS, &work).await;
+    assert_eq!(status, 403, "{answer}");
+    assert_eq!(send(&admin, "POST", WORKS, &work).await.0, 201);
+    let more = json!({"spec": {"workload": {"manifests": [job("b", "q")]}}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{WORKS}/w"), &more).await.0, 403);
+    let forged = json!({"status": {"manifestStatuses": [{
+        "identifier": {"ordinal": 0, "version": "v1alpha1", "kind": "Job", "resource": "jobs", "namespace": "default",
+            "name": "a"},
+        "status": {"state": {"phase": "Completed"}},
+    }]}});
+    let (status, answer) = send(&tenant, "PATCH", &format!("{WORKS}/w/status"), &forged).await;
+    assert_eq!(status, 403, "{answer}");
+    let (status, answer) = send(&admin, "PATCH", &format!("{WORKS}/w/status"), &forged).await;
+    assert_eq!(status, 200, "{answer}");
+}
