@@ -1,14 +1,27 @@
 //! What the members' nodes offer, so that a scenario can ask for more than one of them has and less than all have.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;
 
 use crate::{kinds::Kind, scenario::Scenario};
 
-/// Free whole cores by member and node, largest node first.
+/// Free whole cores by member and node, largest node first, once nothing of them changes any more: pods of the scenario
+/// before go slowly where kubelets and Karmada are real.
 pub async fn free_cores(scenario: &Scenario) -> BTreeMap<String, Vec<u32>> {
+    let mut cores = read_free_cores(scenario).await;
+    let mut unchanged = 0;
+    while unchanged < 3 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = read_free_cores(scenario).await;
+        unchanged = if now == cores { unchanged + 1 } else { 0 };
+        cores = now;
+    }
+    cores
+}
+
+async fn read_free_cores(scenario: &Scenario) -> BTreeMap<String, Vec<u32>> {
     let mut cores = BTreeMap::new();
     for member in scenario.members() {
         let mut free: BTreeMap<String, Quantity> = BTreeMap::new();

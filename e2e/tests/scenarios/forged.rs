@@ -1,8 +1,11 @@
 //! Attacks of a tenant with the rights that stock Karmada aggregates into role `edit`: what is admitted and placed is
 //! not theirs to write, and what is written all the same by somebody who may is worth nothing.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail, ensure};
 use caldera_e2e::{
+    PATIENCE,
     kinds::Kind,
     manifest::{aggregated, job, task},
     run,
@@ -41,7 +44,14 @@ async fn become_editor(s: &Scenario, namespace: &str) -> anyhow::Result<()> {
     for (plural, object) in [("roles", role), ("rolebindings", bound)] {
         send(s, None, "POST", &format!("{RBAC}/namespaces/{namespace}/{plural}"), &object).await?;
     }
-    Ok(())
+    // An API server learns of its own roles through a watch.
+    let path = format!("{WORK}/namespaces/{namespace}/resourcebindings");
+    let known = async {
+        while send(s, Some("tenant"), "GET", &path, &json!({})).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, known).await.context("the role is not in force")
 }
 
 /// The record, the gate and the suspension in one patch: six cores would run in a queue that may have one.
