@@ -112,6 +112,25 @@ fn what_decides_is_pure() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+#[test]
+fn whoever_waits_for_several_things_looks_at_them_in_the_order_of_the_text() {
+    // Otherwise tokio throws dice, and a history of the simulation can not be had twice.
+    let mut broken = Vec::new();
+    let mut selects = 0;
+    for name in PRODUCT.into_iter().chain(["sandbox", "sandbox/apiserver"]) {
+        for source in read_sources(&find_root().join(name).join("src")) {
+            for after in source.code.split("select! {").skip(1) {
+                selects += 1;
+                if !after.trim_start().starts_with("biased;") {
+                    broken.push(format!("{name}/src/{}", source.file));
+                }
+            }
+        }
+    }
+    assert!(selects > 10, "{selects}");
+    assert!(broken.is_empty(), "select! without `biased;`: {broken:#?}");
+}
+
 fn list_impurities(source: &Source) -> Vec<&'static str> {
     IMPURE.into_iter().filter(|word| source.code.contains(word)).collect()
 }

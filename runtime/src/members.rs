@@ -183,9 +183,6 @@ impl Member {
     /// Replays what is published of the member, or else connects to it and watches it until it stops answering, and
     /// again, until `stop`.
     async fn run_member(mut self, stop: CancellationToken) {
-        if let Some(cache) = &self.cache {
-            cache.wait_for_list().await;
-        }
         let stopped = stop.clone();
         tokio::select! {
             biased;
@@ -196,6 +193,9 @@ impl Member {
 
     /// Ends if nobody receives the updates any more.
     async fn follow_member(&mut self, stop: &CancellationToken) {
+        if let Some(cache) = &self.cache {
+            cache.wait_for_list().await;
+        }
         let mut backoff = INITIAL_BACKOFF;
         let mut is_down = false;
         while !self.events.is_closed() {
@@ -219,6 +219,7 @@ impl Member {
                         self.send_down(self.describe_outage(&error)).await;
                     }
                     tokio::select! {
+                        biased;
                         () = self.wait_for_collector() => {}
                         () = tokio::time::sleep(backoff) => {}
                     }

@@ -23,6 +23,7 @@ async fn wait_for_signal() {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
             tokio::select! {
+                biased;
                 _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
             }

@@ -58,6 +58,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
     let deadline = started + Duration::from_secs(args.deadline);
     let played = tokio::select! {
+        biased;
         played = demo.play_script(deadline) => played,
         () = stop.cancelled() => anyhow::bail!("interrupted"),
     };

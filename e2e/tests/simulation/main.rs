@@ -33,6 +33,9 @@ use std::{
 /// The seeds that are run unless a variable says otherwise.
 const SEEDS: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=6 } else { 1..=60 };
 
+/// The seeds of which each is run twice. The 23rd once differed from run to run in who of many woke first.
+const SEEDS_TWICE: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=2 } else { 14..=25 };
+
 /// Runs one history on virtual time; what it was, commit by commit if `keep`.
 fn run(seed: u64, keep: bool) -> world::Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -114,12 +117,17 @@ fn again(seed: u64) -> String {
 
 #[test]
 fn the_same_seed_gives_the_same_history_to_the_last_byte() {
-    let seed = read_seed().unwrap_or(1);
-    let (first, second) = (run(seed, true), run(seed, true));
-    let (one, two) = (first.history.lines.as_ref().unwrap(), second.history.lines.as_ref().unwrap());
-    if let Some(at) = (0..one.len().max(two.len())).find(|at| one.get(*at) != two.get(*at)) {
-        panic!("seed {seed}: commit {at} is\n{:?}\nand then\n{:?}\nof {first}\nand {second}", one.get(at), two.get(at));
+    let seeds = read_seed().map_or(SEEDS_TWICE, |seed| seed..=seed);
+    for seed in seeds.clone() {
+        let (first, second) = (run(seed, true), run(seed, true));
+        let (one, two) = (first.history.lines.as_ref().unwrap(), second.history.lines.as_ref().unwrap());
+        if let Some(at) = (0..one.len().max(two.len())).find(|at| one.get(*at) != two.get(*at)) {
+            let (one, two) = (one.get(at), two.get(at));
+            panic!("seed {seed}: commit {at} is\n{one:?}\nand then\n{two:?}\nof {first}\nand {second}");
+        }
+        println!("seed {seed} twice: {first}");
+        if seed > *seeds.start() {
+            assert_ne!(first.history.number(), run(seed - 1, false).history.number(), "another seed, another history");
+        }
     }
-    println!("twice {first}");
-    assert_ne!(first.history.number(), run(seed + 1, false).history.number(), "another seed gives another history");
 }

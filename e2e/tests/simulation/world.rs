@@ -61,6 +61,10 @@ const STORM: Duration = Duration::from_secs(120);
 /// Until everything must be done after that.
 const CALM: Duration = Duration::from_secs(20 * 60);
 
+/// Without a write for so long somebody holds the lease, and has written what it had to: who was killed may have held it
+/// for 15 s more.
+const SETTLED: Duration = Duration::from_secs(30);
+
 /// Nothing is written for so long, and it is over: the controller puts a queue's note off for up to five minutes.
 const QUIET: Duration = Duration::from_secs(330);
 
@@ -305,7 +309,7 @@ async fn at_rest(world: &World, stand_in: &mut StandIn, run: &mut HistoryRun, fi
         let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
         step = if left.is_empty() { STEP * 10 } else { STEP };
         let quiet = run.quiet_since.elapsed();
-        if quiet > Duration::from_secs(15) && quiet <= Duration::from_secs(15) + step {
+        if quiet > SETTLED && quiet <= SETTLED + step {
             ledger::must_be_what_the_objects_say(&run.history, world.clock.now());
         }
         if left.is_empty() && run.quiet_since.elapsed() > QUIET {

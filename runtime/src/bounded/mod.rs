@@ -112,6 +112,7 @@ pub async fn serve_bounded(
         let (tls, routes, stop, end) = (tls.clone(), routes.clone(), stop.clone(), end.clone());
         tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = end.cancelled() => {}
                 () = place.activity.closed() => tracing::debug!("a connection made room for another"),
                 () = serve_socket(tcp, tls, routes, &place, bounds, stop) => {}
@@ -177,6 +178,7 @@ where
     let mut is_stopped = false;
     loop {
         tokio::select! {
+            biased;
             _ = serving.as_mut() => return,
             now = look.tick() => if let Some(why) = activity.find_overdue(&bounds, now) {
                 tracing::debug!(why, "a connection was closed");

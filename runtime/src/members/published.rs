@@ -14,7 +14,7 @@ use caldera_crds::published::{ClusterInventory, Published, Set};
 use jiff::Timestamp;
 use kube::{Api, Client, api::ListParams, core::DeserializeGuard, runtime::watcher};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{SetOnce, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -75,19 +75,21 @@ fn trust_published(before: Option<&Trusted>, published: Published, wall: Timesta
 #[derive(Clone)]
 pub(super) struct PublishedCache {
     members: Arc<Mutex<BTreeMap<String, watch::Sender<Option<Trusted>>>>>,
-    listed: watch::Receiver<bool>,
+    /// The first to wait is the first to wake. Of many that wait for one watch channel any is: one history could not
+    /// be had twice.
+    listed: Arc<SetOnce<()>>,
 }
 
 impl PublishedCache {
     /// Follows what is published on `host` until `stop`.
     pub(super) fn start_cache(host: Client, clock: SharedClock, stop: CancellationToken) -> Self {
-        let (has_listed, listed) = watch::channel(false);
-        let cache = Self { members: Arc::default(), listed };
+        let cache = Self { members: Arc::default(), listed: Arc::default() };
         let filled = cache.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
-                () = filled.fill_cache(host, clock, has_listed, &stop) => {}
+                () = filled.fill_cache(host, clock, &stop) => {}
             }
         });
         cache
@@ -101,21 +103,14 @@ impl PublishedCache {
 
     /// Waits until it is known what is published, but not longer than [`FIRST_LIST_TIMEOUT`].
     pub(super) async fn wait_for_list(&self) {
-        let mut listed = self.listed.clone();
-        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
+        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.listed.wait()).await;
     }
 
-    async fn fill_cache(
-        &self,
-        host: Client,
-        clock: SharedClock,
-        listed: watch::Sender<bool>,
-        stop: &CancellationToken,
-    ) {
+    async fn fill_cache(&self, host: Client, clock: SharedClock, stop: &CancellationToken) {
         let objects: Api<DeserializeGuard<ClusterInventory>> = Api::all(host.clone());
         while let Err(error) = objects.list(&ListParams::default().limit(1)).await {
             tracing::debug!(%error, "no inventories are published; members are watched");
-            listed.send_replace(true);
+            let _ = self.listed.set(());
             tokio::time::sleep(RETRY_PERIOD).await;
         }
         let (events, mut arriving) = mpsc::channel(256);
@@ -131,7 +126,7 @@ impl PublishedCache {
                 self.publish_set(&cluster, sets.get(&cluster), &clock);
             }
             if is_list {
-                listed.send_replace(true);
+                let _ = self.listed.set(());
             }
         }
     }

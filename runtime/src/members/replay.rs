@@ -77,6 +77,7 @@ impl Member {
             self.trusted_until = Some(until);
             let access = self.access.clone();
             tokio::select! {
+                biased;
                 () = self.wait_for_publication() => {}
                 () = tokio::time::sleep_until(late), if !is_late => {}
                 () = tokio::time::sleep_until(until) => {}

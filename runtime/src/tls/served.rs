@@ -42,6 +42,7 @@ impl ServedTls {
             let mut logged = None;
             loop {
                 tokio::select! {
+                    biased;
                     () = renewed.closed() => return,
                     () = tokio::time::sleep(every) => {}
                 }

@@ -223,6 +223,7 @@ impl Server {
         tokio::spawn(async move {
             let shutdown = server.shutdown.clone();
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => {}
                 () = server.follow_kind(&gvk, &kind) => {}
             }

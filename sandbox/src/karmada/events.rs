@@ -80,6 +80,7 @@ impl Recorder {
             let mut seen = BTreeSet::new();
             loop {
                 let said = tokio::select! {
+                    biased;
                     () = server.shutdown().cancelled() => return,
                     said = said.recv() => said,
                 };

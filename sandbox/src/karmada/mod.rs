@@ -122,6 +122,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     }
     for gvk in &known {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return Ok(()),
             () = server.until_synced(gvk) => {}
         }
@@ -196,6 +197,7 @@ async fn follow_kinds(server: &Arc<Server>, tell: impl Fn(&Gvk)) {
             }
         }
         tokio::select! {
+            biased;
             () = server.shutdown().cancelled() => return,
             () = changed.notified() => tokio::time::sleep(Duration::from_millis(20)).await,
         }

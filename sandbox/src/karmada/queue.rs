@@ -115,6 +115,7 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
         let queue = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = queue.shutdown.cancelled() => {}
                 () = tokio::time::sleep(gap) => queue.add(key),
             }
@@ -191,6 +192,7 @@ impl<K: Clone + Ord + Send + fmt::Debug + 'static> Queue<K> {
                     }
                 };
                 tokio::select! {
+                    biased;
                     () = queue.shutdown.cancelled() => {}
                     () = work => {}
                 }

@@ -294,6 +294,7 @@ impl Collector {
                 }
                 self.collect_status(health, &mut seen).await;
                 check = tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(next) => true,
                     () = trigger.notified() => {
                         tokio::time::sleep(self.pace.coalesce).await;
@@ -433,6 +434,7 @@ async fn list_enablements(server: &Server) -> Result<(Vec<Value>, bool), Failure
 
 async fn run_until(shutdown: &CancellationToken, work: impl Future<Output = ()>) {
     tokio::select! {
+        biased;
         () = shutdown.cancelled() => {}
         () = work => {}
     }
