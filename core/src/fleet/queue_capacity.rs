@@ -3,7 +3,8 @@
 //! Rule: a cluster that takes jobs offers what is free there and what they hold there already, so pods of others
 //! (whoever they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes
 //! nothing. What they hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no
-//! jobs: it is charged as well, and must not be taken from what the others could run. Of the resource summary, for want
+//! jobs: it is charged as well, and must not be taken from what the others could run. But never more than the cluster
+//! has: who was admitted and is not placed may be assumed beside those that run there. Of the resource summary, for want
 //! of nodes, the same: all that there is less what is allocated beyond what was assumed.
 
 use std::{
@@ -90,7 +91,7 @@ impl Fleet {
             let mut ours = request_of_all_assumed(member, &self.entries);
             let going = member.retired.iter().filter_map(|key| member.bound.bound.get(key));
             going.for_each(|going| ours.saturating_sub(going));
-            return ours;
+            return cap_by(&ours, &member.summary.allocatable());
         }
         if member.down.is_none() {
             let mut offer = member.inventory.free();
@@ -136,6 +137,13 @@ pub(super) fn request_of(assumed: &AssumedPods, pods: impl Iterator<Item = u32>)
         sum.add(&whole_units(&task.request).times(u64::from(pods)));
     }
     sum
+}
+
+/// No more of each resource than there is. Of what nobody summed up that is not known.
+fn cap_by(amounts: &Resources, has: &Resources) -> Resources {
+    let known: BTreeMap<_, _> = has.iter().collect();
+    let cap = |name, amount: Quantity| known.get(name).map_or(amount, |has| amount.min(*has));
+    amounts.iter().map(|(name, amount)| (name.clone(), cap(name, amount))).collect()
 }
 
 /// On nodes, and on their way there.

@@ -215,6 +215,21 @@ fn numbers_from_before_an_outage_are_not_those_of_after_it() {
     assert_eq!((cpu(&mut fleet), fleet.capacity_caveat("m1")), (14, None));
 }
 
+/// Once 12 cores of a member of 8 that was away: two admitted jobs that were nowhere were assumed beside those it ran.
+#[test]
+fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
+    let mut fleet = fleet();
+    fleet.assume_pods("ns/rb", promise(3));
+    let cpu = |fleet: &Fleet| fleet.capacity_for_queues("m1", false).get("cpu").units_ceil();
+    assert_eq!(cpu(&fleet), 6, "nobody summed it up");
+    let has = |cores| Capacity::from_summary(&request(cores), &Resources::new(), &Resources::new());
+    let away = Cluster { name: "m1".into(), ready: false, ..Cluster::default() };
+    fleet.set_cluster(away.clone(), has(8));
+    assert_eq!(cpu(&fleet), 6);
+    fleet.set_cluster(away, has(4));
+    assert_eq!(cpu(&fleet), 4);
+}
+
 /// What runs there is not held a second time in the summary, which counts it already.
 #[test]
 fn what_was_seen_before_an_outage_stays_seen() {
