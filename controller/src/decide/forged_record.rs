@@ -152,7 +152,7 @@ impl GrantHistory {
                 self.ceiling = Some(known.map_or_else(|| most.clone(), |known| known.max(&most)));
             }
             // Nothing of it can be placed any more.
-            None if binding.clusters.is_empty() => self.ceiling = Some(Resources::new()),
+            None if binding.clusters.is_empty() && self.ceiling.is_none() => self.ceiling = Some(Resources::new()),
             None => {}
         }
     }

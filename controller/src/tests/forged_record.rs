@@ -237,6 +237,18 @@ fn a_status_that_says_the_end_of_what_is_nowhere_frees_nothing() {
 }
 
 #[test]
+fn a_granted_job_that_is_not_seen_for_a_while_keeps_its_charge() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    // A list of jobs that is older than the one of bindings: the scheduler may place it at any time.
+    world.delete("Job", "a");
+    world.job("b", "q", 2);
+    assert!(world.pass(3).is_empty());
+    assert_eq!(world.used("q"), "2");
+}
+
+#[test]
 fn a_grant_whose_answer_is_lost_is_no_forgery() {
     let mut world = world();
     world.lost = 2;
