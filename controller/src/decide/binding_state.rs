@@ -80,7 +80,7 @@ pub fn assess_binding(
         clusters: &binding.clusters,
         plan: binding.plan.as_deref(),
         finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
-        ended: workload.is_some_and(|workload| workload.progress.ended.is_some()),
+        ended: binding.reported && workload.is_some_and(|workload| workload.progress.ended.is_some()),
         ceiling: context.ceiling,
     };
     let charge = ledger::compute_charge(&facts);

@@ -3,7 +3,11 @@
 //! The gate annotation says who suspended the binding: `closed` is ours to lift. A suspension without a closed gate is
 //! somebody else's. An annotation that does not parse counts as absent: a watch never breaks over one object.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use caldera_core::{
     admission::Admission,
@@ -92,6 +96,9 @@ pub struct Binding {
     pub replica_request: Arc<Resources>,
     /// Clusters where a Volcano Job is past Pending.
     pub begun: Vec<ClusterName>,
+    /// Each of its clusters has told a status of the workload. Of one that was added the workload's own status says
+    /// nothing until then.
+    pub reported: bool,
     /// Being deleted.
     pub deleting: bool,
     /// Why the scheduler did not place it.
@@ -133,6 +140,7 @@ impl Binding {
                 .map(|requirements| Arc::new(placement::read_resources(&requirements.resource_request)))
                 .unwrap_or_default(),
             begun: list_begun_clusters(view),
+            reported: has_all_reported(view),
             deleting: view.is_deleting(),
             refused: refused.map(|condition| format!("{}: {}", condition.reason, condition.message).into()),
             groups: placement::read_affinity_groups(spec),
@@ -163,6 +171,12 @@ impl Binding {
         };
         gang.tasks.iter().map(of_task).collect()
     }
+}
+
+fn has_all_reported(binding: BindingView<'_>) -> bool {
+    let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
+    let told: BTreeSet<&str> = items.filter(|item| item.status.is_some()).map(|item| &*item.cluster_name).collect();
+    binding.clusters().all(|(cluster, _)| told.contains(cluster.as_str()))
 }
 
 fn list_begun_clusters(binding: BindingView<'_>) -> Vec<ClusterName> {

@@ -236,6 +236,22 @@ fn a_status_that_says_the_end_of_what_is_nowhere_frees_nothing() {
     assert_eq!(world.used("q"), "2");
 }
 
+/// Found by the simulation: a second copy began when the first had completed, and others had its quota.
+#[test]
+fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    world.settle();
+    world.place("a-job", 2);
+    world.phase("a", "Completed");
+    assert_eq!(world.used("q"), "0");
+    let both = json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 1}]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": both}}));
+    assert_eq!(world.used("q"), "2");
+    world.phase("a", "Completed");
+    assert_eq!(world.used("q"), "0");
+}
+
 #[test]
 fn a_granted_job_that_is_not_seen_for_a_while_keeps_its_charge() {
     let mut world = world();

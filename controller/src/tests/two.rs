@@ -146,7 +146,10 @@ impl Host {
         let names: Vec<String> =
             running.map(|binding| binding["spec"]["resource"]["name"].as_str().unwrap().to_owned()).collect();
         for name in names.iter().take(most) {
-            self.changed("Job", name, &json!({"status": {"state": {"phase": "Completed"}}}));
+            let completed = json!({"state": {"phase": "Completed"}});
+            let told = json!([{"clusterName": "m1", "status": completed}]);
+            self.changed("ResourceBinding", &format!("{name}-job"), &json!({"status": {"aggregatedStatus": told}}));
+            self.changed("Job", name, &json!({"status": completed}));
         }
     }
 

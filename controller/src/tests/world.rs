@@ -251,7 +251,13 @@ impl World {
         self.patch("ResourceBinding", binding, &json!({"spec": {"clusters": [{"name": "m1", "replicas": replicas}]}}));
     }
 
+    /// What its clusters say of a job, and so the job itself.
     pub fn phase(&mut self, job: &str, phase: &str) {
+        let binding = format!("{job}-job");
+        let clusters = self.get("ResourceBinding", &binding)["spec"]["clusters"].clone();
+        let told = |cluster: &Value| json!({"clusterName": cluster["name"], "status": {"state": {"phase": phase}}});
+        let told: Vec<Value> = clusters.as_array().into_iter().flatten().map(told).collect();
+        self.patch("ResourceBinding", &binding, &json!({"status": {"aggregatedStatus": told}}));
         let running = u32::from(phase == "Running") * 1000;
         self.patch("Job", job, &json!({"status": {"state": {"phase": phase}, "running": running}}));
     }

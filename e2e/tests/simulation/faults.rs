@@ -281,6 +281,9 @@ impl Life {
     }
 }
 
+/// What a router says.
+type Answer = Result<Response<Body>, std::convert::Infallible>;
+
 /// A service for `kube::Client`.
 #[derive(Debug, Clone)]
 pub struct Way {
@@ -290,12 +293,24 @@ pub struct Way {
     /// Who goes it, and in which life.
     pub who: &'static str,
     pub life: Life,
+    /// A Lease fences what a controller that died has on its way. Without one nothing does, and it does not land (ADR 4
+    /// says for how long one waits then).
+    pub fenced: bool,
 }
 
 impl Way {
     /// A client of one component in one life.
     pub fn client(&self, who: &'static str, life: Life) -> kube::Client {
         kube::Client::new(Self { who, life, ..self.clone() }, "default")
+    }
+
+    /// Carries a request out so much later, whether or not its sender lives.
+    async fn land(self, router: Router, request: Request<kube::client::Body>, by: Duration) -> Answer {
+        tokio::time::sleep(by).await;
+        if self.life.is_over() && !self.fenced && self.who == "controller" {
+            return std::future::pending().await;
+        }
+        router.oneshot(request).await
     }
 
     /// The member (if not the host) and the router that a request is for, and the request as that one knows it.
@@ -353,13 +368,7 @@ impl Service<Request<kube::client::Body>> for Way {
                     return Err("connection reset (simulated)".into());
                 }
                 Fault::Refused(code, reason) => refusal(code, reason),
-                Fault::Late(by) => {
-                    let landing = tokio::spawn(async move {
-                        tokio::time::sleep(by).await;
-                        router.oneshot(request).await
-                    });
-                    landing.await??
-                }
+                Fault::Late(by) => tokio::spawn(way.clone().land(router, request, by)).await??,
                 Fault::AnswerLate(by) => {
                     let landing = tokio::spawn(router.oneshot(request));
                     tokio::time::sleep(by).await;
@@ -367,10 +376,7 @@ impl Service<Request<kube::client::Body>> for Way {
                 }
                 Fault::Crash { lands } => {
                     if let Some(by) = lands {
-                        let landing = tokio::spawn(async move {
-                            tokio::time::sleep(by).await;
-                            router.oneshot(request).await
-                        });
+                        let landing = tokio::spawn(way.clone().land(router, request, by));
                         if by.is_zero() {
                             let _ = landing.await?;
                         }

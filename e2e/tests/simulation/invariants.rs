@@ -154,7 +154,8 @@ impl Invariants {
                 let old = self.bindings.insert(name.clone(), binding.clone());
                 if let Some(old) = &old {
                     self.no_foreign_suspension_is_lifted(commit, old, binding);
-                    never_placed_twice(name, old, binding);
+                    let job = self.jobs.get(name.trim_end_matches("-job"));
+                    never_placed_twice(name, job, old, binding);
                     let placed = targets(old).is_empty() && !targets(binding).is_empty();
                     assert!(!placed || !is_suspended(old), "{name} was placed while it was held: {binding}");
                     if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
@@ -353,7 +354,7 @@ impl Invariants {
 }
 
 /// No member is left here, so that what was placed only ever grows, unless all of it is taken away for somebody else.
-fn never_placed_twice(name: &str, old: &Value, new: &Value) {
+fn never_placed_twice(name: &str, job: Option<&Value>, old: &Value, new: &Value) {
     if old["metadata"]["uid"] != new["metadata"]["uid"] {
         return;
     }
@@ -369,7 +370,11 @@ fn never_placed_twice(name: &str, old: &Value, new: &Value) {
     };
     // Surplus was taken, or its user wants less: what is placed beyond the smaller of both is cut.
     let (held, kept) = (before.values().sum::<u64>(), after.values().sum::<u64>());
-    let wanted = new["spec"]["replicas"].as_u64().filter(|_| !is_duplicated(new)).unwrap_or(u64::MAX);
+    // The scheduler sees the job as soon as Karmada does.
+    let of_job =
+        job.map(|job| job["spec"]["tasks"].as_array().unwrap().iter().map(|task| number(&task["replicas"])).sum());
+    let wanted = new["spec"]["replicas"].as_u64().into_iter().chain(of_job).min().filter(|_| !is_duplicated(new));
+    let wanted = wanted.unwrap_or(u64::MAX);
     let most = granted(new).unwrap_or(u64::MAX).min(wanted);
     if held > most {
         assert!(kept >= most, "{name} was placed on {before:?}, of which {most} stay its own, and has {after:?}");

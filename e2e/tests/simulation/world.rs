@@ -116,7 +116,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     let is_traced = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
     let faults = Faults::new(prng.fork(), is_traced);
     let mut world = World {
-        way: Way { host, members, faults: faults.clone(), who: "", life: Life::default() },
+        way: Way { host, members, faults: faults.clone(), who: "", life: Life::default(), fenced: true },
         faults,
         user,
         clock: Arc::new(TokioClock::starting_at(start)),
@@ -130,6 +130,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     // Each second world has one replica; of the others each second has no lease that works.
     let replicas = prng.below(4);
     (world.replicated, world.unfenced) = (replicas >= 2, replicas == 3);
+    world.way.fenced = world.replicated;
     for process in Process::ALL.into_iter().rev() {
         world.start(process);
     }

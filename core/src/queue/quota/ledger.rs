@@ -3,7 +3,7 @@
 //! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place up
 //! to the record at any time without asking again), and what pods beyond the record ask for, if there are any; a copy
 //! counts once for each cluster. Pods that ask for more than they were admitted for do not leave the host. As pods
-//! finish, what is left is charged; an ended one is charged nothing. To hold less, a binding needs a smaller record. A
+//! finish, what is left is charged; an ended one is charged nothing, unless copies of it are still to come. To hold less, a binding needs a smaller record. A
 //! binding that was placed without an admission is charged in the same way, so that the ledger says what the clusters
 //! run. Whatever records and clusters say, nothing is charged beyond what the workload can ask for; and that an
 //! admitted job has ended is believed only where it is placed.
@@ -32,7 +32,7 @@ pub struct ChargeFacts<'a> {
     pub plan: Option<&'a Plan>,
     /// Pods that succeeded or failed, by task, over all clusters.
     pub finished_pods: BTreeMap<TaskName, u32>,
-    /// It ended: Completed, Failed or Terminated.
+    /// It ended in each of its clusters: Completed, Failed or Terminated.
     pub ended: bool,
     /// The most that the workload can ask for, where that is known.
     pub ceiling: Option<&'a Resources>,
@@ -71,7 +71,7 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
     let bounded = |amount: Resources| facts.ceiling.map_or(amount.clone(), |ceiling| amount.min(ceiling));
     match facts.admission {
         Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, bounded(admission.charged.clone())),
-        _ if facts.ended => of(Stage::Finished, Resources::new()),
+        _ if facts.ended && !lacks_copies(facts) => of(Stage::Finished, Resources::new()),
         None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
         None => of(Stage::Foreign, subtract_finished(facts, bounded(placed_amount(facts)))),
         Some(admission) => {
@@ -82,6 +82,11 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
             Charge { stage: Stage::Placed, amount, over_record: !beyond.is_empty() }
         }
     }
+}
+
+/// Whether the scheduler may place more copies at any time, although all those that are there have ended.
+fn lacks_copies(facts: &ChargeFacts<'_>) -> bool {
+    facts.admission.is_some_and(|admission| u64::from(admission.copies) > facts.clusters.len() as u64)
 }
 
 /// What pods ask for that are in clusters beyond the record.
@@ -235,6 +240,24 @@ mod tests {
         let (gang, clusters) = (gang(&[("a", 1, 1), ("b", 2, 2)]), clusters(&[("x", 3), ("y", 3)]));
         let facts = ChargeFacts { gang: Some(&gang), clusters: &clusters, ..ChargeFacts::default() };
         assert_eq!(compute_charge(&facts).amount, cpu(10));
+    }
+
+    #[test]
+    fn the_end_of_the_copies_that_are_placed_gives_nothing_back_of_those_to_come() {
+        let (gang, mut admission, one) = (gang(&[("worker", 2, 1)]), admission(4), clusters(&[("x", 2)]));
+        (admission.copies, admission.tasks) = (2, [("worker".into(), 2)].into());
+        let mut facts = ChargeFacts {
+            gang: Some(&gang),
+            admission: Some(&admission),
+            clusters: &one,
+            finished_pods: [("worker".into(), 2)].into(),
+            ended: true,
+            ..ChargeFacts::default()
+        };
+        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(2), over_record: false });
+        let both = clusters(&[("x", 2), ("y", 2)]);
+        facts.clusters = &both;
+        assert_eq!(compute_charge(&facts).stage, Stage::Finished);
     }
 
     #[test]
