@@ -1,9 +1,12 @@
-//! Who may use a queue, where the admin asks for that: `caldera manifests --require-queue-access`.
+//! Who may use a queue, where the admin asks for that: `caldera manifests --require-queue-access`. And who may open and
+//! close one by a Command, always.
 //!
 //! Rule: whoever names a queue in a new workload, or another one than before, needs verb `use` on that Queue. The API
 //! server asks its own authorizer (`authorizer` of a ValidatingAdmissionPolicy, as a SubjectAccessReview would), so
 //! this holds for every kind that can be queued, and without the webhook. A workload that names none is in queue
-//! `default`, which is everybody's.
+//! `default`, which is everybody's. Whoever creates a Command that targets a Queue needs verb `update` on that Queue,
+//! as if he had changed it himself: Volcano carries out Commands of every namespace
+//! (`pkg/controllers/queue/queue_controller.go`).
 
 use serde_json::{Value, json};
 
@@ -13,15 +16,16 @@ use crate::{
 };
 
 const NAME: &str = "queue-access.caldera.dev";
+const COMMANDS: &str = "commands.caldera.dev";
 
 /// The policies and their bindings.
 #[must_use]
 pub fn queue_access_policies() -> Vec<Value> {
     let (jobs, others): (Vec<_>, Vec<_>) =
         WorkloadKind::ALL.into_iter().partition(|kind| *kind == WorkloadKind::VolcanoJob);
-    let mut objects = policy(&format!("jobs.{NAME}"), &jobs, &|of| {
+    let mut objects = Vec::from(policy(&format!("jobs.{NAME}"), &jobs, &|of| {
         format!("{of} != null && has({of}.spec.queue) && {of}.spec.queue != '' ? [{of}.spec.queue] : []")
-    });
+    }));
     objects.extend(policy(&format!("services.{NAME}"), &others, &|of| {
         let metadata = format!(
             "({of} == null ? [] : [{of}.metadata]) + ({of} != null && has({of}.spec.template) && \
@@ -35,8 +39,52 @@ pub fn queue_access_policies() -> Vec<Value> {
     objects
 }
 
+/// The policy on Commands, and its binding.
+#[must_use]
+pub fn queue_command_policy() -> [Value; 2] {
+    let may_update = may("object.target.name", "update");
+    bind(
+        COMMANDS,
+        json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["bus.volcano.sh"], "apiVersions": ["v1alpha1"], "resources": ["commands"],
+                "operations": ["CREATE", "UPDATE"],
+            }]},
+            "matchConditions": [{
+                "name": "targets-a-queue",
+                "expression": "has(object.target) && has(object.target.kind) && object.target.kind == 'Queue'",
+            }],
+            "variables": [],
+            "validations": [{
+                "expression": format!("has(object.target.name) && object.target.name != '' && {may_update}"),
+                "reason": "Forbidden",
+                "message": "a Command that targets a Queue needs verb update on that queue",
+            }],
+        }),
+    )
+}
+
+fn may(queue: &str, verb: &str) -> String {
+    format!("authorizer.group('scheduling.volcano.sh').resource('queues').name({queue}).check('{verb}').allowed()")
+}
+
+/// A policy that denies, and its binding.
+fn bind(name: &str, spec: Value) -> [Value; 2] {
+    let metadata = json!({"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}});
+    [
+        ("ValidatingAdmissionPolicy", spec),
+        ("ValidatingAdmissionPolicyBinding", json!({"policyName": name, "validationActions": ["Deny"]})),
+    ]
+    .map(|(kind, spec)| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec,
+        })
+    })
+}
+
 /// One policy for kinds that name queues alike: `names` lists those that `object` or `oldObject` names.
-fn policy(name: &str, kinds: &[WorkloadKind], names: &dyn Fn(&str) -> String) -> Vec<Value> {
+fn policy(name: &str, kinds: &[WorkloadKind], names: &dyn Fn(&str) -> String) -> [Value; 2] {
     let rule = |kind: &WorkloadKind| {
         let resource = kind.api_resource();
         json!({
@@ -44,35 +92,26 @@ fn policy(name: &str, kinds: &[WorkloadKind], names: &dyn Fn(&str) -> String) ->
             "operations": ["CREATE", "UPDATE"],
         })
     };
-    let labels = json!({"app.kubernetes.io/part-of": "caldera"});
-    let may_use = "authorizer.group('scheduling.volcano.sh').resource('queues').name(q).check('use').allowed()";
+    let may_use = may("q", "use");
     let wanted = "variables.names.filter(n, n != '' && !(n in variables.before))";
-    vec![
+    bind(
+        name,
         json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": kinds.iter().map(rule).collect::<Vec<_>>()},
-                "variables": [
-                    {"name": "names", "expression": names("object")},
-                    {"name": "before", "expression": names("oldObject")},
-                ],
-                "validations": [{
-                    "expression": format!("{wanted}.all(q, {may_use})"), "reason": "Forbidden",
-                    "message": "the queue that is named needs verb use on queues.scheduling.volcano.sh",
-                    // An API server lets no message ask its authorizer: of several queues it can not say which.
-                    "messageExpression": format!(
-                        "'user ' + request.userInfo.username + ' needs verb use on each queue that is named, such as ' + \
-                         {wanted}[0]"
-                    ),
-                }],
-            },
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": kinds.iter().map(rule).collect::<Vec<_>>()},
+            "variables": [
+                {"name": "names", "expression": names("object")},
+                {"name": "before", "expression": names("oldObject")},
+            ],
+            "validations": [{
+                "expression": format!("{wanted}.all(q, {may_use})"), "reason": "Forbidden",
+                "message": "the queue that is named needs verb use on queues.scheduling.volcano.sh",
+                // An API server lets no message ask its authorizer: of several queues it can not say which.
+                "messageExpression": format!(
+                    "'user ' + request.userInfo.username + ' needs verb use on each queue that is named, such as ' + \
+                     {wanted}[0]"
+                ),
+            }],
         }),
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        }),
-    ]
+    )
 }

@@ -4,7 +4,7 @@
 use axum::{Router, body::Body};
 use caldera_crds::{
     manifests::{karmada_crds, volcano_crds},
-    queue_access::queue_access_policies,
+    queue_access::{queue_access_policies, queue_command_policy},
     trusted::{TrustedWriters, admission_policies},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
@@ -15,6 +15,7 @@ use tower::ServiceExt;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
+const COMMANDS: &str = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands";
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
 async fn send(router: &Router, method: &str, path: &str, body: &Value) -> (u16, String) {
@@ -26,8 +27,8 @@ async fn send(router: &Router, method: &str, path: &str, body: &Value) -> (u16, 
     (status, String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// An API server with these policies, and a user who may write everything but queues, each queue by its name.
-async fn prepare(policies: Vec<Value>, queues: &[&str]) -> (Router, Router) {
+/// An API server with these policies, and a user who may write everything but queues; he has `verb` on these.
+async fn prepare(policies: Vec<Value>, verb: &str, queues: &[&str]) -> (Router, Router) {
     let server = ApiServer::new(Options::default());
     let (admin, tenant) = (server.router(), server.router_as(User::authenticated("tenant", &[])));
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -40,9 +41,10 @@ async fn prepare(policies: Vec<Value>, queues: &[&str]) -> (Router, Router) {
         })
         .collect();
     objects.push(("/api/v1/namespaces", json!({"metadata": {"name": "karmada-es-m1"}})));
-    let all = json!({"apiGroups": ["batch.volcano.sh", "work.karmada.io"], "resources": ["*"], "verbs": ["*"]});
+    let groups = ["batch.volcano.sh", "bus.volcano.sh", "work.karmada.io"];
+    let all = json!({"apiGroups": groups, "resources": ["*"], "verbs": ["*"]});
     let used = json!({
-        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": queues, "verbs": ["use"],
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": queues, "verbs": [verb],
     });
     let rules = if queues.is_empty() { json!([all]) } else { json!([all, used]) };
     let roles = format!("{RBAC}/clusterroles");
@@ -76,7 +78,7 @@ fn job(name: &str, queue: &str) -> Value {
 
 #[tokio::test]
 async fn whoever_names_a_queue_needs_verb_use_on_it() {
-    let (admin, tenant) = prepare(queue_access_policies(), &["own"]).await;
+    let (admin, tenant) = prepare(queue_access_policies(), "use", &["own"]).await;
     let (status, answer) = send(&tenant, "POST", JOBS, &job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("user tenant needs verb use on each queue that is named, such as other"), "{answer}");
@@ -88,8 +90,28 @@ async fn whoever_names_a_queue_needs_verb_use_on_it() {
 }
 
 #[tokio::test]
+async fn whoever_opens_or_closes_a_queue_by_a_command_needs_verb_update_on_it() {
+    let (admin, tenant) = prepare(queue_command_policy().into(), "update", &["own"]).await;
+    let command = |name: &str, kind: &str, target: &str| {
+        let target = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind, "name": target, "uid": "u", "controller": true,
+        });
+        json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": name},
+            "action": "CloseQueue", "target": target,
+        })
+    };
+    let (status, answer) = send(&tenant, "POST", COMMANDS, &command("a", "Queue", "other")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("a Command that targets a Queue needs verb update on that queue"), "{answer}");
+    assert_eq!(send(&tenant, "POST", COMMANDS, &command("b", "Queue", "own")).await.0, 201);
+    assert_eq!(send(&tenant, "POST", COMMANDS, &command("c", "Job", "other")).await.0, 201, "their own jobs");
+    assert_eq!(send(&admin, "POST", COMMANDS, &command("d", "Queue", "other")).await.0, 201);
+}
+
+#[tokio::test]
 async fn a_tenant_writes_no_work_that_carries_a_workload_and_no_status_of_one() {
-    let (admin, tenant) = prepare(admission_policies(&TrustedWriters::default()), &[]).await;
+    let (admin, tenant) = prepare(admission_policies(&TrustedWriters::default()), "use", &[]).await;
     let work = json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"},
         "spec": {"workload": {"manifests": [job("a", "q")]}},
