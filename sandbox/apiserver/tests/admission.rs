@@ -1,20 +1,18 @@
 //! Admission through webhooks that live in this process: no socket, and time may be virtual.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod client;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use embedded_apiserver::{ApiServer, Options, TokioClock};
-use http::Request;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -45,17 +43,7 @@ fn server(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static, dela
 }
 
 async fn send(router: &Router, method: &str, path: &str, body: Value) -> (u16, Value, Vec<String>) {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", if method == "PATCH" { "application/merge-patch+json" } else { "application/json" })
-        .body(Body::from(if body.is_null() { String::new() } else { body.to_string() }))
-        .unwrap();
-    let answer = router.clone().oneshot(request).await.unwrap();
-    let status = answer.status().as_u16();
-    let warnings = answer.headers().get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings)
+    client::send_with(router, method, path, &[], body).await
 }
 
 fn webhook(changes: &Value) -> Value {

@@ -1,23 +1,17 @@
 //! CustomResourceDefinitions whose names collide: apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod client;
+
 use axum::Router;
-use axum::body::Body;
 use embedded_apiserver::{ApiServer, Options};
-use http::Request;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 async fn send(router: &Router, method: &str, path: &str, body: Value) -> (u16, Value) {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let answer = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
-    let status = answer.status().as_u16();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    let (status, body, _) = client::send_with(router, method, path, &[], body).await;
+    (status, body)
 }
 
 fn definition(plural: &str, kind: &str, short: &[&str], rule: &str) -> Value {

@@ -2,14 +2,12 @@
 //! `registry/core/serviceaccount/storage/token.go`, `registry/rbac/*/policybased`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod client;
+
 use axum::Router;
-use axum::body::Body;
 use embedded_apiserver::auth::User;
 use embedded_apiserver::{ApiServer, Options};
-use http::Request;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -21,25 +19,6 @@ fn server() -> Router {
     let users = [("alice-token".to_owned(), alice)].into();
     let options = Options { admin_token: Some("admin-token".into()), users, ..Options::default() };
     ApiServer::new(options).router_as(User::anonymous())
-}
-
-async fn send(
-    router: &Router,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: Value,
-) -> (u16, Value, Vec<String>) {
-    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let answer = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
-    let status = answer.status().as_u16();
-    let warnings = answer.headers().get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings)
 }
 
 const ADMIN: (&str, &str) = ("authorization", "Bearer admin-token");
@@ -61,15 +40,15 @@ fn binding(name: &str, kind: &str, role: &str) -> Value {
 
 async fn grant(router: &Router, rules: Value) {
     let path = format!("{RBAC}/namespaces/default");
-    assert_eq!(send(router, "POST", &format!("{path}/roles"), &[ADMIN], role("own", rules)).await.0, 201);
+    assert_eq!(client::send_with(router, "POST", &format!("{path}/roles"), &[ADMIN], role("own", rules)).await.0, 201);
     let bound = binding("own", "Role", "own");
-    assert_eq!(send(router, "POST", &format!("{path}/rolebindings"), &[ADMIN], bound).await.0, 201);
+    assert_eq!(client::send_with(router, "POST", &format!("{path}/rolebindings"), &[ADMIN], bound).await.0, 201);
 }
 
 #[tokio::test]
 async fn only_a_bearer_token_is_a_credential() {
     let router = server();
-    let with = async |header: &str| send(&router, "GET", MAPS, &[("authorization", header)], Value::Null).await;
+    let with = async |header: &str| client::send_with(&router, "GET", MAPS, &[("authorization", header)], Value::Null).await;
     assert_eq!(with("bearer admin-token").await.0, 200);
     assert_eq!(with("Bearer nobody").await.0, 401);
     for unknown in ["Basic YTpi", "Bearer", ""] {
@@ -85,7 +64,7 @@ async fn only_a_bearer_token_is_a_credential() {
 #[tokio::test]
 async fn a_review_of_oneself_is_an_object_of_its_own() {
     let router = server();
-    let (status, answer, _) = send(&router, "POST", WHOAMI, &[ALICE], review()).await;
+    let (status, answer, _) = client::send_with(&router, "POST", WHOAMI, &[ALICE], review()).await;
     assert_eq!(status, 201);
     let user = json!({"username": "alice", "groups": ["devs", "system:authenticated"]});
     assert_eq!(answer["status"]["userInfo"], user);
@@ -98,7 +77,7 @@ async fn an_impersonated_user_has_uid_and_extra_and_completed_groups() {
     let router = server();
     let as_user = async |headers: &[(&str, &str)]| {
         let all: Vec<(&str, &str)> = [ADMIN].iter().chain(headers).copied().collect();
-        send(&router, "POST", WHOAMI, &all, review()).await.1["status"]["userInfo"].clone()
+        client::send_with(&router, "POST", WHOAMI, &all, review()).await.1["status"]["userInfo"].clone()
     };
     assert_eq!(
         as_user(&[("impersonate-user", "bob"), ("impersonate-uid", "u"), ("impersonate-extra-acme.io%2fteam", "a")])
@@ -120,14 +99,14 @@ async fn an_impersonated_user_has_uid_and_extra_and_completed_groups() {
 async fn a_refused_impersonation_tells_what_the_first_mode_missed() {
     let router = server();
     let bob = ("impersonate-user", "bob");
-    let (status, refusal, _) = send(&router, "GET", MAPS, &[ALICE, bob], Value::Null).await;
+    let (status, refusal, _) = client::send_with(&router, "GET", MAPS, &[ALICE, bob], Value::Null).await;
     assert_eq!(status, 403);
     assert_eq!(
         refusal["message"],
         "configmaps is forbidden: User \"alice\" cannot impersonate-on:user-info:list resource \"configmaps\" in API group \
          \"\" in the namespace \"default\""
     );
-    let (status, refusal, _) = send(&router, "GET", MAPS, &[ADMIN, ("impersonate-group", "g")], Value::Null).await;
+    let (status, refusal, _) = client::send_with(&router, "GET", MAPS, &[ADMIN, ("impersonate-group", "g")], Value::Null).await;
     assert_eq!((status, refusal["reason"].as_str().unwrap()), (400, "BadRequest"));
     assert_eq!(
         refusal["message"],
@@ -140,11 +119,11 @@ async fn a_refused_impersonation_tells_what_the_first_mode_missed() {
         "metadata": {"name": "be-bob"}, "rules": rule});
     let mut bound = binding("be-bob", "ClusterRole", "be-bob");
     bound["kind"] = "ClusterRoleBinding".into();
-    assert_eq!(send(&router, "POST", &format!("{RBAC}/clusterroles"), &[ADMIN], cluster_role).await.0, 201);
-    assert_eq!(send(&router, "POST", &format!("{RBAC}/clusterrolebindings"), &[ADMIN], bound).await.0, 201);
-    let refusal = send(&router, "GET", MAPS, &[ALICE, bob], Value::Null).await.1;
+    assert_eq!(client::send_with(&router, "POST", &format!("{RBAC}/clusterroles"), &[ADMIN], cluster_role).await.0, 201);
+    assert_eq!(client::send_with(&router, "POST", &format!("{RBAC}/clusterrolebindings"), &[ADMIN], bound).await.0, 201);
+    let refusal = client::send_with(&router, "GET", MAPS, &[ALICE, bob], Value::Null).await.1;
     assert!(refusal["message"].as_str().unwrap().contains("User \"bob\" cannot list"));
-    let refusal = send(&router, "GET", MAPS, &[ALICE, ("impersonate-user", "eve")], Value::Null).await.1;
+    let refusal = client::send_with(&router, "GET", MAPS, &[ALICE, ("impersonate-user", "eve")], Value::Null).await.1;
     assert_eq!(
         refusal["message"],
         "users \"eve\" is forbidden: User \"alice\" cannot impersonate resource \"users\" in API group \"\" at the cluster \
@@ -157,16 +136,16 @@ async fn a_token_of_a_service_account_is_good_for_its_audience_while_the_account
     let router = server();
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
-    assert_eq!(send(&router, "POST", accounts, &[ADMIN], account).await.0, 201);
+    assert_eq!(client::send_with(&router, "POST", accounts, &[ADMIN], account).await.0, 201);
     let path = format!("{accounts}/robot/token");
     let ask = async |spec: Value| {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
-        send(&router, "POST", &path, &[ADMIN], body).await
+        client::send_with(&router, "POST", &path, &[ADMIN], body).await
     };
     let (status, issued, _) = ask(json!({})).await;
     assert_eq!((status, &issued["spec"]["expirationSeconds"]), (201, &json!(3600)));
     let token = format!("Bearer {}", issued["status"]["token"].as_str().unwrap());
-    let whoami = async |token: &str| send(&router, "POST", WHOAMI, &[("authorization", token)], review()).await;
+    let whoami = async |token: &str| client::send_with(&router, "POST", WHOAMI, &[("authorization", token)], review()).await;
     let (status, answer, _) = whoami(&token).await;
     assert_eq!(
         (status, &answer["status"]["userInfo"]["username"]),
@@ -176,7 +155,7 @@ async fn a_token_of_a_service_account_is_good_for_its_audience_while_the_account
     assert_eq!(whoami(&format!("Bearer {}", other["status"]["token"].as_str().unwrap())).await.0, 401);
     let spec = json!({"token": other["status"]["token"], "audiences": ["elsewhere", "here"]});
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
-    let reviewed = send(&router, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[ADMIN], body).await.1;
+    let reviewed = client::send_with(&router, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[ADMIN], body).await.1;
     assert_eq!(reviewed["status"]["audiences"], json!(["elsewhere"]));
     let (status, refusal, _) = ask(json!({"expirationSeconds": 10})).await;
     assert_eq!(status, 422);
@@ -185,7 +164,7 @@ async fn a_token_of_a_service_account_is_good_for_its_audience_while_the_account
         "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 10: may not specify a \
          duration less than 10 minutes"
     );
-    assert_eq!(send(&router, "DELETE", &format!("{accounts}/robot"), &[ADMIN], Value::Null).await.0, 200);
+    assert_eq!(client::send_with(&router, "DELETE", &format!("{accounts}/robot"), &[ADMIN], Value::Null).await.0, 200);
     assert_eq!(whoami(&token).await.0, 401);
 }
 
@@ -204,10 +183,10 @@ async fn nobody_grants_rights_that_they_do_not_have() {
     .await;
     let path = format!("{RBAC}/namespaces/default");
     let own = role("a", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]));
-    assert_eq!(send(&router, "POST", &format!("{path}/roles"), &[ALICE], own).await.0, 201);
+    assert_eq!(client::send_with(&router, "POST", &format!("{path}/roles"), &[ALICE], own).await.0, 201);
     let more =
         role("b", json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get", "patch"]}]));
-    let (status, refusal, _) = send(&router, "POST", &format!("{path}/roles"), &[ALICE], more).await;
+    let (status, refusal, _) = client::send_with(&router, "POST", &format!("{path}/roles"), &[ALICE], more).await;
     assert_eq!(status, 403);
     assert_eq!(
         refusal["message"],
@@ -217,8 +196,8 @@ async fn nobody_grants_rights_that_they_do_not_have() {
     );
     let bindings = format!("{path}/rolebindings");
     let admin = binding("c", "ClusterRole", "cluster-admin");
-    assert_eq!(send(&router, "POST", &bindings, &[ALICE], admin).await.0, 403);
-    let (status, missing, _) = send(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
+    assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], admin).await.0, 403);
+    let (status, missing, _) = client::send_with(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
     assert_eq!((status, missing["details"]["kind"].as_str().unwrap()), (404, "roles"));
-    assert_eq!(send(&router, "POST", &bindings, &[ALICE], binding("e", "Role", "a")).await.0, 201);
+    assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], binding("e", "Role", "a")).await.0, 201);
 }

@@ -2,14 +2,12 @@
 //! validator), `pkg/apis/admissionregistration/validation`, `apiserver/pkg/endpoints/filters/impersonation`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod client;
+
 use axum::Router;
-use axum::body::Body;
 use embedded_apiserver::auth::User;
 use embedded_apiserver::{ApiServer, Options};
-use http::Request;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -27,17 +25,8 @@ impl Answer {
 }
 
 async fn send_with(router: &Router, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
-    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let mut request = Request::builder().method(method).uri(path).header("content-type", kind);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let answer = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
-    let status = answer.status().as_u16();
-    let warnings = answer.headers().get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    Answer { status, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings }
+    let (status, body, warnings) = client::send_with(router, method, path, headers, body).await;
+    Answer { status, body, warnings }
 }
 
 async fn send(router: &Router, method: &str, path: &str, body: Value) -> Answer {

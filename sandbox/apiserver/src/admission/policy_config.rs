@@ -10,35 +10,12 @@ use super::config::{
 use super::expression::{Expression, Names, Wanted};
 use super::policy::{Compiled, compile_variables};
 use crate::meta::{qualified_name_problems, subdomain_problems};
-use crate::schema::FieldError;
+use crate::schema::{FieldError, RESERVED_WORDS};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const MOST_ANNOTATIONS: usize = 20;
 const LONGEST_ANNOTATION: usize = 5 * 1024;
-const RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 fn set_of<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|v| !v.is_null())
@@ -255,7 +232,7 @@ fn variable_errors(path: &str, name: &str, expression: &Expression) -> Vec<Field
 
 fn is_identifier(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.starts_with(|c: char| word(c) && !c.is_ascii_digit()) && name.chars().all(word) && !RESERVED.contains(&name)
+    name.starts_with(|c: char| word(c) && !c.is_ascii_digit()) && name.chars().all(word) && !RESERVED_WORDS.contains(&name)
 }
 
 fn validation_errors(path: &str, validation: &Value, names: &Names) -> Vec<FieldError> {

@@ -388,32 +388,34 @@ fn string_to_cel(text: &str, node: &Node) -> CelValue {
     special.unwrap_or_else(|| CelValue::String(Arc::new(text.to_owned())))
 }
 
+/// Words that no CEL identifier is (`cel-go/parser`).
+pub(crate) const RESERVED_WORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
 /// How a rule names a field that is no CEL identifier (`apiserver/pkg/cel/escaping.go`).
 pub(super) fn escape_name(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
+    if RESERVED_WORDS.contains(&name) {
         return format!("__{name}__");
     }
     if !name.contains(['.', '-', '/']) && !name.contains("__") {

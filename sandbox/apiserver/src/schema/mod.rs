@@ -34,6 +34,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use builtin::Wire;
+pub(crate) use cel::RESERVED_WORDS;
 pub(crate) use cel_check::{Type, infer_type};
 pub use crd::{default_crd, validate_crd};
 pub use error::{CauseReason, FieldError, aggregate_errors};
