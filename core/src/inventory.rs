@@ -21,6 +21,7 @@
 mod amounts;
 mod bound_pods;
 mod capacity;
+mod change;
 mod domain;
 mod interner;
 mod node_ref;
@@ -38,13 +39,14 @@ use std::{
 pub use amounts::Amounts;
 pub(crate) use capacity::ReducedNodes;
 pub use capacity::{Capacity, Shape, Source};
+pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
 pub use node_ref::NodeRef;
 pub use profile::{Profile, WHOLE, packing_scale, round_down, round_up};
 pub use removed_pods::RemovedPods;
 
 use crate::{
-    gang::{Taint, TaskName, WorkloadRef},
+    gang::{TaskName, WorkloadRef},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -54,89 +56,6 @@ use interner::Interner;
 use node_ref::LabelStore;
 use node_shapes::{Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
 use shape_labels::ShapeLabels;
-
-/// A member's node as the inventory needs it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Node {
-    /// Name.
-    pub name: String,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Taints.
-    pub taints: Vec<Taint>,
-    /// What pods may ask for in all.
-    pub allocatable: Resources,
-    /// Condition `Ready` is true.
-    pub ready: bool,
-    /// Cordoned.
-    pub unschedulable: bool,
-}
-
-/// A member's pod as the inventory needs it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pod {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Its node, once bound.
-    pub node: Option<String>,
-    /// What it asks for, `pods: 1` included.
-    pub request: Resources,
-    /// Succeeded or failed: it holds nothing any more.
-    pub finished: bool,
-    /// Whose pod it is, where its labels say so.
-    pub owner: Option<Owner>,
-}
-
-/// The workload (and task) a pod belongs to; the workload's namespace is the pod's.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    /// API group of the workload, empty for core.
-    pub group: String,
-    /// Its kind.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// The task, for a Volcano Job.
-    pub task: Option<TaskName>,
-}
-
-impl Owner {
-    /// The workload, for a pod in this namespace.
-    #[must_use]
-    pub fn workload(&self, namespace: &str) -> WorkloadRef {
-        WorkloadRef {
-            group: self.group.clone(),
-            kind: self.kind.clone(),
-            namespace: namespace.to_owned(),
-            name: self.name.clone(),
-        }
-    }
-}
-
-/// What happened in a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// These are all nodes now.
-    Nodes(Vec<Node>),
-    /// A node was created or changed.
-    Node(Node),
-    /// A node is gone.
-    NodeGone(String),
-    /// These are all pods now.
-    Pods(Vec<Pod>),
-    /// A pod was created or changed.
-    Pod(Pod),
-    /// A pod is gone (namespace, name).
-    PodGone(String, String),
-    /// These are all HyperNodes now.
-    HyperNodes(Vec<HyperNode>),
-    /// A HyperNode was created or changed.
-    HyperNode(HyperNode),
-    /// A HyperNode is gone.
-    HyperNodeGone(String),
-}
 
 /// A member's nodes and pods, kept up to date by [`Change`]s.
 #[derive(Debug, Clone, Default)]

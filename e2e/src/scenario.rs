@@ -1,6 +1,8 @@
 //! A scenario's own corner of the world: a namespace, names of its own for what has no namespace, and conditions to
 //! wait for.
 
+mod conditions;
+
 use std::{
     fmt::Write as _,
     future::Future,
@@ -332,106 +334,6 @@ impl Scenario {
         let api = self.api(kind);
         retry_late_webhooks(async || api.delete(name, &DeleteParams::background()).await).await?;
         Ok(())
-    }
-
-    /// Waits until `met` holds for an object on the host, and returns it.
-    ///
-    /// # Errors
-    /// If it does not within the scenario's patience: the error shows the last state.
-    pub async fn until(
-        &self,
-        kind: Kind,
-        name: &str,
-        what: &str,
-        met: impl Fn(&Value) -> bool,
-    ) -> anyhow::Result<Value> {
-        until(self.api(kind), name, what, met).await
-    }
-
-    /// The same in a member.
-    ///
-    /// # Errors
-    /// As [`Self::until`].
-    pub async fn until_in_member(
-        &self,
-        member: &str,
-        kind: Kind,
-        name: &str,
-        what: &str,
-        met: impl Fn(&Value) -> bool,
-    ) -> anyhow::Result<Value> {
-        until(self.member_api(member, kind)?, name, what, met).await
-    }
-
-    /// Waits until an event with this reason is about an object of this name.
-    ///
-    /// # Errors
-    /// If there is none within the scenario's patience.
-    pub async fn until_told(&self, name: &str, reason: &str) -> anyhow::Result<()> {
-        let told = async {
-            loop {
-                let events = self.list(Kind::Event).await?;
-                if events.iter().any(|event| event["reason"] == reason && event["involvedObject"]["name"] == name) {
-                    return Ok(());
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        };
-        let late = || anyhow::bail!("waited {PATIENCE:?} in vain for an event {reason} about {name}");
-        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| late())
-    }
-
-    /// Waits until an object on the host is gone.
-    ///
-    /// # Errors
-    /// If it still is there after the scenario's patience.
-    pub async fn until_gone(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
-        gone(self.api(kind), name).await
-    }
-
-    /// Waits until an object in a member is gone.
-    ///
-    /// # Errors
-    /// As [`Self::until_gone`].
-    pub async fn until_gone_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<()> {
-        gone(self.member_api(member, kind)?, name).await
-    }
-
-    /// Waits until a Volcano Job's aggregated status shows this phase.
-    ///
-    /// # Errors
-    /// As [`Self::until`].
-    pub async fn until_phase(&self, job: &str, phase: &str) -> anyhow::Result<Value> {
-        self.until(Kind::Job, job, &format!("is {phase}"), |job| job["status"]["state"]["phase"] == phase).await
-    }
-
-    /// Waits until the PodGroup of a workload meets a condition, and returns it.
-    ///
-    /// # Errors
-    /// If there is none within the scenario's patience.
-    pub async fn until_podgroup(
-        &self,
-        workload: &Value,
-        what: &str,
-        met: impl Fn(&Value) -> bool,
-    ) -> anyhow::Result<Value> {
-        let (name, uid) = (workload["metadata"]["name"].as_str(), workload["metadata"]["uid"].as_str());
-        let uid = uid.context("the workload has no uid: was it created?")?;
-        let prefix =
-            if workload["apiVersion"] == "batch.volcano.sh/v1alpha1" { name.unwrap_or_default() } else { "podgroup" };
-        self.until(Kind::PodGroup, &format!("{prefix}-{uid}"), what, met).await
-    }
-
-    /// The clusters of a workload's binding, with replicas, once it is placed.
-    ///
-    /// # Errors
-    /// As [`Self::until`].
-    pub async fn until_placed(&self, binding: &str) -> anyhow::Result<Vec<(String, u64)>> {
-        let placed = |binding: &Value| binding["spec"]["clusters"].as_array().is_some_and(|all| !all.is_empty());
-        let binding = self.until(Kind::Binding, binding, "is placed", placed).await?;
-        let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
-        let read = |c: &Value| (c["name"].as_str().unwrap_or_default().to_owned(), c["replicas"].as_u64().unwrap_or(0));
-        Ok(clusters.iter().map(read).collect())
     }
 
     /// Deletes a Volcano Job's binding and waits until Karmada has made a new one. Karmada makes it when it next sees

@@ -4,9 +4,11 @@
 //! in the members a job is *assumed* there, as in kube-scheduler's cache: first in the place that was found at the
 //! release, then where the written plan says. So the next job is not released into the same capacity.
 
+mod found_place;
+mod reserved_clusters;
+
 use std::{
     borrow::Cow,
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -22,13 +24,12 @@ use caldera_core::{
     split::FederationTopology,
 };
 
+pub use self::found_place::Place;
+use self::reserved_clusters::list_reserved_clusters;
 use crate::observe::{Binding, ClusterFacts};
 
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
-
-/// Clusters looked at alone before several are looked at together.
-const LOOKS: usize = 8;
 
 /// What is to be placed.
 #[derive(Debug, Clone, Copy)]
@@ -371,49 +372,6 @@ impl FleetCapacity {
         Err(Fit::No { never, detail })
     }
 
-    /// The clusters to keep for a job that does not fit now, and what it lacks there: as few as can hold it once what
-    /// runs there is gone, those with the most free first, so that it need not wait for more than it must. Not those
-    /// that were kept in `vain`.
-    pub fn choose_reserved_clusters(
-        &mut self,
-        question: PlacementQuestion<'_>,
-        ask: &Ask,
-        vain: &[ClusterName],
-    ) -> Option<ReservedClusters> {
-        self.fleet.refresh_capacities();
-        let minimum = ask.minimum();
-        self.fleet.refresh_emptied_clusters();
-        let tolerations = &question.binding.placement.tolerations;
-        let mut emptied: Vec<(&Cluster, &Capacity, Resources)> = self
-            .fleet
-            .emptied_clusters()
-            .filter(|(cluster, ..)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
-            .filter(|(cluster, ..)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
-            .map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free()))
-            .collect();
-        emptied
-            .sort_by_cached_key(|(cluster, _, free)| (Reverse(measure_coverage(&minimum, free)), cluster.name.clone()));
-        let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
-        let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
-        let together = together.map(|n| 0..n.min(emptied.len()));
-        let decision = alone.chain(together).find_map(|some| {
-            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, *capacity)).collect();
-            ask_placement(question, &self.fleet, clusters).ok()
-        })?;
-        let clusters: Vec<ClusterName> = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
-        let mut free = Resources::new();
-        let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
-        emptied.iter().filter(|(cluster, ..)| chosen(&cluster.name)).for_each(|(.., there)| free.add(there));
-        let asked = || minimum.iter().filter(|(_, amount)| !amount.is_zero());
-        let scarce = asked().filter(|(name, amount)| *amount > free.get(name.as_str()));
-        let mut resources: Vec<_> = scarce.map(|(name, _)| name.clone()).collect();
-        if resources.is_empty() {
-            // There is enough of everything, in pieces that are too small.
-            resources = asked().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
-        }
-        Some(ReservedClusters { clusters, resources })
-    }
-
     /// Whether it would fit if pods of these bindings were gone.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
         self.fleet.refresh_capacities();
@@ -492,62 +450,4 @@ pub(crate) fn with_peers(placement: &place::Binding, peers: Peers) -> Cow<'_, pl
         return Cow::Borrowed(placement);
     }
     Cow::Owned(place::Binding { peers, ..placement.clone() })
-}
-
-/// A place that was found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
-    /// Pods of each task by cluster.
-    pub pods: BTreeMap<String, Vec<u32>>,
-    /// Where in them, for clusters where it is smaller than the cluster.
-    pub within: BTreeMap<String, PinnedDomains>,
-}
-
-impl Place {
-    /// Where a decision puts a gang.
-    #[must_use]
-    pub fn from_decision(decision: &Decision, gang: &Gang) -> Self {
-        let within = decision.plan.as_ref().map(Plan::pinned_domains).unwrap_or_default();
-        Self { pods: pods_of(decision, gang), within }
-    }
-
-    /// Pods in all.
-    #[must_use]
-    pub fn count_pods(&self) -> u64 {
-        self.pods.values().flatten().map(|pods| u64::from(*pods)).sum()
-    }
-}
-
-/// Pods of each task by cluster: by the plan, else (one task) by the replicas.
-fn pods_of(decision: &Decision, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
-    let by_plan = |cluster: &str| {
-        let share = decision.plan.as_ref()?.clusters.get(cluster)?;
-        Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
-    };
-    let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
-        [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
-        tasks => tasks.iter().map(|task| task.replicas).collect(),
-    };
-    let targets = decision.targets.iter();
-    targets
-        .map(|target| {
-            (target.cluster.clone(), by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas)))
-        })
-        .collect()
-}
-
-/// Clusters of which a job that asks for this gets nothing.
-fn list_reserved_clusters<'a>(ask: &Ask, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
-    let minimum = ask.minimum();
-    let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
-    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
-}
-
-/// Thousandths of what is asked that are free: of the resource that is shortest.
-fn measure_coverage(asked: &Resources, free: &Resources) -> i128 {
-    let part = |(name, amount): (&caldera_core::resources::ResourceName, caldera_core::quantity::Quantity)| {
-        let asked = amount.as_nano();
-        (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1000) / asked)
-    };
-    asked.iter().filter_map(part).min().unwrap_or(0)
 }

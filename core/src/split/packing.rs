@@ -6,20 +6,11 @@
 //! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie
 //! in one domain are in `blocks`.
 
+mod gang_requests;
 mod shortage;
 
-use std::collections::BTreeMap;
-
-use super::{
-    federation_topology::Level,
-    node_scope::NodeScope,
-    partition_domains::{self, Block},
-};
-use crate::{
-    gang::{Gang, NodeClaim, Topology},
-    inventory::{Capacity, DomainId, NodeRef, Shape, packing_scale, round_up},
-    resources::ResourceName,
-};
+use super::{federation_topology::Level, partition_domains::Block};
+use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
 
 /// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a
 /// node takes only so many pods, which all nodes have so much of.
@@ -74,201 +65,6 @@ pub(crate) enum Order {
 
 /// Tried in turn until one packs everything.
 pub(crate) const ORDERS: [Order; 3] = [Order::Scarcest, Order::Spec, Order::Reverse];
-
-impl<'a> GangRequests<'a> {
-    /// For pods one by one: partitions are not looked at, nor how close they must be.
-    pub(crate) fn new(gang: &'a Gang) -> Self {
-        let mut resources: Vec<ResourceName> = gang
-            .tasks
-            .iter()
-            .flat_map(|task| task.request.iter().filter(|(_, amount)| !amount.is_negative()).map(|(name, _)| name))
-            .cloned()
-            .collect();
-        resources.sort();
-        resources.dedup();
-        let apart = gang.tasks.iter().enumerate();
-        let apart: Vec<(usize, i64)> =
-            apart.filter_map(|(at, task)| Some((at, i64::from(task.node.most_per_node?)))).collect();
-        let mut requests = Vec::with_capacity(gang.tasks.len() * (resources.len() + apart.len()));
-        for (at, task) in gang.tasks.iter().enumerate() {
-            requests.extend(resources.iter().map(|name| round_up(name, task.request.get(name.as_str())).max(0)));
-            requests.extend(apart.iter().map(|(other, _)| i64::from(*other == at)));
-        }
-        let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
-        let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
-        labels.sort_unstable();
-        labels.dedup();
-        let (kinds, kind_of) = tell_kinds(gang, &requests, resources.len() + apart.len());
-        Self { gang, resources, requests, by_name, labels, apart, kinds, kind_of, close: None }
-    }
-
-    /// For partitions that must be as close as they say, where clusters are so close to each other.
-    pub(crate) fn with_topology(gang: &'a Gang, levels: &'a [Level]) -> Self {
-        Self { close: Some(levels).filter(|_| gang.has_close_partitions()), ..Self::new(gang) }
-    }
-
-    /// How close the pods of each partition of a task must be, where they must.
-    pub(super) fn closeness(&self, task: usize) -> Option<(&'a Topology, &'a [Level])> {
-        let levels = self.close?;
-        Some((self.gang.tasks[task].partition_topology()?, levels))
-    }
-
-    pub(crate) fn tasks(&self) -> usize {
-        self.gang.tasks.len()
-    }
-
-    /// Numbers in a row: the resources', and the others.
-    const fn width(&self) -> usize {
-        self.resources.len() + self.apart.len()
-    }
-
-    /// The most pods of the task that one node takes, where that is bounded.
-    pub(super) fn most_per_node(&self, task: usize) -> Option<u64> {
-        self.gang.tasks[task].node.most_per_node.map(u64::from)
-    }
-
-    pub(super) fn request(&self, task: usize) -> &[i64] {
-        let width = self.width();
-        &self.requests[task * width..(task + 1) * width]
-    }
-
-    /// What so many pods of each task ask for, by resource.
-    pub(crate) fn total_demand(&self, pods: &[u32]) -> Vec<i64> {
-        let of = |column: usize| {
-            let each =
-                pods.iter().enumerate().map(|(task, pods)| self.request(task)[column].saturating_mul(i64::from(*pods)));
-            each.fold(0, i64::saturating_add)
-        };
-        (0..self.resources.len()).map(of).collect()
-    }
-
-    /// Whether nodes of one shape may not be alike for some task: it names nodes, or a label that shapes do not carry.
-    pub(super) fn parts_shapes(&self, capacity: &Capacity) -> bool {
-        self.by_name || !self.labels.iter().all(|label| capacity.carries_label(label))
-    }
-
-    /// Whether some task asks more of its nodes than room.
-    pub(super) fn selects_nodes(&self) -> bool {
-        let any = |task: &crate::gang::Task| {
-            !(task.node.selector.is_empty() && task.node.affinity.is_empty()) || task.node.most_per_node.is_some()
-        };
-        self.gang.tasks.iter().any(any)
-    }
-
-    pub(crate) fn resources(&self) -> &[ResourceName] {
-        &self.resources
-    }
-
-    /// A cluster's free capacity as seen by this gang.
-    pub(crate) fn free_nodes(&self, capacity: &Capacity, place: NodeScope<'_>) -> FreeNodes {
-        let profile = capacity.profile();
-        let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
-        let mut room = FreeNodes::default();
-        room.groups.reserve(capacity.shapes.len());
-        room.free.reserve(capacity.shapes.len() * self.width());
-        let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
-        let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
-        let reaches = self.block_reaches(capacity);
-        let mut blocks = Vec::new();
-        let mut add = |at: usize, shape: &Shape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
-            let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
-            if nodes > 0 {
-                let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
-                room.groups.push(Group { nodes, class, site: 0 });
-                let row = profile.shape(at);
-                room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
-                // Without labels it is no node, but the sum of all.
-                let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
-                room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
-                self.admits(shape, first, &mut admits);
-                if self.close.is_some() {
-                    let first = admits.len() - self.tasks();
-                    blocks.extend(partition_domains::admit_blocks(&reaches, capacity, id, &mut admits[first..]));
-                }
-            }
-        };
-        for (at, shape) in capacity.shapes.iter().enumerate() {
-            let Some(first) = shape.nodes.first() else { continue };
-            match place {
-                _ if by_node => {
-                    for (id, node) in shape.with_domains() {
-                        if place.holds_node(capacity, shape, id, node) {
-                            add(at, shape, id, node, 1);
-                        }
-                    }
-                }
-                _ if self.close.is_some() => {
-                    for (id, nodes) in shape.by_domain() {
-                        if place.holds_node(capacity, shape, id, first) {
-                            add(at, shape, id, first, nodes);
-                        }
-                    }
-                }
-                NodeScope::Cluster => add(at, shape, None, first, shape.nodes.len()),
-                NodeScope::Domain(domain) => {
-                    let within = shape.domains.iter().filter(|(id, _)| capacity.domains.within(*id, domain));
-                    add(at, shape, None, first, within.map(|(_, nodes)| *nodes as usize).sum());
-                }
-                NodeScope::Pinned(_) if place.holds_node(capacity, shape, None, first) => {
-                    add(at, shape, None, first, shape.nodes.len());
-                }
-                NodeScope::Pinned(_) => {}
-            }
-        }
-        room.admits = admits.into();
-        room.blocks = blocks.into();
-        room
-    }
-
-    /// Which tasks' pods may run on a node.
-    fn admits(&self, shape: &Shape, node: &NodeRef, admits: &mut Vec<bool>) {
-        let may = |claim: &NodeClaim| {
-            shape.labels.is_none() || claim.admits_by(node, |key| shape.label(node, key), &shape.taints)
-        };
-        admits.extend(self.gang.tasks.iter().map(|task| may(&task.node)));
-    }
-
-    /// Indices of tasks, those that are hardest to place in these rooms first.
-    pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: Order) -> Vec<usize> {
-        let mut tasks: Vec<usize> = (0..self.tasks()).collect();
-        match order {
-            Order::Spec => {}
-            Order::Reverse => tasks.reverse(),
-            Order::Scarcest => {
-                let supply: Vec<u64> = tasks
-                    .iter()
-                    .map(|task| rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.max_pods(self, *task))))
-                    .collect();
-                // supply / replicas ascending, without dividing.
-                tasks.sort_by(|a, b| {
-                    let demand = |task: usize| u128::from(self.gang.tasks[task].replicas);
-                    (u128::from(supply[*a]) * demand(*b)).cmp(&(u128::from(supply[*b]) * demand(*a))).then(a.cmp(b))
-                });
-            }
-        }
-        tasks
-    }
-}
-
-/// Tasks that ask for the same and may run on the same nodes are of one kind. One with partitions is of its own: where
-/// these may be is told by task.
-fn tell_kinds(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize)>, Vec<usize>) {
-    let mut known: BTreeMap<(&[i64], &NodeClaim), usize> = BTreeMap::new();
-    let (mut kinds, mut kind_of) = (Vec::new(), Vec::with_capacity(gang.tasks.len()));
-    for (at, task) in gang.tasks.iter().enumerate() {
-        let new = kinds.len();
-        let kind = match task.partition {
-            Some(_) => new,
-            None => *known.entry((&requests[at * width..(at + 1) * width], &task.node)).or_insert(new),
-        };
-        if kind == new {
-            kinds.push((at, 0));
-        }
-        kinds[kind].1 += 1;
-        kind_of.push(kind);
-    }
-    (kinds, kind_of)
-}
 
 impl FreeNodes {
     /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off
@@ -535,13 +331,6 @@ impl FreeNodes {
             placed[*task] = self.place_pods(requests, *task, pods[*task], requests.unit(*task));
         }
         placed
-    }
-}
-
-impl GangRequests<'_> {
-    /// The number of pods that must stay together.
-    pub(crate) fn unit(&self, task: usize) -> u32 {
-        self.gang.tasks[task].unit()
     }
 }
 

@@ -78,7 +78,8 @@ fn a_failed_job_is_failed_and_gives_its_quota_back() {
 fn the_podgroup_follows_the_job_through_its_life() {
     run("podgroup", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
-        let mut workload = job("followed", &queue, &[task("a", 2, "100m", "sleep 20"), task("b", 1, "100m", "sleep 20")]);
+        let mut workload =
+            job("followed", &queue, &[task("a", 2, "100m", "sleep 20"), task("b", 1, "100m", "sleep 20")]);
         workload["spec"]["minAvailable"] = 3.into();
         let workload = s.submit(Kind::Job, workload, &aggregated()).await?;
         let group = s.until_podgroup(&workload, "runs", |group| group["status"]["phase"] == "Running").await?;

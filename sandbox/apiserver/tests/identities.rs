@@ -48,7 +48,8 @@ async fn grant(router: &Router, rules: Value) {
 #[tokio::test]
 async fn only_a_bearer_token_is_a_credential() {
     let router = server();
-    let with = async |header: &str| client::send_with(&router, "GET", MAPS, &[("authorization", header)], Value::Null).await;
+    let with =
+        async |header: &str| client::send_with(&router, "GET", MAPS, &[("authorization", header)], Value::Null).await;
     assert_eq!(with("bearer admin-token").await.0, 200);
     assert_eq!(with("Bearer nobody").await.0, 401);
     for unknown in ["Basic YTpi", "Bearer", ""] {
@@ -106,7 +107,8 @@ async fn a_refused_impersonation_tells_what_the_first_mode_missed() {
         "configmaps is forbidden: User \"alice\" cannot impersonate-on:user-info:list resource \"configmaps\" in API group \
          \"\" in the namespace \"default\""
     );
-    let (status, refusal, _) = client::send_with(&router, "GET", MAPS, &[ADMIN, ("impersonate-group", "g")], Value::Null).await;
+    let (status, refusal, _) =
+        client::send_with(&router, "GET", MAPS, &[ADMIN, ("impersonate-group", "g")], Value::Null).await;
     assert_eq!((status, refusal["reason"].as_str().unwrap()), (400, "BadRequest"));
     assert_eq!(
         refusal["message"],
@@ -119,8 +121,14 @@ async fn a_refused_impersonation_tells_what_the_first_mode_missed() {
         "metadata": {"name": "be-bob"}, "rules": rule});
     let mut bound = binding("be-bob", "ClusterRole", "be-bob");
     bound["kind"] = "ClusterRoleBinding".into();
-    assert_eq!(client::send_with(&router, "POST", &format!("{RBAC}/clusterroles"), &[ADMIN], cluster_role).await.0, 201);
-    assert_eq!(client::send_with(&router, "POST", &format!("{RBAC}/clusterrolebindings"), &[ADMIN], bound).await.0, 201);
+    assert_eq!(
+        client::send_with(&router, "POST", &format!("{RBAC}/clusterroles"), &[ADMIN], cluster_role).await.0,
+        201
+    );
+    assert_eq!(
+        client::send_with(&router, "POST", &format!("{RBAC}/clusterrolebindings"), &[ADMIN], bound).await.0,
+        201
+    );
     let refusal = client::send_with(&router, "GET", MAPS, &[ALICE, bob], Value::Null).await.1;
     assert!(refusal["message"].as_str().unwrap().contains("User \"bob\" cannot list"));
     let refusal = client::send_with(&router, "GET", MAPS, &[ALICE, ("impersonate-user", "eve")], Value::Null).await.1;
@@ -145,7 +153,8 @@ async fn a_token_of_a_service_account_is_good_for_its_audience_while_the_account
     let (status, issued, _) = ask(json!({})).await;
     assert_eq!((status, &issued["spec"]["expirationSeconds"]), (201, &json!(3600)));
     let token = format!("Bearer {}", issued["status"]["token"].as_str().unwrap());
-    let whoami = async |token: &str| client::send_with(&router, "POST", WHOAMI, &[("authorization", token)], review()).await;
+    let whoami =
+        async |token: &str| client::send_with(&router, "POST", WHOAMI, &[("authorization", token)], review()).await;
     let (status, answer, _) = whoami(&token).await;
     assert_eq!(
         (status, &answer["status"]["userInfo"]["username"]),
@@ -155,7 +164,8 @@ async fn a_token_of_a_service_account_is_good_for_its_audience_while_the_account
     assert_eq!(whoami(&format!("Bearer {}", other["status"]["token"].as_str().unwrap())).await.0, 401);
     let spec = json!({"token": other["status"]["token"], "audiences": ["elsewhere", "here"]});
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
-    let reviewed = client::send_with(&router, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[ADMIN], body).await.1;
+    let reviewed =
+        client::send_with(&router, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[ADMIN], body).await.1;
     assert_eq!(reviewed["status"]["audiences"], json!(["elsewhere"]));
     let (status, refusal, _) = ask(json!({"expirationSeconds": 10})).await;
     assert_eq!(status, 422);
@@ -197,7 +207,8 @@ async fn nobody_grants_rights_that_they_do_not_have() {
     let bindings = format!("{path}/rolebindings");
     let admin = binding("c", "ClusterRole", "cluster-admin");
     assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], admin).await.0, 403);
-    let (status, missing, _) = client::send_with(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
+    let (status, missing, _) =
+        client::send_with(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
     assert_eq!((status, missing["details"]["kind"].as_str().unwrap()), (404, "roles"));
     assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], binding("e", "Role", "a")).await.0, 201);
 }

@@ -232,7 +232,9 @@ fn variable_errors(path: &str, name: &str, expression: &Expression) -> Vec<Field
 
 fn is_identifier(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.starts_with(|c: char| word(c) && !c.is_ascii_digit()) && name.chars().all(word) && !RESERVED_WORDS.contains(&name)
+    name.starts_with(|c: char| word(c) && !c.is_ascii_digit())
+        && name.chars().all(word)
+        && !RESERVED_WORDS.contains(&name)
 }
 
 fn validation_errors(path: &str, validation: &Value, names: &Names) -> Vec<FieldError> {

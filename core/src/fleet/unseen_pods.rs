@@ -1,0 +1,69 @@
+//! Which assumed pods are not seen in a member yet, and what it has free beside them.
+
+use std::collections::BTreeMap;
+
+use super::{AssumedEntry, AssumedPods, Member, queue_capacity};
+use crate::inventory::{Capacity, Seen};
+
+/// The assumed pods of these keys, in the order in which they were assumed.
+pub(super) fn sort_by_age<'a>(
+    entries: &'a BTreeMap<String, AssumedEntry>,
+    keys: impl Iterator<Item = &'a String>,
+) -> Vec<&'a AssumedPods> {
+    let mut found: Vec<&AssumedEntry> = keys.filter_map(|key| entries.get(key)).collect();
+    found.sort_unstable_by_key(|entry| entry.age);
+    found.into_iter().map(|entry| &entry.assumed).collect()
+}
+
+/// Counts which pods of an entry are not seen in this member, and what those hold that are there; true if the latter
+/// changed.
+pub(super) fn count_unseen(member: &mut Member, name: &str, key: &str, assumed: Option<(&AssumedPods, bool)>) -> bool {
+    let queued = assumed.is_some_and(|(_, queued)| queued);
+    let there =
+        assumed.and_then(|(assumed, _)| Some((assumed, assumed.pods.get(name)?, pods_seen_by_task(member, assumed))));
+    let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
+        let seen = seen.iter().map(|seen| seen.bound + seen.finished);
+        planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
+    });
+    let bound = |(assumed, _, seen): &(&AssumedPods, _, Vec<Seen>)| {
+        queue_capacity::request_of(assumed, seen.iter().map(|seen| seen.bound))
+    };
+    let changed = member.bound.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
+    match unseen {
+        Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
+        _ => drop(member.unseen.remove(key)),
+    }
+    changed
+}
+
+pub(super) fn free_capacity(member: &Member, name: &str, entries: Vec<&AssumedPods>) -> Capacity {
+    let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
+    for assumed in entries {
+        let Some(planned) = assumed.pods.get(name) else { continue };
+        let seen = pods_seen(member, assumed);
+        let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
+        if unseen.iter().any(|pods| *pods > 0) {
+            capacity = assumed.take_from(capacity, name, &unseen);
+        }
+    }
+    capacity
+}
+
+/// Pods of each task that are on nodes, or were and are not followed by others.
+pub(super) fn pods_seen(member: &Member, assumed: &AssumedPods) -> Vec<u32> {
+    pods_seen_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
+}
+
+pub(super) fn pods_seen_by_task(member: &Member, assumed: &AssumedPods) -> Vec<Seen> {
+    let by_task = member.inventory.pods_seen(&assumed.workload);
+    let is_replaced = assumed.is_replaced();
+    let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };
+    let sum = |sum: Seen, one: Seen| Seen { bound: sum.bound + one.bound, finished: sum.finished + one.finished };
+    let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
+        Some(seen) => count(seen),
+        // Kinds without tasks have one, whose name their pods do not carry.
+        None if assumed.gang.tasks.len() == 1 => by_task.values().map(count).fold(Seen::default(), sum),
+        None => Seen::default(),
+    };
+    assumed.gang.tasks.iter().map(of).collect()
+}
