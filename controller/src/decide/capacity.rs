@@ -406,6 +406,12 @@ impl FleetCapacity {
         })
     }
 
+    /// Whether all pods of a binding that were seen have finished.
+    #[must_use]
+    pub fn has_run_out(&self, binding: &Binding) -> bool {
+        self.fleet.has_run_out(binding.clusters.iter().map(|(cluster, _)| cluster.as_str()), &binding.workload)
+    }
+
     /// The resource of which all clusters together have not enough free, if there is one.
     fn describe_shortage(&mut self, ask: &Ask) -> Option<String> {
         let free = self.sum_free();

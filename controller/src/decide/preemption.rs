@@ -155,7 +155,7 @@ impl Preemption {
             return Vec::new();
         }
         let queues = jobs.engine.queue_accounts();
-        let running = view::list_running(objects, jobs);
+        let running = view::list_running(objects, jobs, capacity);
         let fleet = capacity.sum_fleet().ready;
         let input = PreemptionInput {
             queues: &queues,

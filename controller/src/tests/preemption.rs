@@ -92,17 +92,22 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
 
 /// The member is read node by node: one node of 8 cpus, with these jobs' pods.
 fn member(world: &mut World, jobs: &[&str]) {
+    member_with(world, &jobs.iter().map(|job| (*job, false)).collect::<Vec<_>>());
+}
+
+/// The same; `true` says that a job's pods have finished.
+fn member_with(world: &mut World, jobs: &[(&str, bool)]) {
     let request = |cpu: i64| [("cpu", cpu), ("pods", 1)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter();
     let mut allocatable: Resources = request(8).collect();
     allocatable.set("pods", Quantity::from_units(100));
     let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
     let pods = jobs.iter().flat_map(|job| (0..4).map(move |i| (*job, i)));
-    let pod = |(job, i): (&str, i32)| Pod {
+    let pod = |((job, finished), i): ((&str, bool), i32)| Pod {
         namespace: "ns".into(),
         name: format!("{job}-worker-{i}"),
         node: Some("n".into()),
         request: request(1).collect(),
-        finished: false,
+        finished,
         owner: Some(Owner {
             group: "batch.volcano.sh".into(),
             kind: "Job".into(),
@@ -115,6 +120,20 @@ fn member(world: &mut World, jobs: &[&str]) {
     {
         world.controller.observe(Input::Member("m1".into(), update), world.now);
     }
+}
+
+/// Its status comes over Karmada, its pods are seen at once: evicted in between it would run a second time.
+#[test]
+fn who_has_finished_in_its_members_is_not_evicted_though_nobody_has_said_so() {
+    let mut world = two_queues();
+    runs(&mut world, "old", "b", 4);
+    runs(&mut world, "young", "b", 4);
+    member_with(&mut world, &[("old", false), ("young", true)]);
+    world.job("mine", "a", 4);
+    assert!(world.pass(5).is_empty());
+    assert_eq!(evictions(&world), 0);
+    world.phase("young", "Completed");
+    assert_eq!(world.pass(2), ["mine-job"]);
 }
 
 fn evictions(world: &World) -> usize {

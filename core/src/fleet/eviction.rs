@@ -91,6 +91,18 @@ impl Fleet {
         Some(pods.fold(0, u32::saturating_add))
     }
 
+    /// True if pods of a workload were seen to finish in these clusters and none is on a node: it has ended there, or
+    /// is about to, though nobody has said so yet.
+    #[must_use]
+    pub fn has_run_out<'a>(&self, clusters: impl Iterator<Item = &'a str>, workload: &WorkloadRef) -> bool {
+        let members = clusters.filter_map(|name| self.members.get(name));
+        let seen = members.flat_map(|member| member.inventory.pods_seen(workload).into_values());
+        let (bound, finished) = seen.fold((0_u64, 0_u64), |(bound, finished), seen| {
+            (bound + u64::from(seen.bound), finished + u64::from(seen.finished))
+        });
+        bound == 0 && finished > 0
+    }
+
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {

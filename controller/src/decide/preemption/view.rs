@@ -105,13 +105,19 @@ fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item
 }
 
 /// Every job that holds quota.
-pub(super) fn list_running(objects: &Objects, jobs: &Jobs) -> Vec<RunningJob> {
+pub(super) fn list_running(objects: &Objects, jobs: &Jobs, capacity: &FleetCapacity) -> Vec<RunningJob> {
     list_bindings(objects, jobs)
-        .filter_map(|(binding, state)| describe_running(objects, jobs, binding, state))
+        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state))
         .collect()
 }
 
-fn describe_running(objects: &Objects, jobs: &Jobs, binding: &Binding, state: &JobState) -> Option<RunningJob> {
+fn describe_running(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    state: &JobState,
+) -> Option<RunningJob> {
     let charge = jobs.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
     let stage = state.stage().filter(|_| state.assumed.is_none());
     let workload = objects.workload_of(binding);
@@ -119,7 +125,9 @@ fn describe_running(objects: &Objects, jobs: &Jobs, binding: &Binding, state: &J
         && binding.admission.is_some()
         && !binding.deleting
         && !binding.suspended
-        && workload.is_some_and(|workload| !workload.deleting);
+        && workload.is_some_and(|workload| !workload.deleting)
+        // Evicted now it would run again from the start, and it gives its quota back in a moment.
+        && !capacity.has_run_out(binding);
     let placed = stage == Some(Stage::Placed) || stage == Some(Stage::Foreign);
     Some(RunningJob {
         id: binding.id.clone(),
