@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::webhook_identity::AUTHORITY_SECRET;
 
 /// Namespace of the service accounts and leases.
-const NAMESPACE: &str = "caldera-system";
+pub const NAMESPACE: &str = "caldera-system";
 
 /// What is granted beside what every installation needs.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +75,12 @@ fn bound_role(component: &str, namespace: Option<&str>, rules: Vec<Value>) -> [V
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
         }),
     ]
+}
+
+/// Who a component is to the API server.
+#[must_use]
+pub fn name_account(component: &str) -> String {
+    format!("system:serviceaccount:{NAMESPACE}:caldera-{component}")
 }
 
 /// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
@@ -182,9 +188,11 @@ fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
 /// What each component may do on the Karmada API, and no more; and what readers may.
 #[must_use]
 pub fn component_roles(granted: &Granted) -> Vec<Value> {
+    let namespace = |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    // Else Karmada makes it in every member.
+    let ours = json!({"name": NAMESPACE, "labels": {"namespace.karmada.io/skip-auto-propagation": "true"}});
     // Karmada makes its own when the first member joins.
-    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let mut objects = vec![namespace(NAMESPACE), namespace(CLUSTER_NAMESPACE)];
+    let mut objects = vec![namespace(ours), namespace(json!({"name": CLUSTER_NAMESPACE}))];
     let components = ["webhook", "controller", "scheduler", "inventory", "estimator"];
     for component in components {
         objects.push(json!({

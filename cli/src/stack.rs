@@ -1,5 +1,5 @@
 //! Caldera's webhook, controller and scheduler in this process, against one Karmada host: what `sandbox` and `demo`
-//! run.
+//! run. Each component has the rights of its own account and no others, as `caldera manifests` grants them.
 
 use std::{
     collections::BTreeMap,
@@ -11,21 +11,21 @@ use anyhow::Context;
 pub use caldera_controller::Config as ControllerConfig;
 use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
-    client::WriteCounts,
+    client::{self, WriteCounts},
     members::collector,
     tls::{Authority, Identity},
     write::{self, Failure},
 };
 use caldera_sandbox::fleet::Endpoint;
-use kube::Client;
+use kube::{Client, Config};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::manifests;
-
-/// The name of the client that applies what the components need.
-const INSTALLER: &str = "install";
+use crate::{
+    manifests,
+    roles::{self, Granted},
+};
 
 /// One of Caldera's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,12 +61,11 @@ impl Drop for Running {
     }
 }
 
-/// Makes a client for a component of this name.
-type Clients = Box<dyn Fn(&str) -> anyhow::Result<Client> + Send + Sync>;
-
 /// The running components; dropping it ends them.
 pub struct Stack {
-    client: Clients,
+    /// The Karmada API, as an administrator.
+    host: Config,
+    counts: WriteCounts,
     stop: CancellationToken,
     /// Where the webhook listens, also after it was started again: its configurations name this address.
     webhook: SocketAddr,
@@ -83,36 +82,30 @@ impl Stack {
     /// # Errors
     /// If the webhook's port can not be bound, or the host refuses what is applied.
     pub async fn start(host: &Endpoint, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
-        // Objects that are installed once do not count as writes for jobs.
-        let uncounted = WriteCounts::default();
-        let (host, counts) = (host.clone(), counts.clone());
-        let client = move |component: &str| {
-            let counts = if component == INSTALLER { &uncounted } else { &counts };
-            Ok(host.client(component, counts)?)
-        };
-        Self::start_with(client, stop).await
+        Self::start_as_admin(host.config()?, counts, stop).await
     }
 
-    /// The same with a client made by `client` for each component.
+    /// The same against the API that an administrator's configuration leads to.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub async fn start_with(
-        client: impl Fn(&str) -> anyhow::Result<Client> + Send + Sync + 'static,
-        stop: &CancellationToken,
-    ) -> anyhow::Result<Self> {
-        let installer = client(INSTALLER)?;
+    pub async fn start_as_admin(host: Config, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
+        // Objects that are installed once do not count as writes for jobs.
+        let installer = client::from_config(host.clone(), "install", &WriteCounts::default())?;
+        for object in roles::component_roles(&Granted::default()) {
+            apply_object(&installer, object).await?;
+        }
         let authority = Authority::new("caldera-webhook")?;
         let identity =
             authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
         let webhook = listener.local_addr()?;
         let (running, collectors) = (BTreeMap::new(), Vec::new());
-        let mut controller = ControllerConfig::default();
+        let mut controller = ControllerConfig { namespace: roles::NAMESPACE.to_owned(), ..ControllerConfig::default() };
         // In a demo a minute before the first reclaim is too long.
         controller.preemption.bounds.patience = 2;
-        let (client, stop) = (Box::new(client), stop.clone());
-        let mut stack = Self { client, stop, webhook, identity, controller, running, collectors };
+        let (counts, stop) = (counts.clone(), stop.clone());
+        let mut stack = Self { host, counts, stop, webhook, identity, controller, running, collectors };
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
@@ -126,6 +119,13 @@ impl Stack {
         stack.resume(Component::Controller)?;
         stack.resume(Component::Scheduler)?;
         Ok(stack)
+    }
+
+    /// A client with a component's own rights.
+    fn connect_as(&self, component: &str) -> anyhow::Result<Client> {
+        let mut host = self.host.clone();
+        host.auth_info.impersonate = Some(roles::name_account(component));
+        Ok(client::from_config(host, component, &self.counts)?)
     }
 
     /// Ends a component in the middle of what it does, as if its process was killed.
@@ -160,12 +160,12 @@ impl Stack {
             }
             Component::Controller => {
                 let config = self.controller.clone();
-                let client = (self.client)(component.name())?;
+                let client = self.connect_as(component.name())?;
                 self.spawn(component, |stop| caldera_controller::run(config, client, stop));
             }
             Component::Scheduler => {
                 let config = caldera_global_scheduler::Config::default();
-                let client = (self.client)(component.name())?;
+                let client = self.connect_as(component.name())?;
                 self.spawn(component, |stop| caldera_global_scheduler::run(config, client, stop));
             }
         }
@@ -177,7 +177,7 @@ impl Stack {
     /// # Errors
     /// If no client can be made for it.
     pub fn collect(&mut self, member: &str) -> anyhow::Result<()> {
-        let client = (self.client)("inventory")?;
+        let client = self.connect_as("inventory")?;
         let stop = self.stop.child_token();
         let task = tokio::spawn(collector::run_collector(collector::Config::new(member), client, stop.clone()));
         self.collectors.push(Running { task, stop });
@@ -186,7 +186,7 @@ impl Stack {
 
     fn serve_webhook(&mut self, listener: TcpListener) -> anyhow::Result<()> {
         let config = caldera_webhook::Config::new(listener, self.identity.clone());
-        let client = (self.client)(Component::Webhook.name())?;
+        let client = self.connect_as(Component::Webhook.name())?;
         self.spawn(Component::Webhook, |stop| caldera_webhook::run(config, client, stop));
         Ok(())
     }
@@ -233,4 +233,31 @@ pub async fn apply_object(client: &Client, object: Value) -> anyhow::Result<Valu
         tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
     }
     Err(last).with_context(|| format!("failed to apply {} {}", write.resource.kind, write.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_sandbox::fleet::{Config, Fleet};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn components_have_the_rights_of_their_accounts_and_no_others() {
+        caldera_runtime::tls::install_provider();
+        let stop = CancellationToken::new();
+        let fleet = Fleet::start(Config::with_members(0), &stop).await.unwrap();
+        let stack = Stack::start(&fleet.host, &WriteCounts::default(), &stop).await.unwrap();
+        for (component, path, is_granted) in [
+            ("controller", "/apis/work.karmada.io/v1alpha2/resourcebindings", true),
+            ("controller", "/api/v1/namespaces/default/secrets", false),
+            ("scheduler", "/apis/bus.volcano.sh/v1alpha1/commands", false),
+            ("webhook", "/apis/cluster.karmada.io/v1alpha1/clusters", false),
+        ] {
+            let client = stack.connect_as(component).unwrap();
+            let answer = client.request_text(http::Request::get(path).body(Vec::new()).unwrap()).await;
+            let refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
+            assert_eq!(!refused, is_granted, "{component} {path}: {answer:?}");
+        }
+        stop.cancel();
+    }
 }

@@ -199,8 +199,7 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
         None
     } else {
         install(&host, caldera_crds::manifests::volcano_crds()).await?;
-        let client = move |component: &str| Ok(client::from_config(config.clone(), component, &counts)?);
-        Some(Mutex::new(Stack::start_with(client, &stop).await?))
+        Some(Mutex::new(Stack::start_as_admin(config, &counts, &stop).await?))
     };
     Ok(World { host, members, simulated, components, turns: RwLock::default(), stop })
 }

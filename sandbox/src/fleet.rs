@@ -173,8 +173,15 @@ impl Endpoint {
     /// # Errors
     /// If the endpoint is not usable.
     pub fn client(&self, component: &str, counts: &WriteCounts) -> Result<Client, ClientError> {
-        let config = client::config_for(&self.server, &self.token, Some(self.ca_pem.as_bytes()), false)?;
-        client::from_config(config, component, counts)
+        client::from_config(self.config()?, component, counts)
+    }
+
+    /// The administrator's configuration.
+    ///
+    /// # Errors
+    /// If the endpoint is not usable.
+    pub fn config(&self) -> Result<kube::Config, ClientError> {
+        client::config_for(&self.server, &self.token, Some(self.ca_pem.as_bytes()), false)
     }
 }
 
