@@ -1,0 +1,42 @@
+//! A model of gate, ledger, Lease and fencing, and a search that exhausts it.
+//!
+//! Two controllers want one Lease; a scheduler places what they grant; two jobs, each a gang of two pods, wait in one queue
+//! that has room for one of them. Whatever may happen to them in any order is a step: messages that land late or whose
+//! answers are lost, processes that are killed, a Lease that is taken from one that lives on. What is searched for is in
+//! [`model::find_violation`] and [`search::Explored`]; what was found is in `docs/reliability.md`.
+//!
+//! Each action is something that the code does, under the code's name. A test holds this table to the sources:
+//!
+//! | action | file | function |
+//! |---|---|---|
+//! | `AcquireLease`, `TakeLease` | `runtime/src/lease.rs` | `acquire_lease` `try_lease` `decide_lease_action` |
+//! | `NoticeLoss` | `runtime/src/lease.rs` | `keep_renewing` |
+//! | `ReleaseLease` | `runtime/src/lease.rs` | `write_release` |
+//! | `NoticeLoss`, `KillController` | `cli/src/components.rs` | `while_active` |
+//! | `ListBindings`, `WatchBinding`, `WatchWorkload` | `controller/src/observe/objects.rs` | `apply_bindings` `set_binding` `apply_workloads` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `observe_binding` `take_away` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/controller.rs` | `refresh_binding` |
+//! | `WatchBinding`, `WatchWorkload` | `core/src/queue/quota/ledger.rs` | `compute_charge` |
+//! | `ReleaseJob` | `controller/src/decide/release.rs` | `release_admissible_jobs` |
+//! | `ReleaseJob` | `controller/src/decide/jobs.rs` | `assume_record` `take_retry` |
+//! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `settle_grants` |
+//! | `RequeueUnplaced` | `controller/src/decide/requeue.rs` | `requeue_unplaced` `requeue` |
+//! | `ExecuteWrite` | `controller/src/write/decision.rs` | `patch_release` `patch_resize` `patch_eviction` |
+//! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
+//! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_answer` |
+//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release` `follow_eviction` |
+//! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler.rs` | `apply_outcome` `apply_failure` |
+//! | `ListForScheduler`, `WatchForScheduler` | `global-scheduler/src/observe/cache.rs` | `update_binding` |
+//! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_about` `begin_lease_read` |
+//! | `ReadLease` | `runtime/src/lease.rs` | `read_lease` |
+//! | `ApplyRead` | `global-scheduler/src/decide/lease_fence.rs` | `may_place` `begin_read` `apply_read` |
+//! | `KillScheduler` | `global-scheduler/src/run.rs` | `run` |
+//! | `EndJob` | `core/src/status/mod.rs` | `merge_statuses` |
+//! | `ForgeRecord` | `webhook/src/decide/protected_fields.rs` | `refuse_forged_binding` |
+//! | `DeleteLease` | `runtime/src/lease.rs` | `write_for` |
+
+pub mod controller;
+pub mod model;
+pub mod scheduler;
+pub mod search;
+pub mod state;
