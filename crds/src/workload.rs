@@ -71,21 +71,26 @@ pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
 
 /// Reads a workload as a gang: its tasks, their requests and how many pods must start together.
 pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
+    // The paths of all fields take longer than all else: they are made once there is an error that names one.
+    gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))
+}
+
+fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
+    let object = root.value;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = WorkloadKind::of(object)
         .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
-    let root = Field::root(object);
     let mut gang = match kind {
-        WorkloadKind::VolcanoJob => volcano_job::read_gang(&root)?,
+        WorkloadKind::VolcanoJob => volcano_job::read_gang(root)?,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
-            of_one_task(&root, replicas)?
+            of_one_task(root, replicas)?
         }
         WorkloadKind::BatchJob => {
-            let gang = of_one_task(&root, batch_job_replicas(&root)?)?;
-            Gang { min_success: read_completions(&root)?, ..gang }
+            let gang = of_one_task(root, batch_job_replicas(root)?)?;
+            Gang { min_success: read_completions(root)?, ..gang }
         }
-        WorkloadKind::Pod => of_one_task(&root, 1)?,
+        WorkloadKind::Pod => of_one_task(root, 1)?,
     };
     for (index, task) in gang.tasks.iter_mut().enumerate() {
         task.node.most_per_node = anti_affinity::most_per_node(object, kind, index, task);
@@ -104,7 +109,7 @@ pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
 /// parsed counts as zero.
 #[must_use]
 pub fn held_by(pod: &Value) -> Resources {
-    pod_template::read_held(&Field::root(pod))
+    pod_template::read_held(&Field::unnamed(pod))
 }
 
 /// Pods that a batch Job runs at once: `parallelism`, but never more than `completions`.
@@ -166,7 +171,7 @@ fn group_min_member<'a>(root: &Field<'a>) -> Result<Option<(Field<'a>, u32)>, Ga
 /// its pods or on itself. `None` if there is none, or none that the plugin would accept.
 #[must_use]
 pub fn sla_waiting_time(object: &Value) -> Option<i64> {
-    let root = Field::root(object);
+    let root = Field::unnamed(object);
     let places = [find_pod_template(&root), Some(root)];
     let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
     duration::whole_seconds(told.value.as_str()?)
@@ -185,7 +190,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
 /// counts as "no".
 #[must_use]
 pub fn read_preemptable(object: &Value) -> Option<bool> {
-    let root = Field::root(object);
+    let root = Field::unnamed(object);
     let own = says_preemptable(&root);
     if own.is_some() {
         return own;
@@ -230,7 +235,7 @@ pub fn names_queue(object: &Value) -> bool {
 /// Rule: Volcano's pod-group controller, which prefers its older annotation, and the pods' before the workload's; then
 /// the key that newer clients write.
 fn named_queue(object: &Value) -> Option<&str> {
-    let root = Field::root(object);
+    let root = Field::unnamed(object);
     if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "queue"]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty());
     }
@@ -245,7 +250,7 @@ fn named_queue(object: &Value) -> Option<&str> {
 /// The PriorityClass of a workload, empty for none: a Volcano Job's own, otherwise its pods'.
 #[must_use]
 pub fn priority_class_of(object: &Value) -> &str {
-    let root = Field::root(object);
+    let root = Field::unnamed(object);
     if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
     }

@@ -1,7 +1,7 @@
 //! Checks a new job (`validateJobCreate`), in Volcano's order. A job without tasks, or an MPI job without its master,
 //! is refused for that alone.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
@@ -35,11 +35,11 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
             return refusals;
         }
         let task_name = read_text(task, "name");
-        let place = format!("in task: {task_name}, job: {name}");
         let texts = ["'replicas' < 0", "'minAvailable' < 0", "'minAvailable' is greater than 'replicas'"];
-        refusals.extend(number_refusals(index, task, texts.map(|text| format!("{text} {place}"))));
+        let text = |at: usize| format!("{} in task: {task_name}, job: {name}", texts[at]);
+        refusals.extend(number_refusals(index, task, text));
         replicas = replicas.saturating_add(read_integer_or_zero(task, "replicas"));
-        refusals.extend(pods::label_refusal(task_name, &format!("spec.tasks[{index}].name")));
+        refusals.extend(pods::label_refusal(task_name, || format!("spec.tasks[{index}].name")));
         if !names.insert(task_name) {
             refusals.push(Refusal::new(
                 format!("spec.tasks[{index}].name"),
@@ -48,11 +48,8 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
             ));
             break;
         }
-        refusals.extend(policy_refusals(
-            task.get("policies"),
-            "spec.tasks.policies",
-            &format!("spec.tasks[{index}].policies"),
-        ));
+        let field = || format!("spec.tasks[{index}].policies");
+        refusals.extend(policy_refusals(task.get("policies"), "spec.tasks.policies", field));
         refusals.extend(pods::pod_name_refusal(name, task_name, index));
         refusals.extend(pods::template_refusals(task, index));
         refusals.extend(partition_refusal(name, index, task));
@@ -66,7 +63,7 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
             format!("{minimum} is more than the {replicas} replicas of all tasks"),
         ));
     }
-    refusals.extend(policy_refusals(spec.get("policies"), "spec.policies", "spec.policies"));
+    refusals.extend(policy_refusals(spec.get("policies"), "spec.policies", || "spec.policies".to_owned()));
     refusals.extend(unknown_plugins(spec));
     refusals.extend(volume_refusal(spec.get("volumes")));
     if !is_acyclic(spec) {
@@ -111,24 +108,23 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
     .collect()
 }
 
-/// Checks a task's replicas and minimum. `texts` are Volcano's for negative replicas, a negative minimum, and a minimum
-/// above the replicas: they differ between CREATE and UPDATE.
-pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, texts: [String; 3]) -> Vec<Refusal> {
-    let [negative_replicas, negative_minimum, above_replicas] = texts;
+/// Checks a task's replicas and minimum. `text` makes Volcano's for 0, negative replicas, 1, a negative minimum, and 2, a
+/// minimum above the replicas: they differ between CREATE and UPDATE.
+pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, text: impl Fn(usize) -> String) -> Vec<Refusal> {
     let replicas = read_integer_or_zero(task, "replicas");
     let mut refusals = Vec::new();
     if replicas < 0 {
         let field = format!("spec.tasks[{index}].replicas");
-        refusals.push(Refusal::new(field, negative_replicas, format!("{replicas} is below 0")));
+        refusals.push(Refusal::new(field, text(0), format!("{replicas} is below 0")));
     }
-    let field = format!("spec.tasks[{index}].minAvailable");
+    let field = || format!("spec.tasks[{index}].minAvailable");
     match task.get("minAvailable").and_then(Value::as_i64) {
         Some(minimum) if minimum < 0 => {
-            refusals.push(Refusal::new(field, negative_minimum, format!("{minimum} is below 0")));
+            refusals.push(Refusal::new(field(), text(1), format!("{minimum} is below 0")));
         }
         Some(minimum) if minimum > replicas => {
             let why = format!("{minimum} is more than the task's {replicas} replicas");
-            refusals.push(Refusal::new(field, above_replicas, why));
+            refusals.push(Refusal::new(field(), text(2), why));
         }
         _ => {}
     }
@@ -282,10 +278,17 @@ fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
 /// Whether `dependsOn` orders all tasks (`topoSort`): a dependency on a task that is not there counts as a cycle.
 /// Tasks are taken away in the order in which they become free (Kahn), so that each dependency is looked at once.
 fn is_acyclic(spec: &Map<String, Value>) -> bool {
-    let mut waits: HashMap<&str, HashSet<&str>> = HashMap::new();
+    let mut waits: HashMap<&str, Vec<&str>> = HashMap::new();
     for task in list_tasks(spec) {
         let on = task.get("dependsOn").and_then(|on| on.get("name")).and_then(Value::as_array);
-        waits.insert(read_text(task, "name"), on.into_iter().flatten().filter_map(Value::as_str).collect());
+        let mut on: Vec<&str> = on.into_iter().flatten().filter_map(Value::as_str).collect();
+        on.sort_unstable();
+        on.dedup();
+        waits.insert(read_text(task, "name"), on);
+    }
+    // Most jobs order nothing.
+    if waits.values().all(Vec::is_empty) {
+        return true;
     }
     let mut waiting: HashMap<&str, Vec<&str>> = HashMap::new();
     for (task, on) in &waits {

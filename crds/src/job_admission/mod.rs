@@ -13,7 +13,7 @@ mod pods;
 mod policies;
 mod update;
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Map, Value, json};
 
@@ -116,7 +116,7 @@ pub fn queue_refusals(name: &str, queue: Option<&QueueView<'_>>) -> Vec<Refusal>
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filled {
     /// From the object's root: `spec`, `tasks`, `0`, `name`.
-    pub path: Vec<String>,
+    pub path: Vec<Cow<'static, str>>,
     /// Its value.
     pub value: Value,
 }
@@ -128,47 +128,73 @@ pub fn default_job(job: &mut Value) {
 
 /// The same, and says what was filled in.
 pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
-    let mut filled = Vec::new();
-    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return filled };
-    if is_empty_text(spec.get("queue")) {
-        fill_field(spec, &["spec"], "queue", json!(DEFAULT_QUEUE), &mut filled);
+    let mut defaults = Defaults::default();
+    let tasks = job.get_mut("spec").and_then(|spec| spec.get_mut("tasks")).and_then(Value::as_array_mut);
+    for (index, task) in tasks.into_iter().flatten().enumerate() {
+        defaults.fill_task(index, task);
     }
-    if is_empty_text(spec.get("schedulerName")) {
-        fill_field(spec, &["spec"], "schedulerName", json!(SCHEDULER_NAME), &mut filled);
-    }
-    if read_integer_or_zero(spec, "maxRetry") == 0 {
-        fill_field(spec, &["spec"], "maxRetry", json!(DEFAULT_MAX_RETRY), &mut filled);
-    }
-    if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
-        for (index, task) in tasks.iter_mut().enumerate() {
-            if let Some(task) = task.as_object_mut() {
-                default_task(task, index, &mut filled);
-            }
+    defaults.fill_job(job);
+    defaults.filled
+}
+
+/// Volcano's defaults of a job whose tasks come one by one, in their order: a large job is never there as a whole.
+#[derive(Debug, Default)]
+pub struct Defaults {
+    /// What was filled in so far.
+    pub filled: Vec<Filled>,
+    /// The sum of the tasks' minimums.
+    minimum: i64,
+}
+
+impl Defaults {
+    /// Fills in a task.
+    pub fn fill_task(&mut self, index: usize, task: &mut Value) {
+        if let Some(task) = task.as_object_mut() {
+            default_task(task, index, &mut self.filled);
+            self.minimum = self.minimum.saturating_add(task_minimum(task));
         }
     }
-    if read_integer_or_zero(spec, "minAvailable") == 0 {
-        let sum: i64 = list_tasks(spec).map(task_minimum).fold(0, i64::saturating_add);
-        fill_field(spec, &["spec"], "minAvailable", json!(sum), &mut filled);
+
+    /// Fills in the job of these tasks. Tasks that it has itself are not looked at.
+    pub fn fill_job(&mut self, job: &mut Value) {
+        let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        let path = ["spec".into()];
+        if is_empty_text(spec.get("queue")) {
+            fill_field(spec, &path, "queue", json!(DEFAULT_QUEUE), &mut self.filled);
+        }
+        if is_empty_text(spec.get("schedulerName")) {
+            fill_field(spec, &path, "schedulerName", json!(SCHEDULER_NAME), &mut self.filled);
+        }
+        if read_integer_or_zero(spec, "maxRetry") == 0 {
+            fill_field(spec, &path, "maxRetry", json!(DEFAULT_MAX_RETRY), &mut self.filled);
+        }
+        if read_integer_or_zero(spec, "minAvailable") == 0 {
+            fill_field(spec, &path, "minAvailable", json!(self.minimum), &mut self.filled);
+        }
+        if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
+            default_plugins(plugins, &mut self.filled);
+        }
     }
-    if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
-        default_plugins(plugins, &mut filled);
-    }
-    filled
 }
 
 /// Sets a field that is told if that changes it.
-fn fill_field(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value, filled: &mut Vec<Filled>) {
+fn fill_field(
+    object: &mut Map<String, Value>,
+    path: &[Cow<'static, str>],
+    key: &'static str,
+    value: Value,
+    filled: &mut Vec<Filled>,
+) {
     if object.get(key) == Some(&value) {
         return;
     }
-    let path = path.iter().chain([&key]).map(|token| (*token).to_owned()).collect();
+    let path = path.iter().cloned().chain([key.into()]).collect();
     object.insert(key.to_owned(), value.clone());
     filled.push(Filled { path, value });
 }
 
 fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Filled>) {
-    let place = index.to_string();
-    let path = ["spec", "tasks", &place];
+    let path = ["spec".into(), "tasks".into(), index.to_string().into()];
     if is_empty_text(task.get("name")) {
         fill_field(task, &path, "name", json!(default_task_name(index)), filled);
     }
@@ -176,7 +202,7 @@ fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Fi
         && pod.get("hostNetwork") == Some(&json!(true))
         && is_empty_text(pod.get("dnsPolicy"))
     {
-        let path = ["spec", "tasks", &place, "template", "spec"];
+        let path = [&path[..], &["template".into(), "spec".into()]].concat();
         fill_field(pod, &path, "dnsPolicy", json!("ClusterFirstWithHostNet"), filled);
     }
     if task.get("minAvailable").is_none_or(Value::is_null) {
@@ -192,7 +218,7 @@ fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Fi
 }
 
 fn default_plugins(plugins: &mut Map<String, Value>, filled: &mut Vec<Filled>) {
-    let path = ["spec", "plugins"];
+    let path = ["spec".into(), "plugins".into()];
     let has = |plugins: &Map<String, Value>, name: &str| plugins.contains_key(name);
     if ["tensorflow", "mpi", "pytorch", "ray"].iter().any(|name| has(plugins, name)) && !has(plugins, "svc") {
         fill_field(plugins, &path, "svc", json!([]), filled);

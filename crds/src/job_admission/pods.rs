@@ -1,9 +1,13 @@
 //! Checks names and pod templates: the part of Kubernetes' pod validation that batch jobs violate in practice
 //! (containers, images, quantities, requests above limits, restart policy), with Kubernetes' texts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use caldera_core::quantity::Quantity;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{MOST_REFUSALS, Refusal, read_text};
@@ -21,15 +25,16 @@ pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must con
 const MAX_NAME: usize = crate::dns::LONGEST_LABEL;
 
 /// A task's name is a DNS label.
-pub(super) fn label_refusal(name: &str, field: &str) -> Option<Refusal> {
+pub(super) fn label_refusal(name: &str, field: impl FnOnce() -> String) -> Option<Refusal> {
     let rule = if name.len() > MAX_NAME { "must be no more than 63 characters" } else { LABEL_RULE };
-    (!is_dns_label(name)).then(|| Refusal::new(field, format!("[{rule}]"), format!("{name:?} is not a name: {rule}")))
+    (!is_dns_label(name)).then(|| Refusal::new(field(), format!("[{rule}]"), format!("{name:?} is not a name: {rule}")))
 }
 
 /// The name of a task's pod must be a label's value, too. Volcano tries the task's index as the pod's index.
 pub(super) fn pod_name_refusal(job: &str, task: &str, index: usize) -> Option<Refusal> {
-    let pod = format!("{job}-{task}-{index}");
-    (pod.len() > MAX_NAME).then(|| {
+    let length = job.len() + task.len() + 2 + index.checked_ilog10().map_or(1, |tens| tens as usize + 1);
+    (length > MAX_NAME).then(|| {
+        let pod = format!("{job}-{task}-{index}");
         Refusal::new(
             "metadata.name",
             format!("create pod with name {pod} validate failed [name part must be no more than 63 characters]"),
@@ -60,7 +65,7 @@ pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<
     let mut names = BTreeSet::new();
     for kind in ["containers", "initContainers"] {
         for (i, container) in list_objects(pod, kind).enumerate() {
-            validate_container(container, &format!("template.spec.{kind}[{i}]"), &mut names, &mut errors);
+            validate_container(container, Place { kind, at: i }, &mut names, &mut errors);
         }
     }
     let restart = read_text(pod, "restartPolicy");
@@ -72,6 +77,19 @@ pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<
         errors.refusals.extend(whole_cpus(task, pod, index));
     }
     errors.refusals
+}
+
+/// A container of a pod: a path that is put together where there is an error.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    kind: &'a str,
+    at: usize,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "template.spec.{}[{}]", self.kind, self.at)
+    }
 }
 
 struct Errors {
@@ -92,7 +110,7 @@ impl Errors {
 
 fn validate_container<'a>(
     container: &'a Map<String, Value>,
-    path: &str,
+    path: Place<'_>,
     names: &mut BTreeSet<&'a str>,
     errors: &mut Errors,
 ) {
@@ -112,14 +130,13 @@ fn validate_container<'a>(
     let limits = read_amounts(resources, "limits", path, errors);
     let requests = read_amounts(resources, "requests", path, errors);
     for (name, request) in &requests {
-        let request_path = format!("{path}.resources.requests");
         match limits.get(name) {
             Some(limit) if !may_overcommit(name) && request != limit => errors.add_error(
-                &request_path,
+                &format!("{path}.resources.requests"),
                 format!("Invalid value: \"{request}\": must be equal to {name} limit of {limit}"),
             ),
             Some(limit) if request > limit => errors.add_error(
-                &request_path,
+                &format!("{path}.resources.requests"),
                 format!("Invalid value: \"{request}\": must be less than or equal to {name} limit of {limit}"),
             ),
             None if !may_overcommit(name) => errors.add_error(
@@ -135,20 +152,21 @@ fn validate_container<'a>(
 fn read_amounts<'a>(
     resources: &'a Map<String, Value>,
     which: &str,
-    path: &str,
+    path: Place<'_>,
     errors: &mut Errors,
 ) -> BTreeMap<&'a str, Quantity> {
     let mut amounts = BTreeMap::new();
     for (name, value) in resources.get(which).and_then(Value::as_object).into_iter().flatten() {
-        let field = format!("{path}.resources.{which}[{name}]");
-        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        match serde_json::from_value::<Quantity>(value.clone()) {
-            Err(_) => errors.add_error(&field, format!("Invalid value: \"{shown}\": {QUANTITY_RULE}")),
+        let field = || format!("{path}.resources.{which}[{name}]");
+        let shown = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match Quantity::deserialize(value) {
+            Err(_) => errors.add_error(&field(), format!("Invalid value: \"{}\": {QUANTITY_RULE}", shown())),
             Ok(amount) if amount.is_negative() => {
-                errors.add_error(&field, format!("Invalid value: \"{shown}\": must be greater than or equal to 0"));
+                let error = format!("Invalid value: \"{}\": must be greater than or equal to 0", shown());
+                errors.add_error(&field(), error);
             }
             Ok(amount) if is_extended(name) && amount != Quantity::from_nano(amount.units_ceil() * 1_000_000_000) => {
-                errors.add_error(&field, format!("Invalid value: \"{shown}\": must be an integer"));
+                errors.add_error(&field(), format!("Invalid value: \"{}\": must be an integer", shown()));
             }
             Ok(amount) => {
                 amounts.insert(name.as_str(), amount);
@@ -168,7 +186,7 @@ fn whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize)
         let resources = container.get("resources");
         let requests = resources.and_then(|r| r.get("requests")).and_then(Value::as_object).filter(|r| !r.is_empty());
         let from = requests.or_else(|| resources.and_then(|r| r.get("limits")).and_then(Value::as_object));
-        let cpu = from.and_then(|from| from.get("cpu")).and_then(|v| serde_json::from_value(v.clone()).ok());
+        let cpu = from.and_then(|from| from.get("cpu")).and_then(|v| Quantity::deserialize(v).ok());
         let milli = cpu.unwrap_or(Quantity::ZERO).milli_ceil();
         (milli == 0 || milli % 1000 != 0).then(|| {
             Refusal::new(

@@ -22,7 +22,11 @@ const ACTIONS: [&str; 8] = [
 ];
 
 /// What is wrong with a list of policies. `volcano_path` is how Volcano names the list, `field` how we do.
-pub(super) fn policy_refusals(policies: Option<&Value>, volcano_path: &str, field: &str) -> Option<Refusal> {
+pub(super) fn policy_refusals(
+    policies: Option<&Value>,
+    volcano_path: &str,
+    field: impl FnOnce() -> String,
+) -> Option<Refusal> {
     let policies = policies.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     let mut seen = Seen::default();
     let mut errors = Vec::new();
@@ -46,7 +50,7 @@ pub(super) fn policy_refusals(policies: Option<&Value>, volcano_path: &str, fiel
         ACTIONS.join(" ")
     );
     let why = format!("{}; events: {}; actions: {}", errors.join("; "), EVENTS.join(", "), ACTIONS.join(", "));
-    Some(Refusal::new(field, volcano, why))
+    Some(Refusal::new(field(), volcano, why))
 }
 
 #[derive(Default)]

@@ -416,9 +416,9 @@ fn what_is_filled_in_is_told() {
         let (last, parents) = path.split_last().unwrap();
         let parent = parents.iter().fold(&mut again, |at, token| match token.parse::<usize>() {
             Ok(index) => &mut at[index],
-            Err(_) => &mut at[token.as_str()],
+            Err(_) => &mut at[&**token],
         });
-        parent[last.as_str()] = value.clone();
+        parent[&**last] = value.clone();
     }
     assert_eq!(again, job);
     assert_eq!(fill_defaults(&mut job), []);

@@ -2,6 +2,7 @@
 //! `spec.priorityClassName`, `tasks[*].replicas`, `tasks[*].minAvailable` and generated claim names may change.
 
 use caldera_core::quantity::Quantity;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
@@ -64,8 +65,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
 
 fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
     let texts = ["'replicas' must be >= 0", "'minAvailable' must be >= 0", "'minAvailable' must be <= 'replicas'"];
-    let texts = texts.map(|text| format!("{text} in task: {}", read_text(task, "name")));
-    let numbers = number_refusals(index, task, texts);
+    let numbers = number_refusals(index, task, |at| format!("{} in task: {}", texts[at], read_text(task, "name")));
     numbers.into_iter().chain(partition_refusal(job, index, task)).next()
 }
 
@@ -149,7 +149,7 @@ fn join_path(first: &str, rest: &str) -> String {
 }
 
 fn same_amount(old: &Value, new: &Value) -> bool {
-    let amount = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
+    let amount = |value: &Value| Quantity::deserialize(value).ok();
     matches!((amount(old), amount(new)), (Some(a), Some(b)) if a == b)
 }
 

@@ -22,6 +22,10 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         WorkloadKind::Pod => workload,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet | WorkloadKind::BatchJob => &workload["spec"]["template"],
     };
+    let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    if list_items(terms).next().is_none() {
+        return wants_port(&template["spec"]).then_some(1);
+    }
     let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
     let own = template["metadata"]["labels"].as_object().into_iter().flatten();
     let mut labels: BTreeMap<&str, &str> =
@@ -32,7 +36,6 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, 
         let job = workload["metadata"]["name"].as_str().unwrap_or_default();
         labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task.name.as_str()), (QUEUE, queue)]);
     }
-    let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let is_apart = list_items(terms).any(|term| excludes_own_pods(term, &labels, namespace));
     (wants_port(&template["spec"]) || is_apart).then_some(1)
 }

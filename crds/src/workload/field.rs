@@ -8,16 +8,22 @@ use super::GangError;
 /// The largest number of pods that Kubernetes' int32 fields hold.
 const MOST: i64 = i32::MAX as i64;
 
-/// A field of an object: its value and its path.
+/// A field of an object: its value, and its path where one is asked for.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
-    path: String,
+    path: Option<String>,
     pub(super) value: &'a Value,
 }
 
 impl<'a> Field<'a> {
+    /// An object whose fields know their paths: a text for each of them.
     pub(super) const fn root(value: &'a Value) -> Self {
-        Self { path: String::new(), value }
+        Self { path: Some(String::new()), value }
+    }
+
+    /// An object that is only read: an error about it names no field.
+    pub(super) const fn unnamed(value: &'a Value) -> Self {
+        Self { path: None, value }
     }
 
     /// The field at this path; `None` if it is absent or `null`.
@@ -34,8 +40,8 @@ impl<'a> Field<'a> {
         Self { path: self.path_of(fields), value: &Value::Null }
     }
 
-    fn path_of(&self, fields: &[&str]) -> String {
-        let mut path = self.path.clone();
+    fn path_of(&self, fields: &[&str]) -> Option<String> {
+        let mut path = self.path.clone()?;
         for field in fields {
             if field.contains(['.', '/']) {
                 path = format!("{path}[{field}]");
@@ -46,18 +52,19 @@ impl<'a> Field<'a> {
                 path.push_str(field);
             }
         }
-        path
+        Some(path)
+    }
+
+    fn path_of_item(&self, index: usize) -> Option<String> {
+        self.path.as_ref().map(|path| format!("{path}[{index}]"))
     }
 
     /// The items of a list field; none if it is absent.
     pub(super) fn list(&self, field: &str) -> Result<Vec<Self>, GangError> {
         let Some(list) = self.at(&[field]) else { return Ok(Vec::new()) };
         let items = list.value.as_array().ok_or_else(|| list.wrong_type("a list"))?;
-        Ok(items
-            .iter()
-            .enumerate()
-            .map(|(index, value)| Self { path: format!("{}[{index}]", list.path), value })
-            .collect())
+        let item = |(index, value)| Self { path: list.path_of_item(index), value };
+        Ok(items.iter().enumerate().map(item).collect())
     }
 
     /// The entries of a map at these fields; none if it is absent.
@@ -111,7 +118,7 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn wrong(&self, why: impl Into<String>) -> GangError {
-        GangError::Field { field: self.path.clone(), why: why.into() }
+        GangError::Field { field: self.path.clone().unwrap_or_default(), why: why.into() }
     }
 
     fn wrong_type(&self, wanted: &str) -> GangError {
