@@ -6,12 +6,14 @@
 //! - Reviews are decided without a lock, from a copy of the cache, and on threads of their own (`review_pool`).
 //! - What is not decided in time is an HTTP error, so that the failure policy decides and not the caller's patience.
 
+mod first_look;
+mod live_read;
 mod review_pool;
+mod shared_cache;
 
 use std::{
     net::TcpListener,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -22,55 +24,38 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use caldera_crds::{
-    dns::{is_dns_label, is_dns_subdomain},
-    job_admission::{MOST_TASKS, task_count_refusal},
-    trusted::TrustedWriters,
-};
+use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
-    bounded::{
-        Bounds,
-        body::{BodyBounds, BodyRoom, HeldBody},
-        serve_bounded,
-    },
+    bounded::{Bounds, body::BodyBounds, serve_bounded},
     serve::{Ready, SharedRegistry},
     tls::{Identity, ServedTls, TlsError, server_config},
-    watch::{Follower, api_resource},
 };
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject},
-};
-use serde_json::{Value, json};
+use kube::Client;
 use ssh_key::rand_core::{OsRng, RngCore};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::review_pool::ReviewPool;
+pub use self::shared_cache::{SharedCache, fill_cache};
+use self::{
+    first_look::{Asked, REVIEW_TIMEOUT},
+    live_read::read_live,
+};
 use crate::{
     decide::{
         binding_gate::{GatedBinding, gate_binding},
         interpreter::{self, interpret_request},
-        job::{Seed, default_job_review, validate_job},
+        job::{Seed, default_job_review, default_long_job, validate_job},
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{default_queue_review, validate_queue},
-        verdict::{Denial, Verdict},
         work_copy::{ReviewedWork, rewrite_work},
     },
-    metrics::Metrics,
     observe::{
-        cache::{Cache, CachedBinding, CachedWorkload, LiveRead, Lookup, Snapshot},
-        cost::{Glance, GlancedSpecs, estimate_memory},
-        host_watch::{follow_host, is_opted_in},
+        cache::{LiveRead, Snapshot},
+        long_job::LongJob,
         request::parse_review,
     },
     write::review::{Outcome, answer_owned_review, answer_review, encode_verdict},
 };
 
-/// How long a live read may take: well below the API server's patience.
-const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a review may take in all, from its last byte: below the API server's patience of five seconds.
-const REVIEW_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// The largest request that an API server takes, and thereby the largest object.
 pub const LARGEST_OBJECT: usize = 3 << 20;
 /// What an AdmissionReview has around its objects.
@@ -143,71 +128,6 @@ pub enum Error {
     Serve(#[source] std::io::Error),
 }
 
-/// What all requests share.
-#[derive(Clone)]
-pub struct SharedCache {
-    cache: Arc<Published>,
-    client: Client,
-    metrics: Arc<Metrics>,
-    bodies: BodyRoom,
-    memory: usize,
-    /// Without it reviews are decided where they arrive: on one thread in one order.
-    pool: Option<ReviewPool>,
-}
-
-/// The cache as it is now, and the right to write the next one.
-#[derive(Default)]
-struct Published {
-    current: RwLock<Arc<Cache>>,
-    writing: Mutex<()>,
-}
-
-impl SharedCache {
-    /// An empty cache; live reads go to `client`.
-    #[must_use]
-    pub fn new(client: Client, registry: &SharedRegistry) -> Self {
-        let metrics = Arc::new(Metrics::register_metrics(registry));
-        let limits = Limits::default();
-        let (cache, bodies) = (Arc::default(), BodyRoom::new(limits.bodies));
-        Self { cache, client, metrics, bodies, memory: limits.memory, pool: None }
-    }
-
-    /// The same with threads of its own for reviews, within `limits`.
-    #[must_use]
-    pub fn with_threads(self, limits: &Limits) -> Self {
-        let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let (bodies, pool) = (BodyRoom::new(limits.bodies), Some(ReviewPool::new(at_once)));
-        Self { bodies, memory: limits.memory, pool, ..self }
-    }
-
-    /// The cache as it is now. Nobody waits for who reads it.
-    #[must_use]
-    pub fn current(&self) -> Arc<Cache> {
-        Arc::clone(&self.cache.current.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn update_cache<T>(&self, update: impl FnOnce(&mut Cache) -> T) -> T {
-        let _one = self.cache.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Cache::clone(&self.current());
-        let updated = update(&mut next);
-        let mut next = Arc::new(next);
-        std::mem::swap(&mut next, &mut self.cache.current.write().unwrap_or_else(PoisonError::into_inner));
-        updated
-    }
-
-    /// Decides by `rule`; `None` if it panicked.
-    async fn decide_review<T: Send + 'static>(
-        &self,
-        asked: &Asked,
-        rule: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        match &self.pool {
-            Some(pool) if asked.cost >= SMALL => pool.decide_review(&asked.namespace, asked.cost, rule).await,
-            _ => std::panic::catch_unwind(AssertUnwindSafe(rule)).ok(),
-        }
-    }
-}
-
 /// Serves until `shutdown`.
 ///
 /// # Errors
@@ -260,10 +180,7 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
                 })
             }),
         )
-        .route(
-            "/mutate-job",
-            review(MUTATE_JOB, |body, _| answer_owned_review(body, |request| default_job_review(request, draw_seed()))),
-        )
+        .route("/mutate-job", review(MUTATE_JOB, |body, _| default_job(body)))
         .route(
             "/validate-job",
             review(VALIDATE_JOB, |body, snapshot| answer_review(body, |request| validate_job(request, snapshot.cache))),
@@ -283,8 +200,23 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
 }
 
 const BINDINGS: &str = "mutate-resourcebinding";
+const FAILED: &[u8] = b"the webhook failed on this object";
 const MUTATE_JOB: &str = "mutate-job";
 const VALIDATE_JOB: &str = "validate-job";
+
+/// From here on a new job's tasks stay text.
+const LONG_JOB: usize = 64 << 10;
+
+fn default_job(body: &[u8]) -> Outcome {
+    if body.len() >= LONG_JOB
+        && let Ok(request) = parse_review::<LongJob<'_>>(body)
+        && request.is_create()
+        && let Some(job) = request.object
+    {
+        return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
+    }
+    answer_owned_review(body, |request| default_job_review(request, draw_seed()))
+}
 
 /// Randomness for a key; nothing where the system gives none.
 fn draw_seed() -> Option<Seed> {
@@ -293,67 +225,7 @@ fn draw_seed() -> Option<Seed> {
     Some(seed)
 }
 
-/// A body, and what is known of it before anything is built of it.
-struct Asked {
-    body: Arc<HeldBody>,
-    uid: String,
-    namespace: String,
-    cost: usize,
-    /// Decided by that alone.
-    early: Option<Outcome>,
-}
-
-/// Reviews that take less memory are decided where they arrive: that is quicker than to change threads.
-const SMALL: usize = 256 << 10;
-/// From here on a body is looked through on another thread.
-const LONG: usize = 64 << 10;
-/// From here on the specs in a body are looked at before they are built.
-const COSTLY: usize = 1 << 20;
-
-/// Looks through a body. What it would cost more than `most`, or has more tasks than a job may have, is decided by that.
-fn look_through(route: &'static str, body: HeldBody, most: usize) -> Asked {
-    let cost = estimate_memory(&body);
-    let glance = Glance::of_body(&body);
-    let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
-    let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
-    // A queue is small, and is copied while it is reviewed.
-    let most = if route.ends_with("-queue") { most / 8 } else { most };
-    let specs = if cost >= COSTLY { GlancedSpecs::of_body(&body) } else { GlancedSpecs::default() };
-    let verdict = if is_job && specs.created_tasks > MOST_TASKS {
-        Some(Verdict::deny_invalid(task_count_refusal(specs.created_tasks).sentence()))
-    } else if cost <= most {
-        None
-    } else if is_job && specs.are_equal {
-        // Its finalizers and labels must change whatever its size is.
-        Some(Verdict::UNCHANGED)
-    } else {
-        let (needed, most) = (cost >> 20, most >> 20);
-        let message =
-            format!("the object is too large to be reviewed: it takes about {needed} MiB, at most {most} may");
-        Some(Verdict::Deny(Denial { code: 413, reason: "RequestEntityTooLarge", message }))
-    };
-    let early = verdict.map(|verdict| encode_verdict(&uid, verdict));
-    Asked { body: Arc::new(body), uid, namespace, cost, early }
-}
-
 impl SharedCache {
-    /// Reads a request's body and looks through it.
-    async fn read_request(&self, route: &'static str, request: Request) -> Result<Asked, Response> {
-        let body = self.bodies.read_body(request.into_body()).await;
-        let body = body.map_err(|error| {
-            self.metrics.count_refusal(error.status().as_u16());
-            (error.status(), error.to_string()).into_response()
-        })?;
-        let most = self.memory;
-        match &self.pool {
-            Some(pool) if body.len() >= LONG => {
-                let looked = pool.look_through(move || look_through(route, body, most)).await;
-                looked.ok_or_else(|| respond_with(500, b"the webhook failed on this object".to_vec()))
-            }
-            _ => Ok(look_through(route, body, most)),
-        }
-    }
-
     /// The plan of a binding is announced before anybody is told of it, so that no Work is rewritten by an older one.
     fn announce_plan(&self, body: &[u8]) {
         let Ok(request) = parse_review::<GatedBinding<'_>>(body) else { return };
@@ -383,7 +255,7 @@ async fn answer_interpreter(State(cache): State<SharedCache>, request: Request) 
                 let _span = tracing::debug_span!("review", route = "interpreter").entered();
                 interpret_request(&body, &known)
             });
-            match tokio::time::timeout(REVIEW_TIMEOUT, decided).await {
+            match tokio::time::timeout_at(asked.until, decided).await {
                 Ok(reply) => reply,
                 Err(_) => return respond_late(),
             }
@@ -404,7 +276,7 @@ async fn answer_request(cache: SharedCache, route: &'static str, request: Reques
     let started = Instant::now();
     let outcome = match asked.early.take() {
         Some(early) => Some(early),
-        None => match tokio::time::timeout(REVIEW_TIMEOUT, decide_request(&cache, route, &asked, rule)).await {
+        None => match tokio::time::timeout_at(asked.until, decide_request(&cache, route, &asked, rule)).await {
             Ok(outcome) => outcome,
             Err(_) => return respond_late(),
         },
@@ -415,7 +287,7 @@ async fn answer_request(cache: SharedCache, route: &'static str, request: Reques
         Some(Outcome::Read(lookup)) => {
             respond_with(500, format!("failed to decide after reading {lookup:?}").into_bytes())
         }
-        None => respond_with(500, b"the webhook failed on this object".to_vec()),
+        None => respond_with(500, FAILED.to_vec()),
     }
 }
 
@@ -450,70 +322,5 @@ fn respond_with(status: u16, body: Vec<u8>) -> Response {
     (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-/// Reads what a rule asks for. Names come from requests: one that no object can have is not asked for, because in a path
-/// it would mean another object.
-async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
-    match lookup {
-        Lookup::Binding((namespace, name)) if !(is_dns_label(namespace) && is_dns_subdomain(name)) => {
-            return LiveRead::Binding(None);
-        }
-        Lookup::Workload(key) if !(is_dns_label(&key.namespace) && is_dns_subdomain(&key.name)) => {
-            return LiveRead::Workload(None, false);
-        }
-        _ => {}
-    }
-    let read = async {
-        match lookup {
-            Lookup::Binding((namespace, name)) => {
-                let resource = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
-                let object = read_object(client, &resource, namespace, name).await?;
-                Ok(LiveRead::Binding(object.map(|object| Box::new(CachedBinding::from_object(&object)))))
-            }
-            Lookup::Workload(key) => {
-                let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
-                let namespaces: Api<DynamicObject> =
-                    Api::all_with(client.clone(), &api_resource("", "v1", "Namespace", "namespaces"));
-                let namespace = namespaces.get_opt(&key.namespace).await?;
-                let labels = namespace.and_then(|namespace| namespace.metadata.labels);
-                let workload = object.map(|object| CachedWorkload::from_object(key.kind, &object));
-                Ok(LiveRead::Workload(workload, is_opted_in(&json!(labels))))
-            }
-        }
-    };
-    match tokio::time::timeout(READ_TIMEOUT, read).await {
-        Ok(read) => read.unwrap_or_else(|error: kube::Error| LiveRead::Failed(error.to_string())),
-        Err(_) => LiveRead::Failed(format!("no answer within {} s", READ_TIMEOUT.as_secs())),
-    }
-}
-
-async fn read_object(
-    client: &Client,
-    resource: &ApiResource,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Value>, kube::Error> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
-    let object = api.get_opt(name).await?;
-    object.map(|object| serde_json::to_value(object).map_err(kube::Error::SerdeError)).transpose()
-}
-
-/// Feeds the cache from watches until `stop`; `ready` is set once it is complete.
-pub fn fill_cache(cache: &SharedCache, client: &Client, ready: Ready, stop: &CancellationToken) {
-    let (sender, mut events) = mpsc::channel(1024);
-    follow_host(&Follower::new(client.clone(), sender, stop.clone()));
-    let cache = cache.clone();
-    tokio::spawn(async move {
-        // What came meanwhile becomes one next cache.
-        let mut came = Vec::new();
-        while events.recv_many(&mut came, 1024).await > 0 {
-            let is_complete = cache.update_cache(|cache| {
-                came.drain(..).for_each(|event| cache.apply_event(event));
-                cache.is_complete()
-            });
-            if is_complete && !ready.is_ready() {
-                tracing::info!("the cache is complete");
-                ready.set_ready(true);
-            }
-        }
-    });
-}
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,13 @@
 mod load;
 mod reviews;
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use caldera_runtime::tls::Authority;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,6 +37,9 @@ pub struct Args {
     /// Jobs and bindings that the webhook remembers.
     #[arg(long, default_value_t = 1000)]
     objects: usize,
+    /// Only the largest job, alone and beside others.
+    #[arg(long)]
+    largest: bool,
 }
 
 pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
@@ -44,7 +51,7 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
         ("ResourceBinding", reviews::make_binding_reviews(args.objects, args.size)),
         ("Work", reviews::make_work_reviews(args.objects, args.size)),
     ];
-    for (kind, reviews) in &kinds {
+    for (kind, reviews) in kinds.iter().filter(|_| !args.largest) {
         load::check_answers(&target, reviews).await?;
         for protocol in [Protocol::Http1, Protocol::Http2] {
             let what = format!("{kind} {protocol:?}, {} connections, {} bytes", args.connections, args.size);
@@ -84,6 +91,7 @@ async fn beside_the_largest(target: &Target, args: &Args, small: &[Review]) -> a
     for path in ["/mutate-job", "/validate-job"] {
         let large = [reviews::make_largest_review(path)];
         let bytes = large[0].body.len();
+        println!("{path}, the largest job without HTTP and TLS: {}", measure_floor(&large[0].body));
         let (alone, taken) = load::load_closed_loop(target, Protocol::Http2, 1, &large, lasts).await?;
         println!("{path}, the largest job, {bytes} bytes: alone {alone:.1} a second; {taken}");
         let (at_rate, beside) = tokio::try_join!(
@@ -95,6 +103,22 @@ async fn beside_the_largest(target: &Target, args: &Args, small: &[Review]) -> a
         println!("{} reviews a second beside the largest job: {}; clock late p99 {late} ms", args.rate, at_rate.taken);
     }
     Ok(())
+}
+
+/// What a review that makes values of this body can not be faster than: serde_json alone. The fastest of some.
+fn measure_floor(body: &[u8]) -> String {
+    let fastest = |work: &dyn Fn() -> bool| {
+        let taken = (0..10).map(|_| {
+            let began = Instant::now();
+            std::hint::black_box(work());
+            began.elapsed()
+        });
+        format_millis(taken.min().unwrap_or_default())
+    };
+    let made = fastest(&|| serde_json::from_slice::<Value>(body).is_ok());
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let written = fastest(&|| serde_json::to_vec(&value).is_ok());
+    format!("serde_json makes and drops its values in {made} ms, writes them in {written} ms")
 }
 
 /// A webhook that remembers `objects` jobs with their bindings.

@@ -6,13 +6,15 @@
 //! A queue that does not exist or is not open is only a warning here: queue and job may come in one `kubectl apply`, in
 //! any order.
 
+use std::fmt::Write;
+
 use caldera_crds::{
-    job_admission::{Filled, QueueView, create_refusals, fill_defaults, queue_refusals, update_refusals},
+    job_admission::{Defaults, Filled, QueueView, create_refusals, fill_defaults, queue_refusals, update_refusals},
     names::caldera::DATA,
     workload::{data_of, priority_class_of, queue_of},
 };
 use json_patch::PatchOperation;
-use serde_json::Value;
+use serde_json::{Map, Value, json, value::RawValue};
 
 pub use super::ssh_keys::Seed;
 use super::{
@@ -20,7 +22,7 @@ use super::{
     ssh_keys::{KeyPair, share_key_pair},
     verdict::Verdict,
 };
-use crate::observe::{cache::Cache, request::ReviewRequest};
+use crate::observe::{cache::Cache, long_job::LongJob, request::ReviewRequest};
 
 /// Fills in Volcano's defaults, and the keys that a split job's pods need for each other; those of a new pair are made
 /// of `seed`. The job is changed in place: a copy of a large one would take as much memory again.
@@ -34,19 +36,92 @@ pub fn default_job_review(request: ReviewRequest<'_, Value>, seed: Option<Seed>)
         return Verdict::UNCHANGED;
     }
     let filled = fill_defaults(&mut job);
-    let flags = job.pointer(SSH_FLAGS).cloned();
-    share_key_pair(&mut job, old.as_ref(), || KeyPair::from_seed(&seed?));
-    let in_tasks = |filled: &Filled| filled.path.get(1).is_some_and(|token| token == "tasks");
     let one_by_one = filled.len() <= MOST_OPERATIONS;
-    let told = filled.into_iter().filter(|filled| one_by_one || !in_tasks(filled));
-    let mut patch: Vec<PatchOperation> = told.map(|Filled { path, value }| set_field(&path, value)).collect();
-    if let Some(now) = job.pointer_mut(SSH_FLAGS).filter(|now| Some(&**now) != flags.as_ref()) {
-        patch.push(set_field(&["spec", "plugins", "ssh"], now.take()));
-    }
+    let told = filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
+    let mut patch = tell_defaults(&mut job, old.as_ref(), told, seed);
     if let (false, Some(tasks)) = (one_by_one, job.pointer_mut("/spec/tasks")) {
         patch.push(set_field(&["spec", "tasks"], tasks.take()));
     }
     Verdict::allow_with(patch)
+}
+
+/// The same for a new job whose tasks are text: one after the other is read and forgotten, and those that replace them
+/// are text again.
+#[must_use]
+pub fn default_long_job(job: LongJob<'_>, seed: Option<Seed>) -> Verdict {
+    let LongJob { rest: mut job, tasks } = job;
+    let mut defaults = Defaults::default();
+    let mut texts = String::with_capacity(tasks.iter().map(|task| task.get().len() + DEFAULTS_OF_A_TASK).sum());
+    for (index, text) in tasks.into_iter().map(RawValue::get).enumerate() {
+        let Ok(mut task) = serde_json::from_str::<Value>(text) else { continue };
+        let (fields, before) = (count_fields(&task), defaults.filled.len());
+        defaults.fill_task(index, &mut task);
+        if index > 0 {
+            texts.push(',');
+        }
+        append_task(&mut texts, (text, fields), &task, &defaults.filled[before..]);
+    }
+    defaults.fill_job(&mut job);
+    let one_by_one = defaults.filled.len() <= MOST_OPERATIONS;
+    let told = defaults.filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
+    let patch = tell_defaults(&mut job, None, told, seed);
+    if one_by_one {
+        return Verdict::allow_with(patch);
+    }
+    let mut all: String = patch.iter().map(|operation| json!(operation).to_string() + ",").collect();
+    all.insert(0, '[');
+    // The list may be as long as the body: it is copied once.
+    texts.insert_str(0, &(all + "{\"op\":\"add\",\"path\":\"/spec/tasks\",\"value\":["));
+    texts.push_str("]}]");
+    Verdict::AllowText { patch: texts }
+}
+
+/// About how many bytes a task's defaults are.
+const DEFAULTS_OF_A_TASK: usize = 40;
+
+fn count_fields(value: &Value) -> usize {
+    value.as_object().map_or(0, Map::len)
+}
+
+/// Appends a task with what was filled in: at the end of its text where all of that is new in it, which had so many
+/// fields.
+fn append_task(to: &mut String, (text, fields): (&str, usize), task: &Value, filled: &[Filled]) {
+    if filled.is_empty() {
+        return to.push_str(text);
+    }
+    match text.strip_suffix('}') {
+        Some(open) if count_fields(task) == fields + filled.len() => {
+            to.push_str(open);
+            for (at, Filled { path, value }) in filled.iter().enumerate() {
+                let comma = if at > 0 || fields > 0 { "," } else { "" };
+                let name = path.last().map_or("", |name| &**name);
+                // Volcano's names of fields need no escaping.
+                let _ = write!(to, "{comma}\"{name}\":{value}");
+            }
+            to.push('}');
+        }
+        _ => to.push_str(&task.to_string()),
+    }
+}
+
+fn is_in_tasks(filled: &Filled) -> bool {
+    filled.path.get(1).is_some_and(|token| token == "tasks")
+}
+
+/// What was filled in, one by one, and the keys that the job gets.
+fn tell_defaults(
+    job: &mut Value,
+    old: Option<&Value>,
+    filled: impl Iterator<Item = Filled>,
+    seed: Option<Seed>,
+) -> Vec<PatchOperation> {
+    let mut patch: Vec<PatchOperation> = filled.map(|Filled { path, value }| set_field(&path, value)).collect();
+    let flags = job.pointer(SSH_FLAGS).cloned();
+    share_key_pair(job, old, || KeyPair::from_seed(&seed?));
+    if let Some(now) = job.pointer_mut(SSH_FLAGS).filter(|now| Some(&**now) != flags.as_ref()) {
+        patch.push(set_field(&["spec", "plugins", "ssh"], now.take()));
+    }
+    patch
 }
 
 /// Refusals that are told.
@@ -115,8 +190,6 @@ fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::{decide::patch::tests::applied, observe::cache::PriorityClass};
 
@@ -162,6 +235,44 @@ mod tests {
         fill_defaults(&mut defaulted);
         assert_eq!(stored, defaulted);
         assert_eq!(default(create(stored)), Verdict::UNCHANGED);
+    }
+
+    /// The patch is applied as the API server would.
+    fn of_text(job: &Value) -> Value {
+        let text = job.to_string();
+        match default_long_job(serde_json::from_str(&text).unwrap(), Some([7; 32])) {
+            Verdict::Allow { patch, .. } => applied(job, &patch),
+            Verdict::AllowText { patch } => {
+                let patch: json_patch::Patch = serde_json::from_str(&patch).unwrap();
+                assert!(patch.0.len() < 10, "{}", patch.0.len());
+                applied(job, &patch.0)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_whose_tasks_stay_text_gets_what_it_gets_otherwise() {
+        let tasks = [
+            job()["spec"]["tasks"][0].clone(),
+            json!({}),
+            json!(5),
+            json!({"name": "", "minAvailable": null, "maxRetry": 0, "replicas": 3}),
+            json!({"name": "a\"}{", "maxRetry": 2, "template": {"spec": {"hostNetwork": true}}}),
+            json!({"replicas": 6, "partitionPolicy": {"totalPartitions": 3, "partitionSize": 2, "minPartitions": 2}}),
+            json!({"name": "t", "minAvailable": 1, "maxRetry": 3}),
+        ];
+        for times in [0, 1, 1_000] {
+            for plugins in [Value::Null, json!({"mpi": ["--master=t"]})] {
+                let mut long = job();
+                long["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+                long["spec"]["tasks"] = tasks.iter().cycle().take(tasks.len() * times).cloned().collect();
+                long["spec"]["plugins"] = plugins;
+                long["spec"]["minAvailable"] = 0.into();
+                let Verdict::Allow { patch, .. } = default(create(long.clone())) else { panic!() };
+                assert_eq!(of_text(&long), applied(&long, &patch), "{times}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! JSON patches (RFC 6902): the least that makes one object of another.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use std::io::{BufWriter, Write};
+
+use base64::{engine::general_purpose::STANDARD, write::EncoderStringWriter};
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation, jsonptr::PointerBuf};
 use serde_json::Value;
 
@@ -38,8 +40,22 @@ pub fn patch_between(old: &Value, new: &Value) -> Vec<PatchOperation> {
 
 /// A patch as answers carry it: base64 of its JSON. A patch is made of plain values, which always have a JSON form.
 pub(crate) fn encode_patch(patch: &[PatchOperation]) -> String {
-    STANDARD.encode(serde_json::to_vec(patch).unwrap_or_default())
+    let mut encoded = String::new();
+    append_patch(patch, &mut encoded);
+    encoded
 }
+
+/// The same, appended piece by piece: the JSON of a large patch is never there as a whole.
+pub(crate) fn append_patch(patch: &[PatchOperation], to: &mut String) {
+    let into = EncoderStringWriter::from_consumer(to, &STANDARD);
+    let mut pieces = BufWriter::with_capacity(PIECE, into);
+    // Neither of the two can fail: a string takes all.
+    let _ = serde_json::to_writer(&mut pieces, patch);
+    let _ = pieces.flush();
+}
+
+/// Bytes that are encoded at once: a multiple of three, so that none are left over.
+const PIECE: usize = 12 * 1024;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -14,6 +14,11 @@ pub enum Verdict {
         /// Shown to the user.
         warnings: Vec<String>,
     },
+    /// Let it in, changed by a patch that is JSON already.
+    AllowText {
+        /// The list of its operations.
+        patch: String,
+    },
     /// Refuse it.
     Deny(Denial),
     /// The cache does not tell: read this from the API and decide again.

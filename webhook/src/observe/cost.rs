@@ -14,7 +14,7 @@ use std::{
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 /// A map's first node: eleven entries of key and value.
@@ -27,22 +27,14 @@ const STRING: usize = 24;
 /// About how many bytes the values of a JSON text take.
 #[must_use]
 pub fn estimate_memory(text: &[u8]) -> usize {
-    let (mut total, mut in_string, mut escaped) = (0_usize, false, false);
-    for byte in text {
-        if in_string {
-            total += 1;
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
+    let (mut total, mut at) = (0, 0);
+    while let Some(byte) = text.get(at) {
+        at += 1;
         total += match byte {
             b'"' => {
-                in_string = true;
-                STRING
+                let length = string_length(&text[at..]);
+                at += length;
+                STRING + length
             }
             b'{' => OBJECT,
             b'[' | b',' => ENTRY,
@@ -50,6 +42,20 @@ pub fn estimate_memory(text: &[u8]) -> usize {
         };
     }
     total
+}
+
+/// Bytes until a string's end, its closing quote included.
+fn string_length(text: &[u8]) -> usize {
+    let mut length = 0;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', &text[length..]) {
+        length += found + 1;
+        if text[length - 1] == b'"' {
+            return length;
+        }
+        // What is escaped ends nothing.
+        length = (length + 1).min(text.len());
+    }
+    text.len()
 }
 
 /// What is read of a review before its object is.
@@ -65,29 +71,10 @@ struct GlancedRequest<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow, default)]
     namespace: Option<Cow<'a, str>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct SpecsEnvelope<'a> {
-    #[serde(borrow, default)]
-    request: SpecsRequest<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SpecsRequest<'a> {
     #[serde(borrow, default)]
     operation: Cow<'a, str>,
     #[serde(default)]
-    object: Option<GlancedObject>,
-    #[serde(default)]
-    old_object: Option<GlancedObject>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct GlancedObject {
-    #[serde(default)]
-    spec: Digest,
+    object: TaskCount,
 }
 
 impl<'a> Glance<'a> {
@@ -108,45 +95,127 @@ impl<'a> Glance<'a> {
     pub fn namespace(&self) -> &str {
         self.request.namespace.as_deref().unwrap_or_default()
     }
-}
 
-/// What is read of the specs in a review before they are built.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct GlancedSpecs {
-    /// Whether something changes that is not the spec.
-    pub are_equal: bool,
     /// Tasks of a job that is created.
-    pub created_tasks: usize,
-}
-
-impl GlancedSpecs {
-    /// Reads a review so far; of what is no review, nothing.
     #[must_use]
-    pub fn of_body(body: &[u8]) -> Self {
-        let SpecsEnvelope { request } = serde_json::from_slice(body).unwrap_or_default();
-        let created = request.object.as_ref().filter(|_| request.operation == "CREATE");
-        let are_equal = match (&request.object, &request.old_object) {
-            (Some(new), Some(old)) => new.spec.hash == old.spec.hash,
-            _ => false,
-        };
-        Self { are_equal, created_tasks: created.map_or(0, |object| object.spec.tasks) }
+    pub fn created_tasks(&self) -> usize {
+        if self.request.operation == "CREATE" { self.request.object.0 } else { 0 }
     }
 }
 
-/// A number that is equal for equal values, and the length of the list `tasks`.
-#[derive(Debug, Default, Clone, Copy)]
-struct Digest {
-    hash: u64,
-    tasks: usize,
-    length: usize,
+/// The length of the list `spec.tasks` of an object of any shape; nothing is kept of it.
+#[derive(Debug, Default)]
+struct TaskCount(usize);
+
+impl<'de> Deserialize<'de> for TaskCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        CountAt(&["spec", "tasks"]).deserialize(deserializer).map(Self)
+    }
 }
+
+/// Counts the items of the list at a path; what has another shape has none.
+struct CountAt(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for CountAt {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for CountAt {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<usize, A::Error> {
+        let mut length = 0;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            length += 1;
+        }
+        Ok(if self.0.is_empty() { length } else { 0 })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
+        let mut length = 0;
+        while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
+            match self.0.split_first() {
+                Some((first, rest)) if key == *first => length = entries.next_value_seed(CountAt(rest))?,
+                _ => drop(entries.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(length)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct SpecsEnvelope {
+    #[serde(default)]
+    request: SpecsRequest,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecsRequest {
+    #[serde(default)]
+    object: Option<GlancedObject>,
+    #[serde(default)]
+    old_object: Option<GlancedObject>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct GlancedObject {
+    #[serde(default)]
+    spec: Digest,
+}
+
+/// Whether something changes in a review that is not the spec. Of what is no review it is not known: false.
+#[must_use]
+pub fn are_specs_equal(body: &[u8]) -> bool {
+    let SpecsEnvelope { request } = serde_json::from_slice(body).unwrap_or_default();
+    match (&request.object, &request.old_object) {
+        (Some(new), Some(old)) => new.spec.0 == old.spec.0,
+        _ => false,
+    }
+}
+
+/// A number that is equal for equal values.
+#[derive(Debug, Default, Clone, Copy)]
+struct Digest(u64);
 
 /// Nobody outside can find two values of one hash.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Digest {
     fn of(kind: u8, value: impl Hash) -> Self {
-        Self { hash: KEYS.hash_one((kind, value)), ..Self::default() }
+        Self(KEYS.hash_one((kind, value)))
     }
 }
 
@@ -190,23 +259,20 @@ impl<'de> Visitor<'de> for DigestVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Digest, A::Error> {
-        let (mut hash, mut length) = (0, 0);
+        let (mut hash, mut length) = (0, 0_usize);
         while let Some(item) = items.next_element::<Digest>()? {
-            hash = Digest::of(6, (hash, item.hash)).hash;
+            hash = Digest::of(6, (hash, item.0)).0;
             length += 1;
         }
-        Ok(Digest { hash: Digest::of(7, (hash, length)).hash, length, tasks: 0 })
+        Ok(Digest::of(7, (hash, length)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Digest, A::Error> {
         let mut all = Digest::default();
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             let value = entries.next_value::<Digest>()?;
-            if key == "tasks" {
-                all.tasks = value.length;
-            }
             // In any order.
-            all.hash = all.hash.wrapping_add(Digest::of(8, (key.as_ref(), value.hash)).hash);
+            all.0 = all.0.wrapping_add(Digest::of(8, (key.as_ref(), value.0)).0);
         }
         Ok(all)
     }
@@ -220,8 +286,9 @@ mod tests {
 
     fn glance(request: &Value) -> (String, bool, usize) {
         let body = json!({"request": request}).to_string();
-        let (glance, specs) = (Glance::of_body(body.as_bytes()), GlancedSpecs::of_body(body.as_bytes()));
-        (format!("{}/{}", glance.namespace(), glance.uid()), specs.are_equal, specs.created_tasks)
+        let glance = Glance::of_body(body.as_bytes());
+        let whose = format!("{}/{}", glance.namespace(), glance.uid());
+        (whose, are_specs_equal(body.as_bytes()), glance.created_tasks())
     }
 
     #[test]
@@ -238,6 +305,10 @@ mod tests {
         for other in [json!([]), json!([{"name": "tasks"}]), json!({"tasks": 1})] {
             assert!(!review("UPDATE", &new, job(other, "x")).1);
         }
+        for odd in [json!(5), json!([1]), json!({"spec": [1, 2]}), json!({"spec": {"tasks": {"spec": {"tasks": [1]}}}})]
+        {
+            assert_eq!(review("CREATE", &odd, Value::Null), ("ns/u".to_owned(), false, 0), "{odd}");
+        }
         assert_eq!(glance(&json!({"uid": 5})), ("/".to_owned(), false, 0));
         assert_eq!(Glance::of_body(b"{").uid(), "");
     }
@@ -249,5 +320,8 @@ mod tests {
         let objects = format!("[{}0]", "{\"a\":1},".repeat(1_000));
         assert!(estimate_memory(objects.as_bytes()) > 700_000);
         assert_eq!(estimate_memory(br#""a\"{""#), STRING + 5);
+        assert_eq!(estimate_memory(br#""a\\"{"#), STRING + 4 + OBJECT);
+        // What ends in the middle.
+        assert_eq!((estimate_memory(b"\"ab"), estimate_memory(b"\"a\\")), (STRING + 2, STRING + 2));
     }
 }

@@ -4,12 +4,13 @@
 //! that is no review is a 400, and what could not be decided is a 500, so that the failure policy of the webhook
 //! applies.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     decide::{
-        patch::encode_patch,
+        patch::append_patch,
         verdict::{Denial, Verdict},
     },
     observe::{
@@ -32,23 +33,53 @@ pub enum Outcome {
 pub fn encode_verdict(uid: &str, verdict: Verdict) -> Outcome {
     match verdict {
         Verdict::Allow { patch, warnings } => {
-            let mut response = json!({"uid": uid, "allowed": true});
+            let mut response = begin_response(uid, true);
             if !patch.is_empty() {
-                response["patchType"] = "JSONPatch".into();
-                response["patch"] = encode_patch(&patch).into();
+                response.push_str(PATCH);
+                // Base64 needs no escaping, and is as large as the object may be: it is written once.
+                append_patch(&patch, &mut response);
+                response.push('"');
             }
             if !warnings.is_empty() {
-                response["warnings"] = warnings.into();
+                response.push_str(",\"warnings\":");
+                response.push_str(&json!(warnings).to_string());
             }
-            encode_response(&response)
+            end_response(response)
+        }
+        Verdict::AllowText { patch } => {
+            let mut response = begin_response(uid, true);
+            response.reserve_exact(patch.len() / 3 * 4 + ENVELOPE);
+            response.push_str(PATCH);
+            STANDARD.encode_string(patch, &mut response);
+            response.push('"');
+            end_response(response)
         }
         Verdict::Deny(Denial { code, reason, message }) => {
-            let status = json!({"code": code, "reason": reason, "message": message});
-            encode_response(&json!({"uid": uid, "allowed": false, "status": status}))
+            let mut response = begin_response(uid, false);
+            response.push_str(",\"status\":");
+            response.push_str(&json!({"code": code, "reason": reason, "message": message}).to_string());
+            end_response(response)
         }
         Verdict::Read(lookup) => Outcome::Read(lookup),
         Verdict::Undecided(message) => Outcome::Reply(500, message.into_bytes()),
     }
+}
+
+const PATCH: &str = ",\"patchType\":\"JSONPatch\",\"patch\":\"";
+/// Bytes of an answer around its patch.
+const ENVELOPE: usize = 256;
+
+fn begin_response(uid: &str, is_allowed: bool) -> String {
+    let uid = json!(uid);
+    format!(
+        "{{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"response\":{{\"uid\":{uid},\
+         \"allowed\":{is_allowed}"
+    )
+}
+
+fn end_response(mut response: String) -> Outcome {
+    response.push_str("}}");
+    Outcome::Reply(200, response.into_bytes())
 }
 
 /// Reads a body, asks `rule`, carries the verdict back.
@@ -79,15 +110,10 @@ pub fn answer_owned_review<'a, T: Deserialize<'a>>(
     }
 }
 
-fn encode_response(response: &Value) -> Outcome {
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-    Outcome::Reply(200, review.to_string().into_bytes())
-}
-
 #[cfg(test)]
 mod tests {
-    use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::de::IgnoredAny;
+    use serde_json::Value;
 
     use super::*;
     use crate::decide::patch::set_field;
@@ -130,10 +156,15 @@ mod tests {
         let patch = STANDARD.decode(allowed["response"]["patch"].as_str().unwrap()).unwrap();
         assert_eq!(patch, br#"[{"op":"add","path":"/a","value":1}]"#);
         assert_eq!(allowed["response"]["patchType"], "JSONPatch");
+        let text = Verdict::AllowText { patch: String::from_utf8(patch).unwrap() };
+        assert_eq!(reply(encode_verdict("u", text)).1, allowed);
         let (_, unchanged) = reply(encode_verdict("u", Verdict::UNCHANGED));
         assert_eq!(unchanged["response"], json!({"uid": "u", "allowed": true}));
         let (_, denied) = reply(encode_verdict("u", Verdict::deny_invalid("no")));
         assert_eq!(denied["response"]["status"], json!({"code": 422, "reason": "Invalid", "message": "no"}));
+        let warned = Verdict::Allow { patch: Vec::new(), warnings: vec!["a \"b\"".to_owned()] };
+        let (_, warned) = reply(encode_verdict("u\"", warned));
+        assert_eq!(warned["response"], json!({"uid": "u\"", "allowed": true, "warnings": ["a \"b\""]}));
         assert_eq!(reply(encode_verdict("u", Verdict::Undecided("later".into()))), (500, json!("later")));
     }
 }

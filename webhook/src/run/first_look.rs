@@ -1,0 +1,84 @@
+//! The first look at a request: its body within bounds, whose it is, and what it would cost, before anything is built of
+//! it.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use caldera_crds::job_admission::{MOST_TASKS, task_count_refusal};
+use caldera_runtime::bounded::body::HeldBody;
+use tokio::time::Instant;
+
+use super::{FAILED, MUTATE_JOB, VALIDATE_JOB, respond_late, respond_with, shared_cache::SharedCache};
+use crate::{
+    decide::verdict::{Denial, Verdict},
+    observe::cost::{Glance, are_specs_equal, estimate_memory},
+    write::review::{Outcome, encode_verdict},
+};
+
+/// A body, and what is known of it before anything is built of it.
+pub(super) struct Asked {
+    pub(super) body: Arc<HeldBody>,
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    /// Bytes that its values will take.
+    pub(super) cost: usize,
+    /// When it must be decided at last.
+    pub(super) until: Instant,
+    /// Decided by that alone.
+    pub(super) early: Option<Outcome>,
+}
+
+/// How long a review may take in all, from its last byte: below the API server's patience of five seconds.
+pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_millis(4_500);
+/// From here on a body is looked through on another thread.
+const LONG: usize = 64 << 10;
+
+/// Looks through a body. What would cost more than `most`, or has more tasks than a job may have, is decided by that.
+fn look_through(route: &'static str, body: HeldBody, most: usize, until: Instant) -> Asked {
+    let cost = estimate_memory(&body);
+    let glance = Glance::of_body(&body);
+    let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
+    let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
+    // A queue is small, and is copied while it is reviewed.
+    let most = if route.ends_with("-queue") { most / 8 } else { most };
+    let verdict = if is_job && glance.created_tasks() > MOST_TASKS {
+        Some(Verdict::deny_invalid(task_count_refusal(glance.created_tasks()).sentence()))
+    } else if cost <= most {
+        None
+    } else if is_job && are_specs_equal(&body) {
+        // Its finalizers and labels must change whatever its size is.
+        Some(Verdict::UNCHANGED)
+    } else {
+        let (needed, most) = (cost >> 20, most >> 20);
+        let message =
+            format!("the object is too large to be reviewed: it takes about {needed} MiB, at most {most} may");
+        Some(Verdict::Deny(Denial { code: 413, reason: "RequestEntityTooLarge", message }))
+    };
+    let early = verdict.map(|verdict| encode_verdict(&uid, verdict));
+    Asked { body: Arc::new(body), uid, namespace, cost, until, early }
+}
+
+impl SharedCache {
+    /// Reads a request's body and looks through it.
+    pub(super) async fn read_request(&self, route: &'static str, request: Request) -> Result<Asked, Response> {
+        let body = self.bodies.read_body(request.into_body()).await;
+        let body = body.map_err(|error| {
+            self.metrics.count_refusal(error.status().as_u16());
+            (error.status(), error.to_string()).into_response()
+        })?;
+        let (most, until) = (self.memory, Instant::now() + REVIEW_TIMEOUT);
+        match &self.pool {
+            Some(pool) if body.len() >= LONG => {
+                let looked = pool.look_through(move || look_through(route, body, most, until));
+                match tokio::time::timeout_at(until, looked).await {
+                    Ok(looked) => looked.ok_or_else(|| respond_with(500, FAILED.to_vec())),
+                    Err(_) => Err(respond_late()),
+                }
+            }
+            _ => Ok(look_through(route, body, most, until)),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Reads from the API what the cache lacks for a review.
+
+use std::time::Duration;
+
+use caldera_crds::dns::{is_dns_label, is_dns_subdomain};
+use caldera_runtime::watch::api_resource;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
+
+use crate::observe::{
+    cache::{CachedBinding, CachedWorkload, LiveRead, Lookup},
+    host_watch::is_opted_in,
+};
+
+/// How long a live read may take: well below the API server's patience.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Reads what a rule asks for. Names come from requests: one that no object can have is not asked for, because in a path
+/// it would mean another object.
+pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
+    match lookup {
+        Lookup::Binding((namespace, name)) if !(is_dns_label(namespace) && is_dns_subdomain(name)) => {
+            return LiveRead::Binding(None);
+        }
+        Lookup::Workload(key) if !(is_dns_label(&key.namespace) && is_dns_subdomain(&key.name)) => {
+            return LiveRead::Workload(None, false);
+        }
+        _ => {}
+    }
+    let read = async {
+        match lookup {
+            Lookup::Binding((namespace, name)) => {
+                let resource = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
+                let object = read_object(client, &resource, namespace, name).await?;
+                Ok(LiveRead::Binding(object.map(|object| Box::new(CachedBinding::from_object(&object)))))
+            }
+            Lookup::Workload(key) => {
+                let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
+                let namespaces: Api<DynamicObject> =
+                    Api::all_with(client.clone(), &api_resource("", "v1", "Namespace", "namespaces"));
+                let namespace = namespaces.get_opt(&key.namespace).await?;
+                let labels = namespace.and_then(|namespace| namespace.metadata.labels);
+                let workload = object.map(|object| CachedWorkload::from_object(key.kind, &object));
+                Ok(LiveRead::Workload(workload, is_opted_in(&json!(labels))))
+            }
+        }
+    };
+    match tokio::time::timeout(READ_TIMEOUT, read).await {
+        Ok(read) => read.unwrap_or_else(|error: kube::Error| LiveRead::Failed(error.to_string())),
+        Err(_) => LiveRead::Failed(format!("no answer within {} s", READ_TIMEOUT.as_secs())),
+    }
+}
+
+async fn read_object(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    let object = api.get_opt(name).await?;
+    object.map(|object| serde_json::to_value(object).map_err(kube::Error::SerdeError)).transpose()
+}
