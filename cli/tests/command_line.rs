@@ -3,6 +3,8 @@
 #![allow(clippy::zombie_processes, reason = "a failing test leaves its child to the system")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod killed;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -16,6 +18,8 @@ use std::{
 
 use caldera_crds::published::ClusterInventory;
 use caldera_runtime::client::{self, WriteCounts};
+
+use crate::killed::Killed;
 
 /// How long a process may take for what it does at once, on a machine that is busy with much else. Only failures last as
 /// long.
@@ -81,16 +85,9 @@ fn kubeconfig(dir: &Path, address: &str) -> String {
 
 /// A `caldera sandbox` that serves.
 struct Sandbox {
-    child: Child,
+    child: Killed,
     /// URLs of its servers.
     servers: Vec<String>,
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Sandbox {
@@ -99,7 +96,7 @@ impl Sandbox {
     }
 
     fn start_with(dir: &Path, args: &[&str]) -> Self {
-        let mut child = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).args(args).spawn().unwrap();
+        let mut child = Killed(caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).args(args).spawn().unwrap());
         let mut servers = Vec::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
@@ -292,16 +289,6 @@ fn a_signal_ends_the_sandbox_at_once_and_frees_its_ports() {
             let address = server.strip_prefix("https://").unwrap();
             TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));
         }
-    }
-}
-
-/// A process that is killed with its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

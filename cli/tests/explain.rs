@@ -1,12 +1,13 @@
 //! `caldera why` and `caldera queue` against a sandbox: what a user reads, what a script reads, and how they end.
 
-#![allow(clippy::zombie_processes, reason = "a failing test leaves its child to the system")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod killed;
 
 use std::{
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +16,8 @@ use caldera_cli::{manifests::parse_documents, stack};
 use caldera_runtime::client::{WriteCounts, from_config, load_config};
 use serde_json::{Value, json};
 
+use crate::killed::Killed;
+
 const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
 const SPLIT: &str = include_str!("../../manifests/examples/10-mindspore-cpu.yaml");
 const TOO_BIG: &str = include_str!("../../manifests/examples/30-too-big.yaml");
@@ -22,23 +25,17 @@ const WAITING: &str = include_str!("../../manifests/examples/40-low-priority.yam
 const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
 
 struct Sandbox {
-    child: Child,
+    _process: Killed,
     kubeconfig: String,
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Sandbox {
     fn start(dir: &Path) -> Self {
-        let mut child = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let started = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
+        let mut process = Killed(started.unwrap());
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
-        Self { child, kubeconfig: dir.join("host.kubeconfig").to_str().unwrap().to_owned() }
+        Self { _process: process, kubeconfig: dir.join("host.kubeconfig").to_str().unwrap().to_owned() }
     }
 
     fn apply(&self, yaml: &str) {
