@@ -85,6 +85,10 @@ pub fn make_placed_binding(i: usize) -> Value {
     let share = json!({"tasks": {"worker": {"replicas": 2, "minAvailable": 2}}, "minAvailable": 2});
     let plan = json!({"clusters": {"m1": share.clone(), "m2": share}});
     object["metadata"]["annotations"][caldera::PLAN] = plan.to_string().into();
+    object["metadata"]["annotations"][caldera::GATE] = caldera::GATE_OPEN.into();
+    let charged = json!({"cpu": "4", "memory": "4Gi", "pods": "4"});
+    let record = json!({"queue": "q0", "priority": 0, "copies": 1, "tasks": {"worker": 4}, "charged": charged});
+    object["metadata"]["annotations"][caldera::ADMISSION] = record.to_string().into();
     object["spec"]["clusters"] = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
     object
 }
