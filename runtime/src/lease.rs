@@ -112,7 +112,7 @@ pub async fn acquire_lease(
     let mut seen: Option<(LeaseRecord, Instant)> = None;
     let mut announced = false;
     loop {
-        match try_lease(&client, &candidate, &clock, &mut seen).await {
+        match try_lease(&client, &candidate, &clock, &mut seen, None).await {
             Ok(true) => break,
             Ok(false) => {
                 let holder = seen.as_ref().map(|(record, _)| record.holder.clone()).unwrap_or_default();
@@ -132,7 +132,8 @@ pub async fn acquire_lease(
     let epoch = seen.as_ref().map(|(record, _)| record.epoch()).unwrap_or_default();
     let lost = CancellationToken::new();
     let given_up = CancellationToken::new();
-    let renewing = tokio::spawn(keep_renewing(client, candidate, clock, seen, lost.clone(), given_up.clone()));
+    let held = (epoch.clone(), seen);
+    let renewing = tokio::spawn(keep_renewing(client, candidate, clock, held, lost.clone(), given_up.clone()));
     Some(HeldLease { epoch, lost, renewing, giving_up: given_up.drop_guard() })
 }
 
@@ -140,7 +141,7 @@ async fn keep_renewing(
     client: Client,
     candidate: LeaseCandidate,
     clock: SharedClock,
-    mut seen: Option<(LeaseRecord, Instant)>,
+    (epoch, mut seen): (String, Option<(LeaseRecord, Instant)>),
     lost: CancellationToken,
     given_up: CancellationToken,
 ) {
@@ -155,7 +156,7 @@ async fn keep_renewing(
             () = tokio::time::sleep(RETRY_PERIOD) => {}
         }
         let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
-        match tokio::time::timeout(left, try_lease(&client, &candidate, &clock, &mut seen)).await {
+        match tokio::time::timeout(left, try_lease(&client, &candidate, &clock, &mut seen, Some(&epoch))).await {
             Ok(Ok(true)) => renewed = Instant::now(),
             Ok(Ok(false)) => break,
             Ok(Err(failure)) => tracing::warn!(lease = candidate.name, %failure, "failed to renew the lease"),
@@ -169,12 +170,14 @@ async fn keep_renewing(
     lost.cancel();
 }
 
-/// Reads the lease and creates, renews or takes it where the rule says so; true if it is ours afterwards.
+/// Reads the lease and creates, renews or takes it where the rule says so; true if it is ours afterwards. Whoever holds
+/// an epoch only renews that: what it grants carries it, and would never be placed in another term.
 async fn try_lease(
     client: &Client,
     candidate: &LeaseCandidate,
     clock: &SharedClock,
     seen: &mut Option<(LeaseRecord, Instant)>,
+    held: Option<&str>,
 ) -> Result<bool, Failure> {
     let record = read_lease(client, &candidate.namespace, &candidate.name).await?;
     if record.as_ref() != seen.as_ref().map(|(record, _)| record) {
@@ -182,6 +185,9 @@ async fn try_lease(
     }
     let unchanged = seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
     let record = seen.as_ref().map(|(record, _)| record);
+    if held.is_some_and(|held| record.is_none_or(|record| record.epoch() != held)) {
+        return Ok(false);
+    }
     let write = match decide_lease_action(&candidate.identity, record, unchanged) {
         LeaseAction::Wait => return Ok(false),
         action => write_for(action, candidate, record, &format_micro_time(clock.now())),

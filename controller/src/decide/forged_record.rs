@@ -5,7 +5,8 @@
 //! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
 //! had it, see ADR 4); or if it names another queue than its workload. Clusters are forged without a record on a
 //! gated binding, and beyond the record if nobody cut that. A grant of another lease of which nothing is placed is a
-//! stale grant, not a forged one. A record that is smaller than the one before harms nobody.
+//! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms
+//! nobody.
 //!
 //! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
 //! can ask for: so a forged one takes nothing from others, also if it was forged while no controller ran and so passes
@@ -114,7 +115,9 @@ impl GrantHistory {
             return self.fault;
         }
         let is_ours = self.sent.as_ref() == Some(now);
-        let is_less = before.as_ref().is_some_and(|before| is_within(&now.admission, &before.admission));
+        let is_less = before
+            .as_ref()
+            .is_some_and(|before| now.epoch == before.epoch && is_within(&now.admission, &before.admission));
         if is_less && !is_ours {
             // Nor is what was taken from it.
             self.sent = None;

@@ -5,7 +5,9 @@
 //! Each grant says under which lease it was made (`caldera.dev/epoch`). The scheduler places nothing more of a grant
 //! unless it read, after it had seen the grant, that this lease was still held: whoever takes the lease later lists the
 //! grant and charges it. The one replica that holds the lease now decides here about grants of other leases: it grants
-//! them anew where each queue on the path is within its limit, and takes the others back, the newest first.
+//! them anew where each queue on the path is within its limit, and takes the others back, the newest first. What is
+//! taken back may be placed yet, by a look at the lease that began before this replica took it. So it counts until that
+//! is stored, and nothing is granted anew in its place before.
 //!
 //! A grant of a *later* lease says that this replica lost its own and has not noticed yet: deciding about it would only
 //! undo what the new holder does, and be undone. It is left alone until a replica that lost its lease has stopped.
@@ -98,8 +100,14 @@ impl StaleGrants {
             let Some(binding) = objects.bindings.get(&key) else { continue };
             let Some(record) = binding.admission.as_deref() else { continue };
             let path = objects.queue_path(&record.queue);
-            if !path.iter().any(|name| exceeds_limit(&jobs.engine, name, taken.get(name))) {
+            let exceeds = |without: &BTreeMap<QueueName, Resources>| {
+                path.iter().any(|name| exceeds_limit(&jobs.engine, name, without.get(name)))
+            };
+            if !exceeds(&BTreeMap::new()) {
                 decisions.extend(jobs.assume_record(binding, record.clone(), true));
+                continue;
+            }
+            if !exceeds(&taken) {
                 continue;
             }
             tracing::warn!(binding = %key, queue = %record.queue, "granted by another replica beyond a limit; taken back");

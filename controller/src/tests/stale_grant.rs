@@ -1,5 +1,6 @@
 //! Grants of another replica, under another lease.
 
+use caldera_runtime::write::Failure;
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -99,6 +100,31 @@ fn what_two_replicas_granted_beyond_a_limit_is_taken_back_newest_first() {
     world.pass(2);
     assert!(annotation(&world, "old", "caldera.dev/admission").is_string());
     assert!(annotation(&world, "young", "caldera.dev/admission").is_null());
+    assert_eq!(world.used("q"), "4");
+}
+
+/// The scheduler may have read the lease before we took it: what is taken back may be placed before that is stored. The
+/// model in `model` found a history of that.
+#[test]
+fn nothing_is_granted_anew_in_the_place_of_a_grant_that_is_not_taken_back_yet() {
+    let mut world = World::new(4);
+    world.controller.jobs.epoch = Some("5.me".into());
+    world.queue("q", &json!({"capability": {"cpu": "0"}}));
+    for name in ["old", "young"] {
+        world.job(name, "q", 4);
+    }
+    world.settle();
+    world.queue("q", &json!({"capability": {"cpu": "4"}}));
+    granted_elsewhere(&mut world, "young", 4, "4.other");
+    granted_elsewhere(&mut world, "old", 4, "3.other");
+    // The scheduler was faster: it had read lease 4.
+    world.refuse_evictions = vec![Failure::Conflict("it was placed".into())];
+    world.settle();
+    assert!(world.refuse_evictions.is_empty());
+    assert_eq!(annotation(&world, "old", "caldera.dev/epoch"), "3.other");
+    world.place("young-job", 4);
+    world.pass(10);
+    assert_eq!(annotation(&world, "old", "caldera.dev/admission"), Value::Null);
     assert_eq!(world.used("q"), "4");
 }
 
