@@ -5,8 +5,8 @@
 //! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
 //! had it, see ADR 4); or if it names another queue than its workload. Clusters are forged without a record on a
 //! gated binding, and beyond the record if nobody cut that. A grant of another lease of which nothing is placed is a
-//! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms
-//! nobody.
+//! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms nobody,
+//! unless clusters for more pods come with it. A gate that was there counts although somebody took it off.
 //!
 //! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
 //! can ask for: so a forged one takes nothing from others, also if it was forged while no controller ran and so passes
@@ -72,6 +72,8 @@ pub(crate) struct GrantHistory {
     sent: Option<Grant>,
     /// Pods that its clusters were seen to have.
     placed: u64,
+    /// It was seen with a gate.
+    gated: bool,
     fault: Option<RecordFault>,
     /// The record named the workload's queue.
     named_queue: bool,
@@ -97,19 +99,19 @@ impl GrantHistory {
         let is_first = in_first_list && !self.known;
         self.known = true;
         self.placed = placed;
+        self.gated |= binding.gate.is_some();
         let before = std::mem::replace(&mut self.seen, now);
         let Some(now) = &self.seen else {
             if before.is_some() {
                 // What was granted once is not granted again by saying so.
                 self.sent = None;
             }
-            self.fault =
-                (binding.gate.is_some() && !binding.clusters.is_empty()).then_some(RecordFault::PlacedWithoutRecord);
+            self.fault = (self.gated && !binding.clusters.is_empty()).then_some(RecordFault::PlacedWithoutRecord);
             return self.fault;
         };
-        let granted = count_granted(&now.admission);
+        let spreads = placed > count_granted(&now.admission) && placed > placed_before;
         if before.as_ref() == Some(now) {
-            if placed > granted && placed > placed_before {
+            if spreads {
                 self.fault = Some(RecordFault::PlacedBeyondRecord);
             }
             return self.fault;
@@ -125,10 +127,11 @@ impl GrantHistory {
         let of_this_lease = now.epoch.as_deref() == epoch;
         let waits = binding.clusters.is_empty()
             || before.as_ref().is_some_and(|before| placed <= count_granted(&before.admission));
-        let is_sound = is_first || is_ours || (self.fault.is_none() && is_less) || (!of_this_lease && waits);
+        let is_sound =
+            is_first || is_ours || (self.fault.is_none() && is_less && !spreads) || (!of_this_lease && waits);
         self.fault = if is_sound {
             None
-        } else if term_of(now.epoch.as_deref()) > term_of(epoch) {
+        } else if epoch.is_some() && term_of(now.epoch.as_deref()) > term_of(epoch) {
             Some(RecordFault::NotGrantedByUs)
         } else {
             Some(RecordFault::NotGranted)
@@ -179,7 +182,13 @@ impl Jobs {
         if binding.deleting || binding.placement.is_none() {
             return None;
         }
-        fault.or_else(|| history.hold_against(binding, workload?))
+        match fault {
+            // That it names another queue is so under every lease.
+            None | Some(RecordFault::NotGrantedByUs) => {
+                workload.and_then(|workload| history.hold_against(binding, workload)).or(fault)
+            }
+            known => known,
+        }
     }
 }
 

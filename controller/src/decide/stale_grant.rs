@@ -7,7 +7,8 @@
 //! grant and charges it. The one replica that holds the lease now decides here about grants of other leases: it grants
 //! them anew where each queue on the path is within its limit, and takes the others back, the newest first. What is
 //! taken back may be placed yet, by a look at the lease that began before this replica took it. So it counts until that
-//! is stored, and nothing is granted anew in its place before.
+//! is stored, and nothing is granted anew in its place before. One that charges less than its pods ask for now is taken
+//! back too: it is of another template, or forged.
 //!
 //! A grant of a *later* lease says that this replica lost its own and has not noticed yet: deciding about it would only
 //! undo what the new holder does, and be undone. It is left alone until a replica that lost its lease has stopped.
@@ -18,6 +19,7 @@ use std::{
 };
 
 use caldera_core::{
+    admission::Admission,
     gang::QueueName,
     queue::{Engine, ledger::Stage},
     resources::Resources,
@@ -38,6 +40,7 @@ use crate::{
 
 /// What is said to whom it is taken back from.
 const WHY: &str = "another replica of the controller granted it beyond a limit";
+const WHY_UNDERSTATED: &str = "another replica of the controller granted it for less than its pods ask for";
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// While the last write to the binding was not seen in the watch.
@@ -103,17 +106,20 @@ impl StaleGrants {
             let exceeds = |without: &BTreeMap<QueueName, Resources>| {
                 path.iter().any(|name| exceeds_limit(&jobs.engine, name, without.get(name)))
             };
-            if !exceeds(&BTreeMap::new()) {
+            let is_understated = binding.clusters.is_empty() && is_understated(objects, binding, record);
+            if !is_understated && !exceeds(&BTreeMap::new()) {
                 decisions.extend(jobs.assume_record(binding, record.clone(), true));
                 continue;
             }
-            if !exceeds(&taken) {
+            let is_beyond = exceeds(&taken);
+            if !is_beyond && !is_understated {
                 continue;
             }
-            tracing::warn!(binding = %key, queue = %record.queue, "granted by another replica beyond a limit; taken back");
+            tracing::warn!(binding = %key, queue = %record.queue, is_beyond, "a grant of another replica is taken back");
             let mut freed = jobs.engine.charge_of(binding.id.as_str()).unwrap_or_default();
             if binding.clusters.is_empty() {
-                decisions.push(requeue(binding, NOT_PLACED, WHY.to_owned(), Vec::new(), now));
+                let why = if is_beyond { WHY } else { WHY_UNDERSTATED };
+                decisions.push(requeue(binding, NOT_PLACED, why.to_owned(), Vec::new(), now));
             } else if let Some(less) = record_of_placed(objects, binding) {
                 // It keeps what it has.
                 freed.saturating_sub(&less.charged);
@@ -123,6 +129,17 @@ impl StaleGrants {
         }
         decisions
     }
+}
+
+/// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.
+fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
+    let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
+    let mut asked = Resources::new();
+    for task in &gang.tasks {
+        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
+        asked.add(&task.request.times(pods));
+    }
+    !asked.fits_in(&record.charged)
 }
 
 /// How often the lease had changed hands when it was this epoch. An epoch that says nothing is of no lease of ours.

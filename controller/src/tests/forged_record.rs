@@ -166,6 +166,65 @@ fn clusters_behind_a_closed_gate_are_taken_away() {
 }
 
 #[test]
+fn a_record_of_another_lease_that_charges_too_little_is_not_granted_anew() {
+    let mut world = world();
+    world.job("six", "q", 6);
+    world.settle();
+    forge(&mut world, "six-job", &record("q", 6, "0"), Some("2.other"), &json!([]));
+    world.pass(2);
+    assert!(annotation(&world, "six-job", "caldera.dev/admission").is_null());
+    assert_eq!(world.used("q"), "0");
+}
+
+#[test]
+fn a_record_that_names_another_queue_is_taken_away_at_once_whichever_lease_it_names() {
+    let mut world = world();
+    world.job("six", "q", 6);
+    world.settle();
+    let before = world.writes.len();
+    forge(&mut world, "six-job", &record("other", 6, "6"), Some("99.other"), &on_m1(6));
+    world.settle();
+    assert_taken_away(&world, "six-job", before);
+}
+
+#[test]
+fn no_lease_is_later_than_none() {
+    let mut world = world();
+    world.controller.jobs.epoch = None;
+    world.job("six", "q", 6);
+    world.settle();
+    let before = world.writes.len();
+    forge(&mut world, "six-job", &record("q", 6, "6"), Some("99.other"), &on_m1(6));
+    world.settle();
+    assert_taken_away(&world, "six-job", before);
+}
+
+#[test]
+fn clusters_whose_gate_was_taken_off_are_taken_away() {
+    let mut world = world();
+    world.job("six", "q", 6);
+    world.settle();
+    let before = world.writes.len();
+    let annotations = json!({"caldera.dev/gate": null});
+    let spec = json!({"suspension": {"scheduling": false}, "clusters": on_m1(6)});
+    world.patch("ResourceBinding", "six-job", &json!({"metadata": {"annotations": annotations}, "spec": spec}));
+    world.settle();
+    assert_taken_away(&world, "six-job", before);
+    assert_eq!(world.used("q"), "0");
+}
+
+#[test]
+fn a_smaller_record_with_clusters_beyond_it_is_taken_away() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    let before = world.writes.len();
+    forge(&mut world, "a-job", &record("q", 1, "0"), Some(US), &on_m1(2));
+    world.settle();
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
 fn a_record_that_is_taken_off_or_changed_by_hand_gives_nothing_back() {
     let mut world = world();
     world.job("a", "q", 2);
